@@ -1,4 +1,7 @@
-"""Eight simulated devices, for tests and doctests alike, and quick compilation; this has to happen before JAX starts."""
+"""Simulate eight devices for tests and doctests, and compile quickly.
+
+Both have to be set before JAX starts.
+"""
 
 import gc
 import os
@@ -56,7 +59,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)  # after fixtures
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Takes what is alive after a module out of the search for garbage, as most of it stays in JAX's caches.
+    """Freeze the objects that are alive after a module: most of them stay in JAX's caches.
 
     Otherwise every `gc.collect` of a test, and of pytest, looks through all that earlier modules
     have compiled, which takes seconds.

@@ -11,12 +11,15 @@ beside the modules describe all names to editors and type checkers; `make stubs`
 """
 
 import builtins
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, overload
 
 import jax
+import jax.typing
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.names import DType, PyTree, Shape
+from namedax.typing.checking import F
 from namedax import checkpoints as checkpoints
 from namedax import distributed as distributed
 from namedax import errors as errors
@@ -31,9 +34,11 @@ from namedax import random as random
 from namedax import scipy as scipy
 from namedax import testing as testing
 from namedax import typing as typing
+from namedax.analysis.explain import explain as explain
 from namedax.core.array import NamedArray as NamedArray
 from namedax.distributed import from_process_local as from_process_local
 from namedax.distributed import process_entries as process_entries
+from namedax.drawing.arrays import draw as draw
 from namedax.interop import from_xarray as from_xarray
 from namedax.interop import to_xarray as to_xarray
 from namedax.numpy import abs as abs
@@ -154,6 +159,15 @@ from namedax.numpy import trunc as trunc
 from namedax.numpy import zeros_like as zeros_like
 from namedax.operands.nmap import nmap as nmap
 from namedax.ops.collectives.reducing import axis_size as axis_size
+from namedax.ops.contraction.einsum import dot as dot
+from namedax.ops.contraction.einsum import einsum as einsum
+from namedax.ops.contraction.einsum import tensordot as tensordot
+from namedax.ops.contraction.einsum import vecdot as vecdot
+from namedax.ops.indexing.diagonal import diagonal as diagonal
+from namedax.ops.indexing.diagonal import trace as trace
+from namedax.ops.indexing.getitem import take_along_axis as take_along_axis
+from namedax.ops.indexing.take import take as take
+from namedax.ops.loops.associative_scan import associative_scan as associative_scan
 from namedax.ops.loops.branches import cond as cond
 from namedax.ops.loops.branches import switch as switch
 from namedax.ops.loops.control_flow import fold as fold
@@ -162,103 +176,116 @@ from namedax.ops.loops.control_flow import scan as scan
 from namedax.ops.loops.control_flow import while_loop as while_loop
 from namedax.ops.loops.custom_rules import custom_jvp as custom_jvp
 from namedax.ops.loops.custom_rules import custom_vjp as custom_vjp
+from namedax.ops.loops.pipelines import pipeline as pipeline
 from namedax.ops.loops.vmap import map as map
 from namedax.ops.loops.vmap import vmap as vmap
 from namedax.ops.ragged.ragged import Ragged as Ragged
+from namedax.ops.reduction.comparison import allclose as allclose
+from namedax.ops.reduction.comparison import array_equal as array_equal
+from namedax.ops.reduction.comparison import array_equiv as array_equiv
+from namedax.ops.reduction.extrema import argmax as argmax
+from namedax.ops.reduction.extrema import argmin as argmin
+from namedax.ops.reduction.extrema import max as max
+from namedax.ops.reduction.extrema import max_with_index as max_with_index
+from namedax.ops.reduction.extrema import min as min
+from namedax.ops.reduction.extrema import min_with_index as min_with_index
+from namedax.ops.reduction.reductions import all as all
+from namedax.ops.reduction.reductions import any as any
+from namedax.ops.reduction.reductions import count_nonzero as count_nonzero
+from namedax.ops.reduction.reductions import logsumexp as logsumexp
+from namedax.ops.reduction.reductions import mean as mean
+from namedax.ops.reduction.reductions import prod as prod
+from namedax.ops.reduction.reductions import std as std
+from namedax.ops.reduction.reductions import sum as sum
+from namedax.ops.reduction.reductions import var as var
+from namedax.ops.reduction.segments import segment_max as segment_max
+from namedax.ops.reduction.segments import segment_min as segment_min
+from namedax.ops.reduction.segments import segment_prod as segment_prod
+from namedax.ops.reduction.segments import segment_sum as segment_sum
+from namedax.ops.shape.broadcast_to import squeeze as squeeze
 from namedax.ops.shape.conversion import order_like as order_like
 from namedax.ops.shape.conversion import shard as shard
+from namedax.ops.shape.creation import arange as arange
+from namedax.ops.shape.inspection import array_repr as array_repr
+from namedax.ops.shape.inspection import array_str as array_str
+from namedax.ops.shape.inspection import iscomplexobj as iscomplexobj
+from namedax.ops.shape.inspection import isrealobj as isrealobj
+from namedax.ops.shape.inspection import isscalar as isscalar
+from namedax.ops.shape.inspection import ndim as ndim
+from namedax.ops.shape.inspection import result_type as result_type
+from namedax.ops.shape.inspection import shape as shape
+from namedax.ops.shape.inspection import size as size
+from namedax.ops.shape.joining import array_split as array_split
+from namedax.ops.shape.joining import concatenate as concatenate
+from namedax.ops.shape.joining import split as split
+from namedax.ops.shape.joining import stack as stack
+from namedax.ops.shape.rearrange import rearrange as rearrange
+from namedax.ops.shape.rearrange import reduce as reduce
 from namedax.ops.shape.rename import rename as rename
+from namedax.ops.sorting.selection import nonzero as nonzero
+from namedax.ops.sorting.selection import unique as unique
+from namedax.ops.sorting.sorting import lexsort as lexsort
+from namedax.ops.sorting.sorting import searchsorted as searchsorted
+from namedax.ops.sorting.sorting import top_k as top_k
+from namedax.ops.statistics.compositions import average as average
+from namedax.ops.statistics.compositions import norm as norm
+from namedax.ops.statistics.compositions import ptp as ptp
+from namedax.ops.statistics.counting import bincount as bincount
+from namedax.ops.statistics.counting import histogram as histogram
+from namedax.ops.statistics.covariance import corrcoef as corrcoef
+from namedax.ops.statistics.covariance import cov as cov
+from namedax.ops.statistics.quantiles import median as median
+from namedax.ops.statistics.quantiles import nanmedian as nanmedian
+from namedax.ops.statistics.quantiles import nanpercentile as nanpercentile
+from namedax.ops.statistics.quantiles import nanquantile as nanquantile
+from namedax.ops.statistics.quantiles import percentile as percentile
+from namedax.ops.statistics.quantiles import quantile as quantile
+from namedax.ops.statistics.without_nans import nanargmax as nanargmax
+from namedax.ops.statistics.without_nans import nanargmin as nanargmin
+from namedax.ops.statistics.without_nans import nanmax as nanmax
+from namedax.ops.statistics.without_nans import nanmean as nanmean
+from namedax.ops.statistics.without_nans import nanmin as nanmin
+from namedax.ops.statistics.without_nans import nanprod as nanprod
+from namedax.ops.statistics.without_nans import nanstd as nanstd
+from namedax.ops.statistics.without_nans import nansum as nansum
+from namedax.ops.statistics.without_nans import nanvar as nanvar
+from namedax.ops.window.calculus import gradient as gradient
+from namedax.ops.window.calculus import trapezoid as trapezoid
+from namedax.ops.window.convolution import conv as conv
+from namedax.ops.window.convolution import conv_transpose as conv_transpose
+from namedax.planning.planner import plan as plan
 from namedax.resources.serial import SerialLoop as SerialLoop
 from namedax.resources.serial import serial_loop as serial_loop
-from namedax.typing.checking import checked as checked
 from namedax.xmap.wrapper import xmap as xmap
 
 __version__: str
 __all__: list[str]
-def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: Any) -> Any: ...
-def draw(x: Any, axis_resources: Mapping[Hashable, Any] | None = None, mesh: Any = None, *, ax: Any = None) -> Any: ...
-def dot(
-    x: ArrayLike,
-    y: ArrayLike,
-    axis: AxisSpec,
-    *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    overlap: Any = None,
-) -> AnyArray: ...
-def einsum(
-    spec: str, *operands: Any, precision: Any = None, preferred_element_type: Any = None, overlap: Any = None,
-) -> AnyArray: ...
-def tensordot(
-    a: ArrayLike, b: ArrayLike, axes: AxisSpec = 2, *, precision: Any = None, preferred_element_type: Any = None,
-) -> AnyArray: ...
-def vecdot(
-    x1: ArrayLike,
-    x2: ArrayLike,
-    /,
-    *,
-    axis: AxisSpec = -1,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-) -> AnyArray: ...
-def diagonal(a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1) -> AnyArray: ...
-def trace(
-    a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1, dtype: Any = None, out: None = None,
-) -> AnyArray: ...
 @overload
-def tril(m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> NamedArray: ...
+def tril(
+    m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None,
+) -> NamedArray: ...
 @overload
 def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> AnyArray: ...
 @overload
-def triu(m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> NamedArray: ...
+def triu(
+    m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None,
+) -> NamedArray: ...
 @overload
 def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> AnyArray: ...
-def take_along_axis(
-    x: ArrayLike,
-    indices: ArrayLike,
-    axis: AxisSpec = -1,
-    mode: str | None = None,
-    fill_value: ArrayLike | None = None,
-    *,
-    wrap_negative_indices: bool | None = None,
-) -> AnyArray: ...
 @overload
 def slice(
     x: NamedArray,
-    index: Mapping[Hashable, Any],
+    index: Mapping[Hashable, builtins.slice],
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> NamedArray: ...
 @overload
 def slice(
-    x: ArrayLike, index: Mapping[Hashable, Any], *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> AnyArray: ...
-def take(
     x: ArrayLike,
-    indices: ArrayLike,
-    axis: AxisSpec = None,
+    index: Mapping[Hashable, builtins.slice],
     *,
-    mode: str | None = None,
-    fill_value: ArrayLike | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> AnyArray: ...
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Hashable = 0) -> Any: ...
-def pipeline(
-    layer: Callable[[Any, Any], Any],
-    x: Any,
-    params: Any,
-    *,
-    axis: Hashable = 'layers',
-    over: Hashable = 'batch',
-    microbatches: int,
-    interleave: int = 1,
-    remat: bool = False,
-    outputs: bool = False,
-) -> Any: ...
-def allclose(
-    a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False,
-) -> AnyArray: ...
-def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> AnyArray: ...
-def array_equiv(a1: ArrayLike, a2: ArrayLike) -> AnyArray: ...
 @overload
 def cumlogsumexp(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray: ...
 @overload
@@ -272,20 +299,28 @@ def cummin(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> Na
 @overload
 def cummin(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray: ...
 @overload
-def cumprod(x: NamedArray, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
+def cumprod(
+    x: NamedArray, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
+) -> NamedArray: ...
 @overload
-def cumprod(x: ArrayLike, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> AnyArray: ...
+def cumprod(
+    x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
+) -> AnyArray: ...
 @overload
-def cumsum(x: NamedArray, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
+def cumsum(
+    x: NamedArray, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
+) -> NamedArray: ...
 @overload
-def cumsum(x: ArrayLike, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> AnyArray: ...
+def cumsum(
+    x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
+) -> AnyArray: ...
 @overload
 def cumulative_prod(
     x: NamedArray,
     /,
     *,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     include_initial: bool = False,
     out_axis: Hashable | None = None,
 ) -> NamedArray: ...
@@ -295,7 +330,7 @@ def cumulative_prod(
     /,
     *,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     include_initial: bool = False,
     out_axis: Hashable | None = None,
 ) -> AnyArray: ...
@@ -305,7 +340,7 @@ def cumulative_sum(
     /,
     *,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     include_initial: bool = False,
     out_axis: Hashable | None = None,
 ) -> NamedArray: ...
@@ -315,18 +350,26 @@ def cumulative_sum(
     /,
     *,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     include_initial: bool = False,
     out_axis: Hashable | None = None,
 ) -> AnyArray: ...
 @overload
-def nancumprod(x: NamedArray, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
+def nancumprod(
+    x: NamedArray, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
+) -> NamedArray: ...
 @overload
-def nancumprod(x: ArrayLike, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> AnyArray: ...
+def nancumprod(
+    x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
+) -> AnyArray: ...
 @overload
-def nancumsum(x: NamedArray, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
+def nancumsum(
+    x: NamedArray, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
+) -> NamedArray: ...
 @overload
-def nancumsum(x: ArrayLike, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> AnyArray: ...
+def nancumsum(
+    x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
+) -> AnyArray: ...
 def amax(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -343,149 +386,30 @@ def amin(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray: ...
-def argmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
-def argmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
-def max(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    *,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-) -> AnyArray: ...
-def max_with_index(x: ArrayLike, axis: AxisSpec) -> Any: ...
-def min(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    *,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-) -> AnyArray: ...
-def min_with_index(x: ArrayLike, axis: AxisSpec) -> Any: ...
-def all(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> AnyArray: ...
-def any(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> AnyArray: ...
-def count_nonzero(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
-def logsumexp(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    b: ArrayLike | None = None,
-    keepdims: bool = False,
-    return_sign: bool = False,
-    where: ArrayLike | None = None,
-) -> AnyArray | tuple[AnyArray, AnyArray]: ...
-def mean(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    *,
-    keepdims: bool = False,
-    where: ArrayLike | None = None,
-) -> AnyArray: ...
-def prod(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    *,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    promote_integers: bool = True,
-) -> AnyArray: ...
-def std(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    *,
-    ddof: float = 0,
-    keepdims: bool = False,
-    where: ArrayLike | None = None,
-    mean: ArrayLike | None = None,
-    correction: float | None = None,
-) -> AnyArray: ...
-def sum(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    *,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    promote_integers: bool = True,
-) -> AnyArray: ...
-def var(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    *,
-    ddof: float = 0,
-    keepdims: bool = False,
-    where: ArrayLike | None = None,
-    mean: ArrayLike | None = None,
-    correction: float | None = None,
-) -> AnyArray: ...
-def segment_max(
-    data: ArrayLike,
-    segment_ids: ArrayLike,
-    num_segments: int | None = None,
-    *,
-    axis: AxisSpec = 0,
-    out_axis: Hashable | None = None,
-    indices_are_sorted: bool = False,
-    mode: str | None = None,
-) -> AnyArray: ...
-def segment_min(
-    data: ArrayLike,
-    segment_ids: ArrayLike,
-    num_segments: int | None = None,
-    *,
-    axis: AxisSpec = 0,
-    out_axis: Hashable | None = None,
-    indices_are_sorted: bool = False,
-    mode: str | None = None,
-) -> AnyArray: ...
-def segment_prod(
-    data: ArrayLike,
-    segment_ids: ArrayLike,
-    num_segments: int | None = None,
-    *,
-    axis: AxisSpec = 0,
-    out_axis: Hashable | None = None,
-    indices_are_sorted: bool = False,
-    mode: str | None = None,
-) -> AnyArray: ...
-def segment_sum(
-    data: ArrayLike,
-    segment_ids: ArrayLike,
-    num_segments: int | None = None,
-    *,
-    axis: AxisSpec = 0,
-    out_axis: Hashable | None = None,
-    indices_are_sorted: bool = False,
-    mode: str | None = None,
-) -> AnyArray: ...
 @overload
 def broadcast_to(
     array: ArrayLike,
-    shape: int | Sequence[int] | None = None,
+    shape: Shape | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray: ...
 @overload
 def broadcast_to(
-    array: ArrayLike, shape: int | Sequence[int] | None = None, *, out_sharding: Any = None,
+    array: ArrayLike,
+    shape: Shape | None = None,
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray: ...
 @overload
 def expand_dims(a: NamedArray, axis: AxisSpec) -> NamedArray: ...
 @overload
 def expand_dims(a: ArrayLike, axis: AxisSpec) -> AnyArray: ...
-def squeeze(a: ArrayLike, axis: AxisSpec = None) -> AnyArray: ...
 @overload
-def named(array: ArrayLike, axes: Any) -> NamedArray:
+def named(array: ArrayLike, axes: PyTree) -> NamedArray:
     """Name positional axes."""
 @overload
-def named(array: Any, axes: Any) -> Any:
+def named(array: PyTree, axes: PyTree) -> PyTree:
     """Name positional axes.
 
     Args:
@@ -502,10 +426,10 @@ def named(array: Any, axes: Any) -> Any:
       AxisSizeError: the axis has a different size in the mapped function.
     """
 @overload
-def positional(x: ArrayLike, axes: Any) -> jax.Array:
+def positional(x: ArrayLike, axes: PyTree) -> jax.Array:
     """Convert all named axes to positional axes."""
 @overload
-def positional(x: Any, axes: Any) -> Any:
+def positional(x: PyTree, axes: PyTree) -> PyTree:
     """Convert all named axes to positional axes.
 
     Args:
@@ -524,10 +448,10 @@ def positional(x: Any, axes: Any) -> Any:
       AxisMappingError: the mapping is malformed or does not fit the rank.
     """
 @overload
-def untag(x: ArrayLike, axes: Any) -> AnyArray:
+def untag(x: ArrayLike, axes: PyTree) -> AnyArray:
     """Convert some named axes to positional axes, and keep the others: a partial `nx.positional`."""
 @overload
-def untag(x: Any, axes: Any) -> Any:
+def untag(x: PyTree, axes: PyTree) -> PyTree:
     """Convert some named axes to positional axes, and keep the others: a partial `nx.positional`.
 
     Args:
@@ -546,46 +470,69 @@ def untag(x: Any, axes: Any) -> Any:
       AxisNotFoundError: an array lacks a name that the mapping places.
       AxisMappingError: the mapping is malformed or does not fit the rank.
     """
-def arange(
-    start: Any = None,
-    stop: ArrayLike | None = None,
-    step: ArrayLike | None = None,
-    *,
-    axis: Hashable | None = None,
-    dtype: Any = None,
-) -> AnyArray: ...
+@overload
+def array(
+    object: NamedArray,
+    dtype: DType | None = None,
+    copy: bool = True,
+    order: str | None = 'K',
+    ndmin: int = 0,
+) -> NamedArray: ...
+@overload
 def array(
     object: ArrayLike | Sequence[Any],
-    dtype: Any = None,
+    dtype: DType | None = None,
     copy: bool = True,
     order: str | None = 'K',
     ndmin: int = 0,
 ) -> AnyArray: ...
+@overload
 def asarray(
-    a: ArrayLike | Sequence[Any], dtype: Any = None, order: str | None = None, *, copy: bool | None = None,
+    a: NamedArray,
+    dtype: DType | None = None,
+    order: str | None = None,
+    *,
+    copy: bool | None = None,
+) -> NamedArray: ...
+@overload
+def asarray(
+    a: ArrayLike | Sequence[Any],
+    dtype: DType | None = None,
+    order: str | None = None,
+    *,
+    copy: bool | None = None,
 ) -> AnyArray: ...
 @overload
 def empty(
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Shape = (),
+    dtype: DType | None = None,
     *,
     named_shape: Mapping[Hashable, int | None],
-    device: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> NamedArray: ...
 @overload
-def empty(shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
+def empty(
+    shape: Shape = (),
+    dtype: DType | None = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+) -> jax.Array: ...
 @overload
 def full(
-    shape: int | Sequence[int] = (),
+    shape: Shape = (),
     fill_value: ArrayLike | None = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     *,
     named_shape: Mapping[Hashable, int | None],
-    device: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> NamedArray: ...
 @overload
 def full(
-    shape: int | Sequence[int] = (), fill_value: ArrayLike | None = None, dtype: Any = None, *, device: Any = None,
+    shape: Shape = (),
+    fill_value: ArrayLike | None = None,
+    dtype: DType | None = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> jax.Array: ...
 def linspace(
     start: ArrayLike,
@@ -593,89 +540,76 @@ def linspace(
     num: int = 50,
     endpoint: bool = True,
     retstep: bool = False,
-    dtype: Any = None,
+    dtype: DType | None = None,
     axis: Hashable = 0,
     *,
-    device: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> AnyArray | tuple[AnyArray, AnyArray]: ...
 @overload
 def ones(
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Shape = (),
+    dtype: DType | None = None,
     *,
     named_shape: Mapping[Hashable, int | None],
-    device: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> NamedArray: ...
 @overload
-def ones(shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
+def ones(
+    shape: Shape = (),
+    dtype: DType | None = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+) -> jax.Array: ...
 @overload
 def zeros(
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Shape = (),
+    dtype: DType | None = None,
     *,
     named_shape: Mapping[Hashable, int | None],
-    device: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> NamedArray: ...
 @overload
-def zeros(shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
-def array_repr(
-    x: ArrayLike,
-    max_line_width: int | None = None,
-    precision: int | None = None,
-    suppress_small: bool | None = None,
-) -> str: ...
-def array_str(
-    x: ArrayLike,
-    max_line_width: int | None = None,
-    precision: int | None = None,
-    suppress_small: bool | None = None,
-) -> str: ...
-def iscomplexobj(x: ArrayLike) -> bool: ...
-def isrealobj(x: ArrayLike) -> bool: ...
-def isscalar(x: ArrayLike) -> bool: ...
-def ndim(x: ArrayLike) -> int: ...
-def result_type(*args: Any) -> Any: ...
-def shape(x: ArrayLike) -> tuple[int, ...]: ...
-def size(x: ArrayLike, axis: AxisSpec = None) -> int: ...
-@overload
-def append(
-    arr: NamedArray, values: ArrayLike, axis: AxisSpec = None, *, out_axis: Hashable | None = None,
-) -> NamedArray: ...
-@overload
-def append(
-    arr: ArrayLike, values: NamedArray, axis: AxisSpec = None, *, out_axis: Hashable | None = None,
-) -> NamedArray: ...
-@overload
-def append(
-    arr: ArrayLike, values: ArrayLike, axis: AxisSpec = None, *, out_axis: Hashable | None = None,
-) -> AnyArray: ...
-def array_split(
-    ary: ArrayLike,
-    indices_or_sections: Any,
-    axis: AxisSpec = 0,
+def zeros(
+    shape: Shape = (),
+    dtype: DType | None = None,
     *,
-    out_axis: Hashable | list[Hashable] | None = None,
-) -> list[AnyArray]: ...
+    device: Any | jax.sharding.Sharding | None = None,
+) -> jax.Array: ...
+@overload
+def append(
+    arr: NamedArray,
+    values: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    out_axis: Hashable | None = None,
+) -> NamedArray: ...
+@overload
+def append(
+    arr: ArrayLike,
+    values: NamedArray,
+    axis: AxisSpec = None,
+    *,
+    out_axis: Hashable | None = None,
+) -> NamedArray: ...
+@overload
+def append(
+    arr: ArrayLike,
+    values: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    out_axis: Hashable | None = None,
+) -> AnyArray: ...
 def concat(
-    arrays: Sequence[Any], axis: AxisSpec = 0, dtype: Any = None, *, out_axis: Hashable | None = None,
-) -> AnyArray: ...
-def concatenate(
-    arrays: Sequence[Any], axis: AxisSpec = 0, dtype: Any = None, *, out_axis: Hashable | None = None,
-) -> AnyArray: ...
-def split(
-    ary: ArrayLike,
-    indices_or_sections: Any,
+    arrays: Sequence[Any],
     axis: AxisSpec = 0,
+    dtype: DType | None = None,
     *,
-    out_axis: Hashable | list[Hashable] | None = None,
-) -> list[AnyArray]: ...
-def stack(arrays: Sequence[Any], axis: AxisSpec = 0, out: None = None, dtype: Any = None) -> AnyArray: ...
+    out_axis: Hashable | None = None,
+) -> AnyArray: ...
 @overload
 def merge_axes(x: NamedArray, axis: Sequence[Hashable], name: Hashable) -> NamedArray: ...
 @overload
 def merge_axes(x: ArrayLike, axis: Sequence[Hashable], name: Hashable) -> AnyArray: ...
-def rearrange(x: ArrayLike, pattern: str, /, **sizes: int) -> AnyArray: ...
-def reduce(x: ArrayLike, pattern: str, /, reduction: str | Callable[..., Any], **sizes: int) -> AnyArray: ...
 @overload
 def repeat(x: ArrayLike, repeats: str, **sizes: int) -> AnyArray:
     """Repeat an array along new axes, by a pattern, or its elements along an existing axis."""
@@ -721,7 +655,9 @@ def split_axis(
     x: NamedArray, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable],
 ) -> NamedArray: ...
 @overload
-def split_axis(x: ArrayLike, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]) -> AnyArray: ...
+def split_axis(
+    x: ArrayLike, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable],
+) -> AnyArray: ...
 @overload
 def flip(m: NamedArray, axis: AxisSpec = None) -> NamedArray: ...
 @overload
@@ -752,27 +688,6 @@ def permute_dims(a: ArrayLike, axes: Sequence[Hashable] | None = None) -> AnyArr
 def transpose(a: NamedArray, axes: Sequence[Hashable] | None = None) -> NamedArray: ...
 @overload
 def transpose(a: ArrayLike, axes: Sequence[Hashable] | None = None) -> AnyArray: ...
-def nonzero(
-    a: ArrayLike,
-    *,
-    size: int | None = None,
-    fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None,
-    axis: AxisSpec = None,
-    out_axis: Hashable | None = None,
-) -> tuple[AnyArray, ...]: ...
-def unique(
-    ar: ArrayLike,
-    return_index: bool = False,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    axis: AxisSpec = None,
-    *,
-    equal_nan: bool = True,
-    size: int | None = None,
-    fill_value: ArrayLike | None = None,
-    sorted: bool = True,
-    out_axis: Hashable | None = None,
-) -> AnyArray | tuple[AnyArray, ...]: ...
 @overload
 def where(condition: NamedArray, x: ArrayLike, y: ArrayLike, /) -> NamedArray:
     """Select elements of `x` where `condition` holds, else of `y`, broadcast by name."""
@@ -824,7 +739,7 @@ def argsort(
     order: None = None,
     stable: bool = True,
     descending: bool = False,
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> NamedArray: ...
 @overload
 def argsort(
@@ -835,22 +750,12 @@ def argsort(
     order: None = None,
     stable: bool = True,
     descending: bool = False,
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> AnyArray: ...
-def lexsort(keys: Iterable[ArrayLike], axis: AxisSpec = -1) -> AnyArray: ...
 @overload
 def partition(x: NamedArray, kth: int, axis: AxisSpec = -1) -> NamedArray: ...
 @overload
 def partition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> AnyArray: ...
-def searchsorted(
-    a: ArrayLike,
-    v: ArrayLike,
-    side: str = 'left',
-    sorter: ArrayLike | None = None,
-    *,
-    method: str = 'scan',
-    axis: Hashable | None = None,
-) -> AnyArray: ...
 @overload
 def sort(
     x: NamedArray,
@@ -871,202 +776,19 @@ def sort(
     stable: bool = True,
     descending: bool = False,
 ) -> AnyArray: ...
-def top_k(x: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | None = None) -> Any: ...
-def average(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    weights: ArrayLike | None = None,
-    returned: bool = False,
-    keepdims: bool = False,
-) -> AnyArray | tuple[AnyArray, AnyArray]: ...
-def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisSpec = None, keepdims: bool = False) -> AnyArray: ...
-def ptp(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
-def bincount(
-    x: ArrayLike,
-    weights: ArrayLike | None = None,
-    minlength: int = 0,
-    *,
-    length: int | None = None,
-    axis: AxisSpec = None,
-    out_axis: Hashable | None = None,
-) -> AnyArray: ...
-def histogram(
-    x: ArrayLike,
-    bins: ArrayLike = 10,
-    range: ArrayLike | Sequence[ArrayLike] | None = None,
-    weights: ArrayLike | None = None,
-    density: bool | None = None,
-    *,
-    axis: AxisSpec = None,
-    out_axis: Hashable | None = None,
-) -> tuple[AnyArray, AnyArray]: ...
-def corrcoef(
-    x: ArrayLike,
-    y: ArrayLike | None = None,
-    rowvar: bool = True,
-    dtype: Any = None,
-    *,
-    axis: AxisSpec = None,
-    variables: Sequence[Any] | None = None,
-) -> AnyArray: ...
-def cov(
-    m: ArrayLike,
-    y: ArrayLike | None = None,
-    rowvar: bool = True,
-    bias: bool = False,
-    ddof: int | None = None,
-    fweights: ArrayLike | None = None,
-    aweights: ArrayLike | None = None,
-    dtype: Any = None,
-    *,
-    axis: AxisSpec = None,
-    variables: Sequence[Any] | None = None,
-) -> AnyArray: ...
-def median(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
-def nanmedian(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
-def nanpercentile(
-    x: ArrayLike,
-    q: ArrayLike,
-    axis: AxisSpec = None,
-    *,
-    method: str = 'linear',
-    keepdims: bool = False,
-    weights: ArrayLike | None = None,
-) -> AnyArray: ...
-def nanquantile(
-    x: ArrayLike,
-    q: ArrayLike,
-    axis: AxisSpec = None,
-    *,
-    method: str = 'linear',
-    keepdims: bool = False,
-    weights: ArrayLike | None = None,
-) -> AnyArray: ...
-def percentile(
-    x: ArrayLike,
-    q: ArrayLike,
-    axis: AxisSpec = None,
-    *,
-    method: str = 'linear',
-    keepdims: bool = False,
-    weights: ArrayLike | None = None,
-) -> AnyArray: ...
-def quantile(
-    x: ArrayLike,
-    q: ArrayLike,
-    axis: AxisSpec = None,
-    *,
-    method: str = 'linear',
-    keepdims: bool = False,
-    weights: ArrayLike | None = None,
-) -> AnyArray: ...
-def nanargmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
-def nanargmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
-def nanmax(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    *,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-) -> AnyArray: ...
-def nanmean(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    *,
-    keepdims: bool = False,
-    where: ArrayLike | None = None,
-) -> AnyArray: ...
-def nanmin(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    *,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-) -> AnyArray: ...
-def nanprod(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    *,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-) -> AnyArray: ...
-def nanstd(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    *,
-    ddof: float = 0,
-    keepdims: bool = False,
-    where: ArrayLike | None = None,
-    mean: ArrayLike | None = None,
-    correction: float | None = None,
-) -> AnyArray: ...
-def nansum(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    *,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-) -> AnyArray: ...
-def nanvar(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    *,
-    ddof: float = 0,
-    keepdims: bool = False,
-    where: ArrayLike | None = None,
-    mean: ArrayLike | None = None,
-    correction: float | None = None,
-) -> AnyArray: ...
-def gradient(
-    f: ArrayLike, *varargs: ArrayLike, axis: AxisSpec = None, edge_order: int | None = None,
-) -> AnyArray | list[AnyArray]: ...
-def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: AxisSpec = -1) -> AnyArray: ...
 @overload
 def unwrap(
-    p: NamedArray, discont: ArrayLike | None = None, axis: AxisSpec = -1, period: ArrayLike = 6.283185307179586,
+    p: NamedArray,
+    discont: jax.typing.ArrayLike | None = None,
+    axis: AxisSpec = -1,
+    period: jax.typing.ArrayLike = 6.283185307179586,
 ) -> NamedArray: ...
 @overload
 def unwrap(
-    p: ArrayLike, discont: ArrayLike | None = None, axis: AxisSpec = -1, period: ArrayLike = 6.283185307179586,
-) -> AnyArray: ...
-def conv(
-    x: ArrayLike,
-    kernel: ArrayLike,
-    axis: Hashable | Sequence[Hashable],
-    *,
-    kernel_axis: Hashable | Sequence[Hashable] | None = None,
-    features_in: Hashable | None = None,
-    features_out: Hashable | None = None,
-    strides: int | Sequence[int] = 1,
-    padding: str | Sequence[tuple[int, int]] = 'SAME',
-    kernel_dilation: int | Sequence[int] = 1,
-    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-) -> AnyArray: ...
-def conv_transpose(
-    x: ArrayLike,
-    kernel: ArrayLike,
-    axis: Hashable | Sequence[Hashable],
-    *,
-    kernel_axis: Hashable | Sequence[Hashable] | None = None,
-    features_in: Hashable | None = None,
-    features_out: Hashable | None = None,
-    strides: int | Sequence[int] = 1,
-    padding: str | Sequence[tuple[int, int]] = 'SAME',
-    kernel_dilation: int | Sequence[int] = 1,
-    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    p: ArrayLike,
+    discont: jax.typing.ArrayLike | None = None,
+    axis: AxisSpec = -1,
+    period: jax.typing.ArrayLike = 6.283185307179586,
 ) -> AnyArray: ...
 @overload
 def convolve(
@@ -1076,7 +798,7 @@ def convolve(
     *,
     axis: Hashable | None = None,
     out_axis: Hashable | None = None,
-    precision: Any = None,
+    precision: jax.lax.PrecisionLike = None,
 ) -> NamedArray: ...
 @overload
 def convolve(
@@ -1086,7 +808,7 @@ def convolve(
     *,
     axis: Hashable | None = None,
     out_axis: Hashable | None = None,
-    precision: Any = None,
+    precision: jax.lax.PrecisionLike = None,
 ) -> NamedArray: ...
 @overload
 def convolve(
@@ -1096,7 +818,7 @@ def convolve(
     *,
     axis: Hashable | None = None,
     out_axis: Hashable | None = None,
-    precision: Any = None,
+    precision: jax.lax.PrecisionLike = None,
 ) -> AnyArray: ...
 @overload
 def diff(
@@ -1126,7 +848,7 @@ def halo(
     after: int = 1,
     *,
     mode: str = 'zero',
-    fill_value: ArrayLike = 0,
+    fill_value: jax.typing.ArrayLike = 0,
     out_axis: Hashable | None = None,
 ) -> NamedArray: ...
 @overload
@@ -1137,7 +859,7 @@ def halo(
     after: int = 1,
     *,
     mode: str = 'zero',
-    fill_value: ArrayLike = 0,
+    fill_value: jax.typing.ArrayLike = 0,
     out_axis: Hashable | None = None,
 ) -> AnyArray: ...
 @overload
@@ -1146,7 +868,7 @@ def pad(
     pad_width: Any,
     mode: str = 'constant',
     *,
-    constant_values: ArrayLike = 0,
+    constant_values: jax.typing.ArrayLike = 0,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **options: Any,
 ) -> NamedArray: ...
@@ -1156,30 +878,53 @@ def pad(
     pad_width: Any,
     mode: str = 'constant',
     *,
-    constant_values: ArrayLike = 0,
+    constant_values: jax.typing.ArrayLike = 0,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **options: Any,
 ) -> AnyArray: ...
 @overload
-def roll(a: NamedArray, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None) -> NamedArray: ...
+def roll(
+    a: NamedArray, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None,
+) -> NamedArray: ...
 @overload
-def roll(a: ArrayLike, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None) -> AnyArray: ...
+def roll(a: ArrayLike, shift: NamedArray, axis: AxisSpec = None) -> NamedArray: ...
 @overload
-def shift(x: NamedArray, offset: int, axis: Hashable, fill_value: ArrayLike = 0) -> NamedArray: ...
+def roll(
+    a: ArrayLike, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None,
+) -> AnyArray: ...
 @overload
-def shift(x: ArrayLike, offset: int, axis: Hashable, fill_value: ArrayLike = 0) -> AnyArray: ...
-def plan(
-    f: Any,
-    *args: Any,
-    mesh: Any = None,
-    machine: Any = None,
-    memory: float | None = None,
-    names: Iterable[Hashable] | None = None,
-    verify: int = 0,
-    progress: bool = True,
-    tries: int | None = None,
-    loops: Mapping[Hashable, Sequence[int | Any]] | None = None,
-    overlap: Sequence[Any] | None = None,
-    uneven: Iterable[Hashable] = (),
-    **kwargs: Any,
-) -> Any: ...
+def shift(
+    x: NamedArray, offset: int, axis: Hashable, fill_value: jax.typing.ArrayLike = 0,
+) -> NamedArray: ...
+@overload
+def shift(
+    x: ArrayLike, offset: int, axis: Hashable, fill_value: jax.typing.ArrayLike = 0,
+) -> AnyArray: ...
+@overload
+def checked(fun: F, *, localns: Mapping[str, object] | None = None) -> F:
+    """Check the arguments and results of a function against its annotations, on every call."""
+@overload
+def checked(*, localns: Mapping[str, object]) -> Callable[[F], F]:
+    """Check the arguments and results of a function against its annotations, on every call.
+
+    Under `jax.jit`, `jax.grad`, `jax.vmap` and `nx.xmap` a call happens when the function is
+    traced, and the traced program has no additional operation. Within the call, a function of
+    leaves (`jax.tree.map`) that gives a named axis another size is an error. Within one call a size
+    variable has one size, in arguments and results. Annotations without array types (`int`,
+    classes) are not checked. Decorate the function itself, under other decorators:
+    `checked(jax.vmap(f))` would compare the annotations of `f` with the arguments of `vmap`.
+
+    Args:
+      fun: a function or method with annotations; see this module, and `docs/guides/typing.md`.
+        Default: none, to decorate with options, `@checked(localns=locals())`.
+      localns: local names that string annotations mention, such as aliases that the enclosing
+        function defines. Names of the module and of the class are known. Default: none.
+
+    Returns:
+      A function with the same name, signature and docstring. It is `fun` itself if no annotation
+      has an array type.
+
+    Raises, when called:
+      ArrayTypeError: an argument or a result has another type, or an annotation cannot be
+      evaluated.
+    """

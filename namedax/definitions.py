@@ -1,6 +1,6 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 # ruff: noqa
-"""Imports of the public names, for editors and type checkers only: they lead from the stub of the package to each definition."""
+"""Imports of the public names, which lead an editor from the stub to each definition."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,9 @@
 """Multi-process arrays, and the memory per device of layouts for any mesh.
 
-JAX's runtime connects the processes (`jax.distributed.initialize`). Then every process runs the same program, and a mesh spans the devices
-of all processes. This module computes which indices of a named axis a process must load. It also assembles the local data of all processes
-into one global array.
+JAX's runtime connects the processes (`jax.distributed.initialize`). Then every process runs the
+same program, and a mesh spans the devices of all processes. This module computes which indices of a
+named axis a process must load. It also assembles the local data of all processes into one global
+array.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
+from namedax.core.annotations import AnyArray
 from namedax.core.array import make
 from namedax.core.axis_mappings import AxisMapping
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import check_numbers
+from namedax.core.names import Mesh, PyTree
 from namedax.core.region import Region, ambient
-from namedax.core.types import PyTree
 from namedax.errors import (
     AxisMappingError,
     AxisResourceError,
@@ -51,27 +53,27 @@ def __dir__() -> list[str]:
 
 def placement(
     axis_resources: Mapping[Hashable, Any], mesh: Mesh | None, op: str
-) -> tuple[Assignment, Mesh]:
-    """Return parsed `axis_resources` and a mesh with devices, to shard arrays outside of mapped functions."""
+) -> tuple[Assignment, jax.sharding.Mesh]:
+    """Parse `axis_resources` and find a mesh with devices, outside of mapped functions."""
     surrounding = ambient()
     if surrounding is not None and surrounding.resources:
         raise AxisResourceError(
             f"{op}: this function cannot be called inside a mapped function. Call it before the"
             " mapped function."
         )
-    assignment = on_devices(
-        with_loops(parse_resources(axis_resources, op))
-    )  # loops do not affect the sharding
+    # Loops do not affect the sharding.
+    assignment = on_devices(with_loops(parse_resources(axis_resources, op)))
     found = mesh_with_devices(mesh, op)
     check_mesh_axes(assignment, found, op)
     return assignment, found
 
 
 @functools.lru_cache(maxsize=1024)
-def _own_blocks(mesh: Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], bool]:
+def _own_blocks(mesh: jax.sharding.Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], bool]:
     """Return the indices of the blocks along `axes` that this process holds, and a flag.
 
-    The flag is True if every process has equally many blocks, and every other process has either the same blocks or no common block.
+    The flag is True if every process has equally many blocks, and every other process has either
+    the same blocks or no common block.
     """
     count = math.prod(mesh.shape[axis] for axis in axes)
     where = NamedSharding(mesh, PartitionSpec(axes)).devices_indices_map((count,))
@@ -91,8 +93,8 @@ def process_entries(
 ) -> np.ndarray:
     """Return the indices along an axis that this process must pass to `from_process_local`.
 
-    The result is all indices if the axis is not sharded, or if each process has all devices along its mesh axes. Processes that hold the
-    same block must pass the same data.
+    The result is all indices if the axis is not sharded, or if each process has all devices along
+    its mesh axes. Processes that hold the same block must pass the same data.
 
     Args:
       name: the name of the axis.
@@ -110,7 +112,7 @@ def process_entries(
 
     >>> import jax
     >>> mesh = jax.make_mesh((4, 2), ("data", "model"))
-    >>> process_entries("batch", 8, {"batch": "data"}, mesh)  # of two processes the first would have 0 to 3
+    >>> process_entries("batch", 8, {"batch": "data"}, mesh)  # the first of two would get 0 to 3
     array([0, 1, 2, 3, 4, 5, 6, 7])
     """
     assignment, mesh = placement(axis_resources, mesh, "process_entries")
@@ -134,31 +136,40 @@ def from_process_local(
     axis_resources: Mapping[Hashable, Any],
     mesh: Mesh | None = None,
     global_sizes: Mapping[Hashable, int] | None = None,
-) -> Any:
-    """Assemble global named arrays from the local data of all processes. Use it to load input in a multi-process program.
+) -> PyTree:
+    """Assemble global named arrays from the local data of all processes.
 
-    Along every sharded axis, each process passes the data at the indices from `process_entries`, in that order. Along other axes it passes
-    all data. Blocks that several processes hold must be equal; this is not checked. In a single process, the local data is the global data.
+    Use it to load input in a multi-process program.
+
+    Along every sharded axis, each process passes the data at the indices from `process_entries`, in
+    that order. Along other axes it passes all data. Blocks that several processes hold must be
+    equal; this is not checked. In a single process, the local data is the global data.
 
     Communication: no data is sent. On the first call, the processes compare the global sizes.
 
     Args:
       data: the local data of this process: an array, such as a NumPy array, or a pytree of arrays.
-      axes: an axis mapping, or a pytree prefix of mappings, as in `nx.named`; `None` for arrays that are already named.
-      axis_resources: as in `xmap`. Axis names that no array has, and `SerialLoop`s, have no effect here.
+      axes: an axis mapping, or a pytree prefix of mappings, as in `nx.named`; `None` for arrays
+        that are already named.
+      axis_resources: as in `xmap`. Axis names that no array has, and `SerialLoop`s, have no effect
+        here.
       mesh: a mesh. Default: the mesh of `jax.set_mesh`.
-      global_sizes: global sizes of axes, to check. Every process may also pass such an axis in full, and keeps its own block. Default:
-        none.
+      global_sizes: global sizes of axes, to check. Every process may also pass such an axis in
+        full, and keeps its own block. Default: none.
 
     Returns:
-      Arrays with global sizes, sharded by `axis_resources`. An array without named axes is replicated.
+      Arrays with global sizes, sharded by `axis_resources`. An array without named axes is
+      replicated.
 
     Raises:
-      AxisMappingError: a mapping is malformed or does not match, or `global_sizes` contains a name that no array has.
-      AxisSizeError: the local size of an axis is invalid, or the processes have different global arrays.
+      AxisMappingError: a mapping is malformed or does not match, or `global_sizes` contains a name
+        that no array has.
+      AxisSizeError: the local size of an axis is invalid, or the processes have different global
+        arrays.
       AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
-      MeshError: there is no mesh, or it lacks a mesh axis or devices. Or processes share some of their blocks of an axis but not all; then
-        pass the full axis, and its size in `global_sizes`.
+      MeshError: there is no mesh, or it lacks a mesh axis or devices. Or processes share some of
+        their blocks of an axis but not all; then pass the full axis, and its size in
+        `global_sizes`.
       PlacementConflictError: two axes of one array are sharded over one mesh axis.
 
     >>> import jax, numpy as np, namedax as nx
@@ -176,7 +187,7 @@ def from_process_local(
     seen: set[Hashable] = set()
     types: dict[str, Any] = {}
 
-    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+    def assemble(leaf: Any, mapping: AxisMapping | None, path: tuple[Any, ...]) -> AnyArray:
         leaf = leaf if hasattr(leaf, "shape") else np.asarray(leaf)
         check_numbers(op, leaf)
         what = f"the array{jax.tree_util.keystr(path)}, {type_text(leaf)}"
@@ -204,7 +215,7 @@ def from_process_local(
         )
         return make(whole, dims) if any(dim is not None for dim in dims) else whole
 
-    result = map_with_mappings(one, data, axes, op)
+    result = map_with_mappings(assemble, data, axes, op)
     if spans_processes(mesh):
         call = {
             "global arrays": stable_text(types),
@@ -261,13 +272,15 @@ def _global_size(name: Hashable, part: int, wanted: int | None, region: Region, 
 def bytes_per_device(tree: PyTree) -> int:
     """Return the bytes per device of a tree of arrays, by their shardings.
 
-    The tree may also contain types with a sharding (`nx.interop.abstract`), to compare layouts without the devices. A value without a
-    sharding counts in full. So does a value in a mapped body, which is already the block of one device.
+    The tree may also contain types with a sharding (`nx.interop.abstract`), to compare layouts
+    without the devices. A value without a sharding counts in full. So does a value in a mapped
+    body, which is already the block of one device.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.sharding.AbstractMesh((64, 64), ("data", "model"))
     >>> types = jax.eval_shape(lambda: {"w": nx.named(jnp.ones((8192, 1024)), ["hidden", "out"])})
-    >>> bytes_per_device(nx.interop.abstract(types, {"hidden": "model"}, mesh)) == 4 * 8192 * 1024 // 64
+    >>> layout = nx.interop.abstract(types, {"hidden": "model"}, mesh)
+    >>> bytes_per_device(layout) == 4 * 8192 * 1024 // 64
     True
     """
     total = 0

@@ -1,23 +1,22 @@
-"""Operations on arrays that are sharded over Explicit mesh axes: where JAX has no rule for one, it runs as a mapped function.
+"""Run operations that JAX cannot run on Explicit mesh axes as mapped functions.
 
-`axis_resources` of that function are read from the types of the operands: each name keeps the mesh
-axes over which it is sharded. So sorts, gathers and contractions are those of mapped functions,
-which move blocks, and a result is cut as its names say. Three things are different outside:
+Outside of a mapped function, the `axis_resources` come from the types of the operands: each name
+keeps the mesh axes over which it is sharded. So a sort, a gather or a contraction communicates as
+in a mapped function, and the names of a result determine its sharding. There are three differences:
 
-- A name may change its size there (a slice, a padding), which it may not in a mapped function. Then
-  each operand comes under names of its own, and gets the names of the operation in the body. A name
-  whose new size does not divide over its mesh axes is whole in the operation, and in the result.
-- What needs values, since the shape of its result depends on them (a read at a mask), gathers its
-  operands. So does what calls functions of the user (a scan): these have been written for whole
-  arrays, and may look at their data.
-- Positional axes that are cut are gathered.
+- An operation may change the size of a name (a slice, a padding). A mapped function allows one
+  size per name, so each operand gets its own axis names, and the body renames them back. A name
+  whose new size does not divide over its mesh axes is replicated in the operation and its result.
+- If the shape of a result depends on values (indexing with a mask), the operands are gathered. They
+  are also gathered for functions of the user (a scan), which expect global arrays and may read
+  them.
+- Sharded positional axes are gathered.
 
-In a body, results of inner mapped functions are sharded over Explicit axes that the body does not
-map. Where JAX has no rule for an operation on them, each name gets one sharding in all operands,
-and the names that the operation goes over are gathered.
+Inside a mapped function, the results of inner mapped functions are sharded over Explicit axes that
+the body does not map. If JAX has no rule for an operation on them, all operands are resharded to
+one sharding per name. The names that the operation reduces, reorders or indexes are gathered.
 
-The program of an operation is kept for the types of its operands, so the next call compiles
-nothing.
+The compiled program of an operation is cached by the types of its operands.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from namedax.core import explicit_fallback
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make, make_in_region
 from namedax.core.display import type_text
 from namedax.core.explicit_fallback import Explicit
-from namedax.core.names import Dims
+from namedax.core.names import Dims, Mesh, PyTree
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -66,38 +65,38 @@ def install() -> None:
     explicit_fallback.install(run_mapped)
 
 
-# --- a call -----------------------------------------------------------------------------------------------------------
+# --- a call ---------------------------------------------------------------------------------------
 
 
 class _Call(Record, frozen=False):
     """A call of an operation.
 
     Attributes:
-      op: the operation, for messages.
-      function: the operation without the check that led here.
-      leaves: those of the arguments, named arrays among them.
+      op: the name of the operation, for messages.
+      function: the operation without the check for Explicit axes.
+      leaves: the leaves of the arguments, including named arrays.
       tree: the structure of the arguments.
-      places: which of the leaves are operands.
+      places: the indices of the operands among the leaves.
     """
 
     op: str
     function: Callable[..., Any]
     leaves: list[Any]
-    tree: Any
+    tree: jax.tree_util.PyTreeDef
     places: list[int]
 
     @property
     def operands(self) -> list[Any]:
-        """The arrays."""
+        """The array operands."""
         return [self.leaves[i] for i in self.places]
 
     def without_operands(self) -> _Call:
-        """Return the same call without the operands, which programs must not keep alive."""
+        """Return the same call without its operands, which cached programs must not keep alive."""
         leaves = [None if i in self.places else leaf for i, leaf in enumerate(self.leaves)]
         return _Call(self.op, self.function, leaves, self.tree, self.places)
 
-    def of(self, operands: Sequence[Any]) -> Any:
-        """Run the operation on these operands."""
+    def of(self, operands: Sequence[Any]) -> PyTree:
+        """Run the operation on the given operands."""
         leaves = list(self.leaves)
         for i, operand in zip(self.places, operands, strict=True):
             leaves[i] = operand
@@ -113,64 +112,70 @@ def run_mapped(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> tuple[Any] | None:
-    """Run an operation as a mapped function; the arguments are those of `explicit_fallback.run_fallback`."""
+    """Run an operation as a mapped function, and return its result in a tuple.
+
+    Return `None` if the operation runs directly in JAX. The arguments are those of
+    `explicit_fallback.run_fallback`.
+    """
     region = ambient()
     in_body = region is not None and region.mode == "manual"
-    if not in_body and _is_elsewhere():
+    if not in_body and _is_inside_other_trace():
         return None
     given = (
         [_flattenable(arg) for arg in args],
         {name: _flattenable(arg) for name, arg in kwargs.items()},
     )
-    leaves, tree = jax.tree.flatten(given, is_leaf=lambda node: is_named(node) or _is_called(node))
+    leaves, tree = jax.tree.flatten(
+        given, is_leaf=lambda node: is_named(node) or _is_function(node)
+    )
     call = _Call(
         op, function, leaves, tree, [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
     )
-    if in_body:  # an array that the body closes over gets the type that it has in the body
+    if in_body:  # a closed-over array gets its type in the body
         for i in call.places:
             call.leaves[i] = to_local(call.leaves[i], op, region)
     if not explicit_fallback.needs_fallback(rule, axes, call.operands):
         return (
             None
             if in_body or rule in (Explicit.AS_JAX, Explicit.ALIGNED)
-            else _in_mesh(function, args, kwargs, call)
+            else _run_in_mesh_context(function, args, kwargs, call)
         )
     if in_body:
         return (_in_body(call, rule, axes),)
-    places_of_names, mesh = _read_off(call)
+    shardings, mesh = _shardings_of(call)
     if mesh is None:
         return None
-    key = _key(call, places_of_names, mesh)
+    key = _cache_key(call, shardings, mesh)
     program = None if key is None else _programs.get(key)
     if program is not None:
         return (program(call.operands),)
-    program, result = _find(call, _resources(call, places_of_names), mesh)
+    program, result = _make_program(call, _resources(call, shardings), mesh)
     if key is not None:
-        _keep(key, program)
+        _store(key, program)
     return (result,)
 
 
-def _in_mesh(
+def _run_in_mesh_context(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], call: _Call
 ) -> tuple[Any] | None:
-    """Run an operation as JAX has it; the constants that it creates are on the mesh of its operands."""
-    mesh = _read_off(call)[1]
+    """Run an operation directly, with new constants on the mesh of its operands."""
+    mesh = _shardings_of(call)[1]
     if mesh is None:
         return None
-    with _set(mesh):
+    with _mesh_context(mesh):
         return (function(*args, **kwargs),)
 
 
-def _is_elsewhere() -> bool:
-    """Return True in a region that is not manual, and in a `jax.shard_map` of the user."""
+def _is_inside_other_trace() -> bool:
+    """Return True in a region that is not manual, or in a `jax.shard_map` of the user."""
     return ambient() is not None or AxisType.Manual in jax.sharding.get_abstract_mesh().axis_types
 
 
-def _in_body(call: _Call, rule: Explicit, axes: Callable[[], Any]) -> Any:
-    """Run an operation in a body on results of inner mapped functions, which are sharded over mesh axes that the body does not map.
+def _in_body(call: _Call, rule: Explicit, axes: Callable[[], Any]) -> PyTree:
+    """Run an operation in a body on results of inner mapped functions.
 
-    Each name is sharded alike in all operands, and a name that JAX cannot handle sharded is
-    replicated.
+    These are sharded over mesh axes that the body does not map. Each name gets one sharding in all
+    operands. A name that JAX cannot process while it is sharded is replicated.
     """
     places: Assignment = {}
     taken: dict[str, Hashable] = {}
@@ -202,13 +207,13 @@ def _in_body(call: _Call, rule: Explicit, axes: Callable[[], Any]) -> Any:
 
 
 class _ByAxis(dict[Hashable, Any]):
-    """A dict by names and positions, whose order counts, and by which JAX could not sort them.
+    """A dict whose keys are names and positions, which JAX cannot sort.
 
-    It is flattened to its values, and becomes a dict.
+    As a pytree it keeps the order of its keys, and is unflattened to a plain dict.
     """
 
 
-def _values(by_axis: Any) -> tuple[tuple[Any, ...], tuple[Hashable, ...]]:
+def _values(by_axis: _ByAxis) -> tuple[tuple[Any, ...], tuple[Hashable, ...]]:
     return tuple(by_axis.values()), tuple(by_axis)
 
 
@@ -219,7 +224,7 @@ def _as_dict(axes: tuple[Hashable, ...], values: Iterable[Any]) -> Any:
 jax.tree_util.register_pytree_node(_ByAxis, _values, _as_dict)
 
 
-def _flattenable(argument: object) -> Any:
+def _flattenable(argument: object) -> object:
     return _ByAxis(argument) if type(argument) is dict else argument
 
 
@@ -229,15 +234,16 @@ def _is_array(leaf: object) -> bool:
     )
 
 
-def _read_off(call: _Call) -> tuple[list[tuple[Any, Assignment]], Any]:
-    """Return the named arrays that are sharded over Explicit axes, with the mesh axes of their names; and the mesh, with its devices if it is known.
+def _shardings_of(call: _Call) -> tuple[list[tuple[NamedArray, Assignment]], Mesh | None]:
+    """Return the named arrays that are sharded over Explicit axes, and their mesh.
 
-    There is no mesh where no array has a name and a type that mentions Explicit axes.
+    Each array comes with the mesh axes of its names. The mesh has devices if an operand is
+    concrete. It is `None` if no named array has Explicit axes in its type.
 
     Raises:
-      MeshError: the arrays lie on two meshes.
+      MeshError: the arrays are on two meshes.
     """
-    found: list[tuple[Any, Assignment]] = []
+    found: list[tuple[NamedArray, Assignment]] = []
     mesh: Any = None
     abstract: Any = None
     for operand in call.operands:
@@ -256,11 +262,11 @@ def _read_off(call: _Call) -> tuple[list[tuple[Any, Assignment]], Any]:
                 f" another operand on the mesh {dict(abstract.shape)}; an operation runs on one"
                 " mesh. Place both on one mesh: nx.shard(x, axis_resources, mesh)."
             )
-        if not isinstance(mesh, Mesh):  # concrete arrays say which devices it has
-            lies = (
+        if not isinstance(mesh, jax.sharding.Mesh):  # only concrete arrays determine its devices
+            own_sharding = (
                 sharding if isinstance(operand._data, jax.core.Tracer) else operand._data.sharding
             )
-            mesh = lies.mesh if isinstance(lies, NamedSharding) else sharding.mesh
+            mesh = own_sharding.mesh if isinstance(own_sharding, NamedSharding) else sharding.mesh
         places = {
             dim: axes
             for i, dim in enumerate(operand._dims)
@@ -271,15 +277,15 @@ def _read_off(call: _Call) -> tuple[list[tuple[Any, Assignment]], Any]:
     return found, mesh
 
 
-def _resources(call: _Call, places_of_names: Iterable[tuple[Any, Assignment]]) -> Assignment:
+def _resources(call: _Call, shardings: Iterable[tuple[NamedArray, Assignment]]) -> Assignment:
     """Collect the mesh axes of each name from the shardings of the operands.
 
     Raises:
       PlacementConflictError: two operands shard one name differently.
     """
     resources: Assignment = {}
-    owner: dict[Hashable, Any] = {}
-    for operand, places in places_of_names:
+    owner: dict[Hashable, NamedArray] = {}
+    for operand, places in shardings:
         for name, axes in places.items():
             if resources.setdefault(name, axes) != axes:
                 raise PlacementConflictError(
@@ -301,27 +307,27 @@ def _entry_text(axes: tuple[str, ...]) -> str:
     return repr(axes[0] if len(axes) == 1 else axes)
 
 
-# --- what is kept -------------------------------------------------------------------------------------------------------
+# --- cached programs ------------------------------------------------------------------------------
 
 
-_Program = Callable[[list[Any]], Any]
+_Program = Callable[[list[Any]], PyTree]
 
 _programs: dict[Hashable, _Program] = {}
-_MOST = 512
-_keeping = threading.RLock()
+_MAX_PROGRAMS = 512
+_lock = threading.RLock()
 
 
-def _keep(key: Hashable, program: _Program) -> None:
-    with _keeping:
-        while len(_programs) >= _MOST:
+def _store(key: Hashable, program: _Program) -> None:
+    with _lock:
+        while len(_programs) >= _MAX_PROGRAMS:
             _programs.pop(next(iter(_programs)))
         _programs[key] = program
 
 
-def _key(
-    call: _Call, places_of_names: Iterable[tuple[Any, Assignment]], mesh: Mesh | None
+def _cache_key(
+    call: _Call, shardings: Iterable[tuple[NamedArray, Assignment]], mesh: Mesh
 ) -> Hashable:
-    """Return the key of a program; `None` if a later call may differ."""
+    """Return the key of a program in the cache, or `None` if a later call may differ."""
     operands = set(call.places)
     known = [
         _identity(call.function),
@@ -332,8 +338,8 @@ def _key(
     types = [
         (dims_of(x), np.shape(x._data if isinstance(x, NamedArray) else x)) for x in call.operands
     ]
-    cut = [tuple(places.items()) for _, places in places_of_names]
-    key = (tuple(known), tuple(types), tuple(cut), call.tree, tuple(call.places), mesh)
+    sharded = [tuple(places.items()) for _, places in shardings]
+    key = (tuple(known), tuple(types), tuple(sharded), call.tree, tuple(call.places), mesh)
     try:
         hash(key)
     except TypeError:
@@ -341,8 +347,8 @@ def _key(
     return (key, jax.sharding.get_abstract_mesh())
 
 
-def _identity(value: object) -> Any:
-    """Return the identity of an argument; `None` for functions of the user, which may read changed variables."""
+def _identity(value: object) -> Hashable:
+    """Return a key for an argument; `None` for a function of the user, which may read variables."""
     if isinstance(value, slice):
         return (slice, value.start, value.stop, value.step)
     if isinstance(value, Unchecked):
@@ -356,17 +362,17 @@ def _identity(value: object) -> Any:
         inner = [_identity(part) for part in parts]
         return None if None in inner else (type(value), *inner)
     if (
-        _is_called(value)
+        _is_function(value)
         and not hasattr(value, "_operation")
         and "<" in getattr(value, "__qualname__", "<")
     ):  # <locals>, <lambda>
         return None
-    if _is_called(value) and _is_of_user(value):
+    if _is_function(value) and _is_of_user(value):
         return None
     return (type_key(value), value)
 
 
-def _is_called(value: object) -> bool:
+def _is_function(value: object) -> bool:
     """Return True if an argument is a function."""
     return callable(value) and not isinstance(value, type)
 
@@ -374,13 +380,13 @@ def _is_called(value: object) -> bool:
 def _is_of_user(function: object) -> bool:
     """Return True if a function is not from JAX, NumPy or this package.
 
-    Only functions have a module; other objects may hold any.
+    Other callables count as functions of the user, because they may contain one.
     """
     if isinstance(function, (Lifted, np.ufunc)) or belongs_to_jax(function):
         return False
     if not isinstance(function, (FunctionType, BuiltinFunctionType)):
         return True
-    # A wrapper has the module of what it wraps.
+    # `functools.wraps` copies the module of the wrapped function.
     modules = (function.__module__, getattr(function, "__globals__", {}).get("__name__"))
     return any(
         (module or "numpy").partition(".")[0] not in ("jax", "jaxlib", "numpy", "namedax")
@@ -388,32 +394,32 @@ def _is_of_user(function: object) -> bool:
     )
 
 
-# --- the ways -----------------------------------------------------------------------------------------------------------
+# --- programs -------------------------------------------------------------------------------------
 
 
-def _find(call: _Call, resources: Assignment, mesh: Mesh | None) -> tuple[_Program, Any]:
-    """A program for a call that JAX has refused, and its result.
+def _make_program(call: _Call, resources: Assignment, mesh: Mesh) -> tuple[_Program, Any]:
+    """Return a program for a call that JAX cannot run, and its result.
 
     Raises:
-      PlacementConflictError: two names on one mesh axis meet.
+      PlacementConflictError: one value has two names that are sharded over one mesh axis.
     """
     operands, call = call.operands, call.without_operands()
-    if resources and not any(_is_called(leaf) and _is_of_user(leaf) for leaf in call.leaves):
+    if resources and not any(_is_function(leaf) and _is_of_user(leaf) for leaf in call.leaves):
         try:
             program = _mapped(call, resources, mesh)
             return program, program(operands)
         except PlacementConflictError as error:
-            raise _in_words_of_outside(error, call.op) from None
+            raise _restate_conflict(error, call.op) from None
         except AxisSizeError:
-            return _with_own_names(call, operands, resources, mesh)
+            return _mapped_with_unique_names(call, operands, resources, mesh)
         except Exception as error:
             if not _needs_values(error):
                 raise
-    program = functools.partial(_gathered, call, resources, mesh)
+    program = functools.partial(_run_gathered, call, resources, mesh)
     return program, program(operands)
 
 
-_OF_VALUES = (
+_VALUE_ERRORS = (
     jax.errors.ConcretizationTypeError,
     jax.errors.NonConcreteBooleanIndexError,
     jax.errors.TracerArrayConversionError,
@@ -425,7 +431,7 @@ def _needs_values(error: BaseException) -> bool:
     """Return True if an operation cannot be part of a program because it reads values."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, _OF_VALUES) or (
+        if isinstance(cause, _VALUE_ERRORS) or (
             isinstance(cause, PositionalAxisError) and cause.depends_on_data
         ):
             return True
@@ -433,7 +439,7 @@ def _needs_values(error: BaseException) -> bool:
     return False
 
 
-def _in_words_of_outside(error: PlacementConflictError, op: str) -> PlacementConflictError:
+def _restate_conflict(error: PlacementConflictError, op: str) -> PlacementConflictError:
     """Rewrite the error of a mapped function for a call outside of mapped functions."""
     if len(error.axes) != 2 or error.mesh_axis is None:
         return error
@@ -448,30 +454,29 @@ def _in_words_of_outside(error: PlacementConflictError, op: str) -> PlacementCon
 
 
 def _mapped(
-    call: _Call, resources: Assignment, mesh: Mesh | None, body: Callable[..., Any] | None = None
+    call: _Call, resources: Assignment, mesh: Mesh, body: Callable[..., Any] | None = None
 ) -> _Program:
-    """The operation as a mapped function."""
+    """Return the operation as a mapped function."""
 
-    def operation(operands: list[Any]) -> Any:
+    def operation(operands: list[Any]) -> PyTree:
         return call.of(operands)
 
     body = operation if body is None else body
     body.__name__ = body.__qualname__ = call.op
     mapped = xmap(body, axis_resources=resources, mesh=mesh)
-    # Under a trace nothing can be moved from other devices, and nobody knows which devices there
-    # are.
-    run = mapped if isinstance(mesh, Mesh) else mapped._compiled_form()
+    # In a trace the devices are unknown, and operands cannot be moved from other devices.
+    run = mapped if isinstance(mesh, jax.sharding.Mesh) else mapped._compiled_form()
 
-    def program(operands: list[Any]) -> Any:
+    def program(operands: list[Any]) -> PyTree:
         return run(operands)
 
-    # compiled programs live as long as this does
+    # `xmap` caches the compiled program as long as this reference exists.
     program.mapped = mapped  # type: ignore[attr-defined]
     return program
 
 
-class _Own(Record):
-    """The name of an axis of one operand only."""
+class _UniqueName(Record):
+    """The axis name of a single operand."""
 
     name: Hashable
     operand: int
@@ -483,96 +488,108 @@ class _Own(Record):
         return str(self.name)
 
 
-def _with_own_names(
-    call: _Call, operands: list[Any], resources: Assignment, mesh: Mesh | None
+def _mapped_with_unique_names(
+    call: _Call, operands: list[Any], resources: Assignment, mesh: Mesh
 ) -> tuple[_Program, Any]:
-    """The same where a name has several sizes: the operands come under names of their own."""
+    """Return the mapped operation and its result if a name has several sizes.
 
-    def operation(own: list[Any]) -> Any:
+    Each operand gets its own axis names, and the body renames them back.
+    """
+
+    def operation(own: list[Any]) -> PyTree:
         names: list[dict[Hashable, Hashable]] = [
-            {dim: dim.name for dim in dims_of(x) if isinstance(dim, _Own)} for x in own
+            {dim: dim.name for dim in dims_of(x) if isinstance(dim, _UniqueName)} for x in own
         ]
         return call.of([rename(x, new) if new else x for x, new in zip(own, names, strict=True)])
 
-    def arriving(operands: Sequence[Any]) -> list[Any]:
-        return [_under_own_names(x, i) for i, x in enumerate(operands)]
+    def with_unique_names(operands: Sequence[Any]) -> list[Any]:
+        return [_with_unique_names(x, i) for i, x in enumerate(operands)]
 
     kept = dict(resources)
     while True:
-        arrived = [dim for x in arriving(operands) for dim in dims_of(x) if isinstance(dim, _Own)]
-        places: Assignment = {dim: resources[dim.name] for dim in arrived if dim.name in resources}
+        names = [
+            dim
+            for x in with_unique_names(operands)
+            for dim in dims_of(x)
+            if isinstance(dim, _UniqueName)
+        ]
+        places: Assignment = {dim: resources[dim.name] for dim in names if dim.name in resources}
         mapped = _mapped(call, {**places, **kept}, mesh, functools.partial(operation))
         try:
-            return _then(mapped, arriving), mapped(arriving(operands))
+            return _compose(mapped, with_unique_names), mapped(with_unique_names(operands))
         except UnevenAxisError as error:
             if error.axis not in kept:
                 raise
             del kept[error.axis]
         except AxisSizeError:
-            jax.eval_shape(
-                call.of, [_unplaced(x) for x in operands]
-            )  # which raises the same in words of whole arrays
+            # Raises the same error for unsharded arrays.
+            jax.eval_shape(call.of, [_without_sharding(x) for x in operands])
             raise
         except PlacementConflictError as error:
-            raise _in_words_of_outside(error, call.op) from None
+            raise _restate_conflict(error, call.op) from None
 
 
-def _unplaced(operand: Any) -> Any:
-    """The type of an operand, as if it were on no mesh."""
+def _without_sharding(operand: Any) -> NamedArray | jax.ShapeDtypeStruct:
+    """Return the type of an operand without a sharding."""
     data = operand._data if isinstance(operand, NamedArray) else operand
     data = jax.ShapeDtypeStruct(np.shape(data), data.dtype)
     return make(data, operand._dims) if isinstance(operand, NamedArray) else data
 
 
-def _then(program: _Program, before: Callable[[list[Any]], list[Any]]) -> _Program:
+def _compose(program: _Program, before: Callable[[list[Any]], list[Any]]) -> _Program:
     return lambda operands: program(before(operands))
 
 
-def _under_own_names(operand: ArrayLike, index: int) -> Any:
+def _with_unique_names(operand: ArrayLike, index: int) -> ArrayLike:
     if not isinstance(operand, NamedArray):
         return operand
     return make(
-        operand._data, tuple(None if dim is None else _Own(dim, index) for dim in operand._dims)
+        operand._data,
+        tuple(None if dim is None else _UniqueName(dim, index) for dim in operand._dims),
     )
 
 
-def _gathered(call: _Call, resources: Assignment, mesh: Any, operands: list[Any]) -> Any:
-    """The operation on whole operands; its result is cut where its names and sizes allow it."""
-    whole = [
+def _run_gathered(call: _Call, resources: Assignment, mesh: Mesh, operands: list[Any]) -> PyTree:
+    """Run the operation on gathered operands, and shard its result if the sizes divide."""
+    gathered = [
         make(replicated(x._data), x._dims) if isinstance(x, NamedArray) else replicated(x)
         for x in operands
     ]
 
-    def cut(leaf: Any) -> Any:
+    def shard(leaf: object) -> object:
         if not isinstance(leaf, NamedArray):
             return leaf
-        spec = _fitting(leaf._dims, leaf._data.shape, resources, mesh)
+        spec = _dividing_spec(leaf._dims, leaf._data.shape, resources, mesh)
         return make(jax.reshard(leaf._data, NamedSharding(mesh, spec)), leaf._dims)
 
-    with _set(mesh):
-        return jax.tree.map(cut, call.of(whole), is_leaf=is_named)
+    with _mesh_context(mesh):
+        return jax.tree.map(shard, call.of(gathered), is_leaf=is_named)
 
 
-def _set(mesh: Mesh | None) -> Any:
+def _mesh_context(mesh: Mesh) -> contextlib.AbstractContextManager[object]:
     """Return a context in which constants are created on the mesh."""
     if not jax.sharding.get_abstract_mesh().empty:
         return contextlib.nullcontext()
     try:
         return (
             jax.set_mesh(mesh)
-            if isinstance(mesh, Mesh) and jax.sharding.get_mesh().empty
-            else _abstract(mesh)
+            if isinstance(mesh, jax.sharding.Mesh) and jax.sharding.get_mesh().empty
+            else _abstract_mesh_context(mesh)
         )
     except ValueError:  # "can only be used outside of jax.jit"
-        return _abstract(mesh)
+        return _abstract_mesh_context(mesh)
 
 
-def _abstract(mesh: Any) -> Any:
-    return jax.sharding.use_abstract_mesh(mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh)
+def _abstract_mesh_context(mesh: Mesh) -> contextlib.AbstractContextManager[object]:
+    return jax.sharding.use_abstract_mesh(
+        mesh.abstract_mesh if isinstance(mesh, jax.sharding.Mesh) else mesh
+    )
 
 
-def _fitting(dims: Dims, shape: tuple[int, ...], resources: Assignment, mesh: Any) -> Any:
-    """The partition spec of an array, without the names that do not divide."""
+def _dividing_spec(
+    dims: Dims, shape: tuple[int, ...], resources: Assignment, mesh: Mesh
+) -> PartitionSpec:
+    """Return the partition spec of an array, without the names whose sizes do not divide."""
     blocks = [math.prod(mesh.shape[axis] for axis in resources.get(dim, ())) for dim in dims]
     return partition_spec(
         [dim if n % k == 0 else None for dim, n, k in zip(dims, shape, blocks, strict=True)],

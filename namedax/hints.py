@@ -4,8 +4,8 @@ The libraries are NumPy, PyTorch, xarray, Haliax, Penzai and coordax. The tables
 array, or the package, does not have an attribute. `docs/migration` covers each library in full.
 
 Modules that raise errors cannot import the public functions, which are above them. They get the
-hints by `errors.hints`. The package installs them by `errors.install_hints`, and imports this module
-for the first message that contains a hint.
+hints by `errors.hints`. The package installs them by `errors.install_hints`, and imports this
+module for the first message that contains a hint.
 """
 
 from __future__ import annotations

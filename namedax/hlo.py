@@ -466,12 +466,15 @@ def _collective(
 
 
 def _array_bytes(dtype: str, shape: str) -> int:
-    """Compute the bytes of an array from its dtype, such as `"bf16"`, and its shape, such as `"4,128"` (`"<=4,128"` if dynamic)."""
+    """Compute the bytes of an array from the text of its dtype and shape.
+
+    The dtype is text such as `"bf16"`, and the shape `"4,128"`, or `"<=4,128"` if it is dynamic.
+    """
     bits = 8 if dtype == "pred" else int((re.findall(r"\d+", dtype) or ["0"])[0])  # f8e4m3fn: 8
     return -(-bits * math.prod(int(d) for d in re.findall(r"\d+", shape)) // 8)
 
 
-# --- The origin of an instruction ------------------------------------------------------------------------
+# --- The origin of an instruction -----------------------------------------------------------------
 # `metadata={op_name="jit(f)/shard_map/nx.xmap{batch:x}/nx.sum{batch}/psum" stack_frame_id=7}`, with
 # tables of stack frames before the first computation. Older texts contain the file and the line:
 # `source_file="/home/me/model.py" source_line=12`.
@@ -517,7 +520,7 @@ def _source(line: str, lines: dict[str, _Place]) -> _Place:
 
 
 def _place_text(file: str, line: str, cells: Mapping[str, str]) -> str:
-    """Format a source line for users: the file name without folders, or the notebook cell, and the line number."""
+    """Format a source line: the file name without folders, or the notebook cell, and the line."""
     name = cells.get(file) or re.split(r"[/\\]", file)[-1]
     return f"{name}:{line}" if file else ""
 
@@ -594,7 +597,7 @@ def _group_size(i: _Instruction, devices: int) -> int:
 
 
 def _largest_component(pairs: list[tuple[int, int]]) -> int:
-    """Return the size of the largest set of devices that the pairs of a permutation connect; 1 without pairs."""
+    """Return the number of devices in the largest component of a permutation; 1 without pairs."""
     component: dict[int, set[int]] = {}
     for source, target in pairs:
         merged = component.get(source, {source}) | component.get(target, {target})

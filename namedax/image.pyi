@@ -4,16 +4,18 @@
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+import jax
 from jax.image import ResizeMethod as ResizeMethod  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.names import PyTree, Shape
 
 def resize(
     image: ArrayLike,
-    shape: int | Sequence[int] | Mapping[Hashable, int],
-    method: Any,
+    shape: Shape | Mapping[Hashable, int],
+    method: str | jax.image.ResizeMethod,
     antialias: bool = True,
-    precision: Any = ...,
+    precision: jax.lax.PrecisionLike = ...,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> AnyArray:
@@ -44,13 +46,13 @@ def resize(
       ArgumentTypeError: `out_axis` is given with a positional shape.
     """
 def scale_and_translate(
-    image: Any,
-    shape: Any,
+    image: object,
+    shape: Sequence[int],
     spatial_dims: Sequence[int],
-    scale: Any,
-    translation: Any,
-    method: Any,
+    scale: object,
+    translation: object,
+    method: str | Any,
     antialias: bool = True,
-    precision: Any = ...,
-) -> Any:
+    precision: object = ...,
+) -> PyTree:
     """Apply a scale and translation to an image."""

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.annotations import ArrayLike
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax
-from namedax.core.names import Dims, check_dims
+from namedax.core.names import Dims, Mesh, PyTree, check_dims
 from namedax.core.region import ambient
-from namedax.core.types import Mesh, PyTree
 from namedax.errors import (
     AxisMappingError,
     AxisNameError,
@@ -58,22 +58,23 @@ def __dir__() -> list[str]:
     return __all__
 
 
-# --- xarray ---------------------------------------------------------------------------------------------------------
+# --- xarray ---------------------------------------------------------------------------------------
 
 
-def _xarray(op: str) -> Any:
+def _xarray(op: str) -> ModuleType:
     try:
         import xarray
     except ImportError as error:
         raise ImportError(
             f"{op}: xarray is not installed. Install it with `pip install xarray`."
         ) from error
-    return xarray
+    module: ModuleType = xarray
+    return module
 
 
 @checks_signature
 def to_xarray(
-    x: ArrayLike,
+    x: ArrayLike | Mapping[Hashable, ArrayLike],
     coords: Mapping[Any, Any] | None = None,
     name: Hashable | None = None,
     *,
@@ -145,8 +146,10 @@ def _xarray_dims(x: ArrayLike, given: Sequence[Hashable] | None, prefix: bool = 
 
 
 @checks_signature
-def from_xarray(array: ArrayLike, positional: Sequence[Hashable] = ()) -> Any:
-    """Convert an `xarray.DataArray` to a named array, or an `xarray.Dataset` to a dict of named arrays.
+def from_xarray(
+    array: object, positional: Sequence[Hashable] = ()
+) -> AnyArray | dict[Hashable, AnyArray]:
+    """Convert an `xarray.DataArray` to a named array, or a `Dataset` to a dict of named arrays.
 
     Coordinates, attributes and the name of the `DataArray` are dropped. Values get JAX dtypes: 64
     bits become 32 unless `jax_enable_x64` is set, and integers that do not fit raise an error.
@@ -193,7 +196,7 @@ def from_xarray(array: ArrayLike, positional: Sequence[Hashable] = ()) -> Any:
     return _from_data_array(array, positional)
 
 
-def _from_data_array(array: Any, positional: Sequence[Hashable]) -> Any:
+def _from_data_array(array: Any, positional: Sequence[Hashable]) -> AnyArray:
     dims = check_dims(
         tuple(None if dim in positional else dim for dim in array.dims), "from_xarray"
     )
@@ -205,7 +208,7 @@ def _from_data_array(array: Any, positional: Sequence[Hashable]) -> Any:
     )
 
 
-# --- checkpointers --------------------------------------------------------------------------------------------------
+# --- checkpointers --------------------------------------------------------------------------------
 
 
 @checks_signature
@@ -244,23 +247,24 @@ def abstract(
             "abstract: this function cannot be called inside a mapped function. Call it before the"
             " mapped function."
         )
-    assignment = on_devices(
-        with_loops(parse_resources(axis_resources, "abstract"))
-    )  # loops do not affect the sharding
+    # Loops do not affect the sharding.
+    assignment = on_devices(with_loops(parse_resources(axis_resources, "abstract")))
     mesh = any_mesh(mesh, "abstract")
     check_mesh_axes(assignment, mesh, "abstract")
 
-    def one(leaf: object) -> Any:
+    def abstract_leaf(leaf: object) -> NamedArray | jax.ShapeDtypeStruct:
         data = data_of(leaf)
         dims = leaf.dims if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
         sharding = named_sharding(dims, data.shape, assignment, mesh, "abstract")
         placed = jax.ShapeDtypeStruct(data.shape, data.dtype, sharding=sharding)
         return make(placed, dims) if isinstance(leaf, NamedArray) else placed
 
-    return jax.tree.map(one, jax.eval_shape(lambda leaves: leaves, tree), is_leaf=is_named)
+    return jax.tree.map(
+        abstract_leaf, jax.eval_shape(lambda leaves: leaves, tree), is_leaf=is_named
+    )
 
 
-# --- optimizers -----------------------------------------------------------------------------------------------------
+# --- optimizers -----------------------------------------------------------------------------------
 
 
 @checks_signature
@@ -311,11 +315,12 @@ def global_norm(tree: PyTree) -> jax.Array:
 
 @checks_signature
 def clip_by_global_norm(max_norm: float) -> Any:
-    """Return an `optax.clip_by_global_norm` for named arrays, which scales updates down if their norm exceeds `max_norm`.
+    """Return an `optax.clip_by_global_norm` for named arrays.
 
-    Chain the gradient transformation with others as in optax. Outside of mapped functions its
-    results equal those of optax. In a mapped body it uses the norm of global arrays
-    (`global_norm`), and optax the norm of one device's blocks.
+    It scales updates down if their norm exceeds `max_norm`. Chain the gradient transformation with
+    others as in optax. Outside of mapped functions its results equal those of optax. In a mapped
+    body it uses the norm of global arrays (`global_norm`), and optax the norm of one device's
+    blocks.
 
     Communication: one all-reduce of a scalar for all arrays with the same mesh axes.
 
@@ -354,7 +359,7 @@ def clip_by_global_norm(max_norm: float) -> Any:
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
-# --- Flax -----------------------------------------------------------------------------------------------------------
+# --- Flax -----------------------------------------------------------------------------------------
 
 _Places = dict[Hashable, tuple[str, ...]]
 
@@ -385,7 +390,8 @@ def from_logical_rules(
       AxisResourceError: the rules are malformed, or they shard an axis differently in two of the
         arrays.
 
-    >>> rules = [("batch", ("data", "fsdp")), ("embed", "fsdp"), ("mlp", "tensor"), ("heads", "tensor"), ("norm", None)]
+    >>> rules = [("batch", ("data", "fsdp")), ("embed", "fsdp"), ("norm", None)]
+    >>> rules += [("mlp", "tensor"), ("heads", "tensor")]
     >>> from_logical_rules(rules)
     {'batch': ('data', 'fsdp'), 'embed': 'fsdp', 'mlp': 'tensor', 'heads': 'tensor'}
     >>> from_logical_rules(rules, ["batch", "mlp"], ["heads", "kv"])
@@ -510,7 +516,7 @@ def from_flax(tree: PyTree) -> PyTree:
     ('embed', 'mlp')
     """
 
-    def one(path: Any, leaf: Any) -> Any:
+    def unbox(path: tuple[Any, ...], leaf: Any) -> Any:
         if not _is_boxed(leaf):
             return leaf
         value, names = (
@@ -531,11 +537,11 @@ def from_flax(tree: PyTree) -> PyTree:
             else value
         )
 
-    return jax.tree_util.tree_map_with_path(one, tree, is_leaf=_is_boxed)
+    return jax.tree_util.tree_map_with_path(unbox, tree, is_leaf=_is_boxed)
 
 
 @checks_signature
-def to_flax(tree: Any, like: Any) -> PyTree:
+def to_flax(tree: PyTree, like: PyTree) -> PyTree:
     """Convert named arrays to parameters with Flax axis names, the inverse of `from_flax`.
 
     Args:
@@ -558,7 +564,7 @@ def to_flax(tree: Any, like: Any) -> PyTree:
     (4, 3)
     """
 
-    def one(box: Any, value: Any) -> Any:
+    def rebox(box: Any, value: object) -> Any:
         names = _names_of_box(box) if _is_boxed(box) else None
         value = (
             positional(value, list(names) if names else [...])
@@ -569,4 +575,4 @@ def to_flax(tree: Any, like: Any) -> PyTree:
             return value
         return box.replace(value) if hasattr(box, "get_metadata") else box.replace_boxed(value)
 
-    return jax.tree.map(one, like, tree, is_leaf=_is_boxed)
+    return jax.tree.map(rebox, like, tree, is_leaf=_is_boxed)

@@ -14,20 +14,21 @@ import jax
 from jax.random import key_dtype as key_dtype  # type: ignore[attr-defined, unused-ignore]
 from jax.random import random_gamma_p as random_gamma_p  # type: ignore[attr-defined, unused-ignore]
 
-from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
+from namedax.core.names import DType, PyTree
 
-def PRNGKey(seed: int | ArrayLike, *, impl: Any = None) -> AnyArray:
+def PRNGKey(seed: ArrayLike, *, impl: str | Any | Hashable | None = None) -> AnyArray:
     """Create a legacy PRNG key given an integer seed."""
 @overload
 def ball(
     key: ArrayLike,
     d: int,
     p: float = 2,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample uniformly from the unit Lp ball."""
@@ -36,20 +37,20 @@ def ball(
     key: ArrayLike,
     d: int,
     p: float = 2,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample uniformly from the unit Lp ball."""
 @overload
 def bernoulli(
     key: ArrayLike,
     p: ArrayLike = 0.5,
-    shape: int | Sequence[int] | None = None,
+    shape: Sequence[int] | None = None,
     mode: str = 'low',
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Bernoulli random values with given shape and mean."""
@@ -57,10 +58,10 @@ def bernoulli(
 def bernoulli(
     key: ArrayLike,
     p: ArrayLike = 0.5,
-    shape: int | Sequence[int] | None = None,
+    shape: Sequence[int] | None = None,
     mode: str = 'low',
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Bernoulli random values with given shape and mean."""
 @overload
@@ -68,10 +69,10 @@ def beta(
     key: ArrayLike,
     a: ArrayLike,
     b: ArrayLike,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Beta random values with given shape and float dtype."""
@@ -80,53 +81,61 @@ def beta(
     key: ArrayLike,
     a: ArrayLike,
     b: ArrayLike,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Beta random values with given shape and float dtype."""
 @overload
 def binomial(
     key: AnyArray,
-    n: Any,
+    n: ArrayLike,
     p: ArrayLike,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Binomial random values with given shape and float dtype."""
 @overload
 def binomial(
-    key: AnyArray, n: Any, p: ArrayLike, shape: int | Sequence[int] | None = None, dtype: Any = None,
+    key: AnyArray,
+    n: ArrayLike,
+    p: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
 ) -> AnyArray:
     """Sample Binomial random values with given shape and float dtype."""
 @overload
 def bits(
     key: ArrayLike,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample uniform bits in the form of unsigned integers."""
 @overload
 def bits(
-    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+    key: ArrayLike,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample uniform bits in the form of unsigned integers."""
 @overload
 def categorical(
     key: AnyArray,
     logits: ArrayLike,
-    axis: AxisSpec = -1,
+    axis: Any = -1,
     shape: Sequence[int] | None = None,
     replace: bool = True,
     mode: str | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.Sharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Draw indices along an axis of `logits` with the probabilities `softmax(logits, axis)`."""
@@ -134,12 +143,12 @@ def categorical(
 def categorical(
     key: AnyArray,
     logits: ArrayLike,
-    axis: AxisSpec = -1,
+    axis: Any = -1,
     shape: Sequence[int] | None = None,
     replace: bool = True,
     mode: str | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.Sharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Draw indices along an axis of `logits` with the probabilities `softmax(logits, axis)`.
 
@@ -168,37 +177,41 @@ def categorical(
 @overload
 def cauchy(
     key: ArrayLike,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Cauchy random values with given shape and float dtype."""
 @overload
 def cauchy(
-    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+    key: ArrayLike,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Cauchy random values with given shape and float dtype."""
 @overload
 def chisquare(
     key: ArrayLike,
-    df: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    df: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Chisquare random values with given shape and float dtype."""
 @overload
 def chisquare(
     key: ArrayLike,
-    df: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    df: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Chisquare random values with given shape and float dtype."""
 @overload
@@ -208,7 +221,7 @@ def choice(
     shape: Sequence[int] = (),
     replace: bool = True,
     p: ArrayLike | None = None,
-    axis: AxisSpec = 0,
+    axis: Any = 0,
     mode: str | None = None,
     *,
     named_shape: Mapping[Hashable, int],
@@ -221,7 +234,7 @@ def choice(
     shape: Sequence[int] = (),
     replace: bool = True,
     p: ArrayLike | None = None,
-    axis: AxisSpec = 0,
+    axis: Any = 0,
     mode: str | None = None,
 ) -> AnyArray:
     """Draw random elements of `a` along an axis, or random numbers below `a`.
@@ -246,81 +259,89 @@ def choice(
     the result combines them. It is one reduce-scatter if `named_shape` contains the axis itself.
     `a` is not gathered, but `p` is.
     """
-def clone(key: Any) -> Any:
+def clone(key: object) -> PyTree:
     """Clone a key for reuse"""
 @overload
 def dirichlet(
     key: ArrayLike,
-    alpha: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    alpha: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Dirichlet random values with given shape and float dtype."""
 @overload
 def dirichlet(
     key: ArrayLike,
-    alpha: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    alpha: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Dirichlet random values with given shape and float dtype."""
 @overload
 def double_sided_maxwell(
     key: ArrayLike,
-    loc: Any,
+    loc: ArrayLike,
     scale: ArrayLike,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     *,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample from a double sided Maxwell distribution."""
 @overload
 def double_sided_maxwell(
-    key: ArrayLike, loc: Any, scale: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None,
+    key: ArrayLike,
+    loc: ArrayLike,
+    scale: ArrayLike,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
 ) -> AnyArray:
     """Sample from a double sided Maxwell distribution."""
 @overload
 def exponential(
     key: ArrayLike,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Exponential random values with given shape and float dtype."""
 @overload
 def exponential(
-    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+    key: ArrayLike,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Exponential random values with given shape and float dtype."""
 @overload
 def f(
     key: ArrayLike,
-    dfnum: Any,
-    dfden: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    dfnum: ArrayLike,
+    dfden: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample F-distribution random values with given shape and float dtype."""
 @overload
 def f(
     key: ArrayLike,
-    dfnum: Any,
-    dfden: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    dfnum: ArrayLike,
+    dfden: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample F-distribution random values with given shape and float dtype."""
 def fold_in(key: ArrayLike, data: ArrayLike) -> AnyArray:
@@ -329,10 +350,10 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> AnyArray:
 def gamma(
     key: ArrayLike,
     a: ArrayLike,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Gamma random values with given shape and float dtype."""
@@ -340,36 +361,41 @@ def gamma(
 def gamma(
     key: ArrayLike,
     a: ArrayLike,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Gamma random values with given shape and float dtype."""
 @overload
 def generalized_normal(
     key: ArrayLike,
     p: float,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample from the generalized normal distribution."""
 @overload
 def generalized_normal(
-    key: ArrayLike, p: float, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+    key: ArrayLike,
+    p: float,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample from the generalized normal distribution."""
 @overload
 def geometric(
     key: ArrayLike,
     p: ArrayLike,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Geometric random values with given shape and float dtype."""
@@ -377,34 +403,39 @@ def geometric(
 def geometric(
     key: ArrayLike,
     p: ArrayLike,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Geometric random values with given shape and float dtype."""
 @overload
 def gumbel(
     key: ArrayLike,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     mode: str | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Gumbel random values with given shape and float dtype."""
 @overload
 def gumbel(
     key: ArrayLike,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     mode: str | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Gumbel random values with given shape and float dtype."""
-def key(seed: int | ArrayLike, *, impl: Any = None, dtype: Any = None) -> AnyArray:
+def key(
+    seed: ArrayLike,
+    *,
+    impl: str | Any | Hashable | None = None,
+    dtype: str | Any | None = None,
+) -> AnyArray:
     """Create a pseudo-random number generator (PRNG) key given an integer seed."""
 def key_data(keys: ArrayLike) -> AnyArray:
     """Recover the bits of key data underlying a PRNG key array."""
@@ -413,26 +444,30 @@ def key_impl(keys: AnyArray) -> Hashable:
 @overload
 def laplace(
     key: ArrayLike,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Laplace random values with given shape and float dtype."""
 @overload
 def laplace(
-    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+    key: ArrayLike,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Laplace random values with given shape and float dtype."""
 @overload
 def loggamma(
     key: ArrayLike,
     a: ArrayLike,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample log-gamma random values with given shape and float dtype."""
@@ -440,71 +475,79 @@ def loggamma(
 def loggamma(
     key: ArrayLike,
     a: ArrayLike,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample log-gamma random values with given shape and float dtype."""
 @overload
 def logistic(
     key: ArrayLike,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample logistic random values with given shape and float dtype."""
 @overload
 def logistic(
-    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+    key: ArrayLike,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample logistic random values with given shape and float dtype."""
 @overload
 def lognormal(
     key: ArrayLike,
-    sigma: Any = ...,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    sigma: ArrayLike = ...,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample lognormal random values with given shape and float dtype."""
 @overload
 def lognormal(
     key: ArrayLike,
-    sigma: Any = ...,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    sigma: ArrayLike = ...,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample lognormal random values with given shape and float dtype."""
 @overload
 def maxwell(
     key: ArrayLike,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample from a one sided Maxwell distribution."""
 @overload
 def maxwell(
-    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+    key: ArrayLike,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample from a one sided Maxwell distribution."""
 @overload
 def multinomial(
     key: AnyArray,
-    n: Any,
-    p: Any,
+    n: ArrayLike,
+    p: ArrayLike,
     *,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     unroll: int | bool = 1,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
@@ -512,63 +555,67 @@ def multinomial(
 @overload
 def multinomial(
     key: AnyArray,
-    n: Any,
-    p: Any,
+    n: ArrayLike,
+    p: ArrayLike,
     *,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     unroll: int | bool = 1,
 ) -> AnyArray:
     """Sample from a multinomial distribution."""
 @overload
 def multivariate_normal(
     key: ArrayLike,
-    mean: Any,
-    cov: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    mean: ArrayLike,
+    cov: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     method: str = 'cholesky',
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample multivariate normal random values with given mean and covariance."""
 @overload
 def multivariate_normal(
     key: ArrayLike,
-    mean: Any,
-    cov: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    mean: ArrayLike,
+    cov: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     method: str = 'cholesky',
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample multivariate normal random values with given mean and covariance."""
 @overload
 def normal(
     key: ArrayLike,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample standard normal random values with given shape and float dtype."""
 @overload
 def normal(
-    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+    key: ArrayLike,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample standard normal random values with given shape and float dtype."""
 @overload
 def orthogonal(
     key: ArrayLike,
     n: int,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     m: int | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample uniformly from the orthogonal group O(n)."""
@@ -576,21 +623,21 @@ def orthogonal(
 def orthogonal(
     key: ArrayLike,
     n: int,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     m: int | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample uniformly from the orthogonal group O(n)."""
 @overload
 def pareto(
     key: ArrayLike,
     b: ArrayLike,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Pareto random values with given shape and float dtype."""
@@ -598,14 +645,19 @@ def pareto(
 def pareto(
     key: ArrayLike,
     b: ArrayLike,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Pareto random values with given shape and float dtype."""
 def permutation(
-    key: AnyArray, x: ArrayLike, axis: AxisSpec = 0, independent: bool = False, *, out_sharding: Any = None,
+    key: AnyArray,
+    x: ArrayLike,
+    axis: Any = 0,
+    independent: bool = False,
+    *,
+    out_sharding: jax.sharding.Sharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Permute `x` randomly along an axis.
 
@@ -630,70 +682,74 @@ def permutation(
 @overload
 def poisson(
     key: ArrayLike,
-    lam: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    lam: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Poisson random values with given shape and integer dtype."""
 @overload
 def poisson(
     key: ArrayLike,
-    lam: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    lam: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Poisson random values with given shape and integer dtype."""
 @overload
 def rademacher(
     key: ArrayLike,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample from a Rademacher distribution."""
 @overload
 def rademacher(
-    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+    key: ArrayLike,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample from a Rademacher distribution."""
 @overload
 def randint(
     key: ArrayLike,
-    shape: int | Sequence[int],
-    minval: Any,
-    maxval: Any,
-    dtype: Any = None,
+    shape: Sequence[int],
+    minval: ArrayLike,
+    maxval: ArrayLike,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def randint(
     key: ArrayLike,
-    shape: int | Sequence[int],
-    minval: Any,
-    maxval: Any,
-    dtype: Any = None,
+    shape: Sequence[int],
+    minval: ArrayLike,
+    maxval: ArrayLike,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def rayleigh(
     key: ArrayLike,
     scale: ArrayLike,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Rayleigh random values with given shape and float dtype."""
@@ -701,15 +757,18 @@ def rayleigh(
 def rayleigh(
     key: ArrayLike,
     scale: ArrayLike,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Rayleigh random values with given shape and float dtype."""
 @overload
 def split(
-    key: AnyArray, num: int | Sequence[int] | None = None, *, named_shape: Mapping[Hashable, int],
+    key: AnyArray,
+    num: int | Sequence[int] | None = None,
+    *,
+    named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Split one key into new keys, along positional or named axes."""
 @overload
@@ -721,131 +780,140 @@ def split(key: AnyArray, num: int | Sequence[int] | None = None) -> AnyArray:
 @overload
 def t(
     key: ArrayLike,
-    df: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    df: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Student's t random values with given shape and float dtype."""
 @overload
 def t(
     key: ArrayLike,
-    df: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    df: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Student's t random values with given shape and float dtype."""
 @overload
 def triangular(
     key: ArrayLike,
-    left: Any,
-    mode: Any,
-    right: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    left: ArrayLike,
+    mode: ArrayLike,
+    right: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Triangular random values with given shape and float dtype."""
 @overload
 def triangular(
     key: ArrayLike,
-    left: Any,
-    mode: Any,
-    right: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    left: ArrayLike,
+    mode: ArrayLike,
+    right: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Triangular random values with given shape and float dtype."""
 @overload
 def truncated_normal(
     key: ArrayLike,
-    lower: Any,
-    upper: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample truncated standard normal random values with given shape and dtype."""
 @overload
 def truncated_normal(
     key: ArrayLike,
-    lower: Any,
-    upper: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample truncated standard normal random values with given shape and dtype."""
 @overload
 def uniform(
     key: ArrayLike,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
-    minval: Any = 0.0,
-    maxval: Any = 1.0,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
+    minval: ArrayLike = 0.0,
+    maxval: ArrayLike = 1.0,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def uniform(
     key: ArrayLike,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
-    minval: Any = 0.0,
-    maxval: Any = 1.0,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
+    minval: ArrayLike = 0.0,
+    maxval: ArrayLike = 1.0,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def wald(
     key: ArrayLike,
-    mean: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    mean: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Wald random values with given shape and float dtype."""
 @overload
 def wald(
     key: ArrayLike,
-    mean: Any,
-    shape: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    mean: ArrayLike,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Wald random values with given shape and float dtype."""
 @overload
 def weibull_min(
     key: ArrayLike,
     scale: ArrayLike,
-    concentration: Any,
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    concentration: ArrayLike,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
     *,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample from a Weibull distribution."""
 @overload
 def weibull_min(
-    key: ArrayLike, scale: ArrayLike, concentration: Any, shape: int | Sequence[int] = (), dtype: Any = None,
+    key: ArrayLike,
+    scale: ArrayLike,
+    concentration: ArrayLike,
+    shape: Sequence[int] = (),
+    dtype: DType | None = None,
 ) -> AnyArray:
     """Sample from a Weibull distribution."""
-def wrap_key_data(key_bits_array: AnyArray, *, impl: Any = None, dtype: Any = None) -> Any:
+def wrap_key_data(
+    key_bits_array: AnyArray,
+    *,
+    impl: str | Any | Hashable | None = None,
+    dtype: str | Any | None = None,
+) -> PyTree:
     """Wrap an array of key data bits into a PRNG key array."""

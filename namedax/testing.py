@@ -22,12 +22,13 @@ import numpy as np
 
 from namedax.analysis.explain import explain
 from namedax.analysis.records import Collective
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
+from namedax.core.names import Mesh, PyTree
 from namedax.core.records import Record
-from namedax.core.types import Mesh, PyTree
 from namedax.errors import ArgumentError
 from namedax.hlo import KINDS, size_text
 from namedax.operands.pytree import data_of
@@ -62,11 +63,12 @@ def assert_resources_do_not_matter(
     atol: float | None = None,
     **kwargs: object,
 ) -> None:
-    """Check that a program has equal values and gradients unmapped, mapped by `axis_resources`, and under XLA's partitioner.
+    """Check that values and gradients of a program do not depend on `axis_resources`.
 
-    It finds errors that namedax cannot detect. One example is a function of raw leaves that
-    combines the elements of a block (a norm of `x.data`, `optax.clip_by_global_norm` in a body).
-    Another is a random key that depends on the device. It also finds bugs of XLA and of namedax.
+    The program runs unmapped, mapped by `axis_resources`, and under XLA's partitioner. The check
+    finds errors that namedax cannot detect. One example is a function of raw leaves that combines
+    the elements of a block (a norm of `x.data`, `optax.clip_by_global_norm` in a body). Another is
+    a random key that depends on the device. It also finds bugs of XLA and of namedax.
 
     Args:
       fun: a function of named arrays, as for `nx.xmap`. Or a mapped function from `nx.xmap`, whose
@@ -103,10 +105,11 @@ def assert_resources_do_not_matter(
     >>> x = nx.named(jnp.arange(8.0), ["batch"])
     >>> options = {"axis_resources": {"batch": "x"}, "mesh": mesh}
     >>> nx.testing.assert_resources_do_not_matter(lambda x: x / nx.max(x, "batch"), x, **options)
-    >>> nx.testing.assert_resources_do_not_matter(lambda x: jax.tree.map(lambda a: a + 8 // a.size, x), x, **options)
+    >>> add_size = lambda x: jax.tree.map(lambda a: a + 8 // a.size, x)
+    >>> nx.testing.assert_resources_do_not_matter(add_size, x, **options)
     Traceback (most recent call last):
       ...
-    AssertionError: assert_resources_do_not_matter: results or gradients of <lambda> depend on axis_resources={'batch': 'x'}.
+    AssertionError: assert_resources_do_not_matter: results or gradients of <lambda> depend on ...
     ...
     """
     options = _options(fun, in_axes, out_axes, axis_sizes, axis_resources, mesh, static_argnums)
@@ -143,7 +146,11 @@ def assert_resources_do_not_matter(
 
 
 def _outcomes(
-    forms: Mapping[str, Xmapped], args: Any, kwargs: Any, grad: bool, weight: float = 1.0
+    forms: Mapping[str, Xmapped],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    grad: bool,
+    weight: float = 1.0,
 ) -> dict[str, dict[str, Any]]:
     """Compute the results and gradients of each variant of the function."""
     static = forms[_MAPPED]._options.static_argnums
@@ -212,7 +219,7 @@ def _as_written(axis_resources: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
     }
 
 
-def _run(label: str, call: Callable[[], Any]) -> Any:
+def _run(label: str, call: Callable[[], PyTree]) -> PyTree:
     """Run `call` and copy its arrays to this host."""
     try:
         return jax.tree.map(_fetch, call(), is_leaf=is_named)
@@ -221,7 +228,7 @@ def _run(label: str, call: Callable[[], Any]) -> Any:
         raise
 
 
-def _fetch(leaf: object) -> Any:
+def _fetch(leaf: object) -> object:
     data = data_of(leaf)
     if isinstance(data, jax.Array) and jnp.issubdtype(data.dtype, jax.dtypes.prng_key):
         data = jax.random.key_data(data)
@@ -236,7 +243,7 @@ def _fetch(leaf: object) -> Any:
     return NamedArray(data, dims) if isinstance(leaf, NamedArray) else data
 
 
-# --- gradients --------------------------------------------------------------------------------------------------------
+# --- gradients ------------------------------------------------------------------------------------
 
 
 def _is_float(leaf: object) -> bool:
@@ -247,22 +254,23 @@ def _is_float(leaf: object) -> bool:
 def _gradient(
     form: Callable[..., Any],
     *,
-    args: Any,
-    kwargs: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
     static: Sequence[int],
-    like: Any,
+    like: PyTree,
     weight: float,
-) -> Any:
-    """Compute the gradient of a random projection of the results, as a tree like `(args, kwargs)` with `None` for other leaves.
+) -> PyTree:
+    """Compute the gradient of a random projection of the results.
 
-    The projection is multiplied by `weight`, and the gradient divided by it.
+    It is a tree like `(args, kwargs)`, with `None` for leaves that are not floating-point. The
+    projection is multiplied by `weight`, and the gradient divided by it.
     """
     places = {i % len(args) for i in static} if args else set()
     dynamic = ([None if i in places else arg for i, arg in enumerate(args)], kwargs)
     leaves, tree = jax.tree.flatten(dynamic, is_leaf=is_named)
     floats = [i for i, leaf in enumerate(leaves) if _is_float(leaf)]
 
-    def project(*values: object) -> Any:
+    def project(*values: object) -> jax.Array:
         filled = list(leaves)
         for i, value in zip(floats, values, strict=True):
             filled[i] = value
@@ -274,22 +282,22 @@ def _gradient(
     if not given or not any(map(_is_float, jax.tree.leaves(like, is_leaf=is_named))):
         return None
     found = jax.jit(jax.grad(project, argnums=tuple(range(len(given)))))(*given)
-    filled = [None] * len(leaves)
+    filled: list[Any] = [None] * len(leaves)
     for i, value in zip(floats, found, strict=True):
         filled[i] = value if weight == 1.0 else _times(value, 1 / weight)
     return jax.tree.unflatten(tree, filled)
 
 
-def _times(leaf: object, factor: float) -> Any:
+def _times(leaf: object, factor: float) -> AnyArray:
     """Multiply an array, named or not, by a number and keep its dtype."""
     data = data_of(leaf)
     data = (data * factor).astype(data.dtype)
     return NamedArray(data, dims_of(leaf)) if isinstance(leaf, NamedArray) else data
 
 
-def _projection(tree: PyTree, weight: float) -> Any:
+def _projection(tree: PyTree, weight: float) -> jax.Array:
     """Sum all floating-point elements with different weights, in at least 32 bits."""
-    total: Any = jnp.zeros(())
+    total = jnp.zeros(())
     for i, leaf in enumerate(jax.tree.leaves(tree, is_leaf=is_named)):
         if _is_float(leaf):
             data = data_of(leaf)
@@ -305,7 +313,7 @@ def _projection(tree: PyTree, weight: float) -> Any:
     return total
 
 
-# --- rounding -----------------------------------------------------------------------------------------------------------
+# --- rounding -------------------------------------------------------------------------------------
 
 # The change of the arguments in units in the last place, and the weights of the gradient. Powers of
 # two would not change the rounding.
@@ -316,8 +324,8 @@ _ROUNDING = 16.0  # the tolerance, as a multiple of the measured change
 def _rounding(
     compared: Mapping[str, Mapping[str, Any]],
     forms: Mapping[str, Xmapped],
-    args: object,
-    kwargs: object,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
     grad: bool,
 ) -> dict[str, list[float]]:
     """Measure how much rounding changes the elements of each floating-point array.
@@ -351,13 +359,13 @@ def _rounding(
     return {what: [_ROUNDING * far for far in fars] for what, fars in most.items()}
 
 
-def _floats(tree: PyTree, like: PyTree) -> list[Any]:
-    """Return the data of the leaves of a tree, with an empty array for each leaf that is not floating-point."""
+def _floats(tree: PyTree, like: PyTree) -> list[np.ndarray]:
+    """Return the data of the floating-point leaves of a tree, and empty arrays for the others."""
     leaves = jax.tree.leaves(order_like(tree, like), is_leaf=is_named)
     return [np.asarray(data_of(leaf)) if _is_float(leaf) else np.zeros(0) for leaf in leaves]
 
 
-def _moved(one: Any, other: Any) -> float:
+def _moved(one: np.ndarray, other: np.ndarray) -> float:
     """Return the maximum change of the elements of an array."""
     wide: Any = np.complex128 if np.iscomplexobj(one) else np.float64
     with np.errstate(invalid="ignore"):
@@ -365,7 +373,7 @@ def _moved(one: Any, other: Any) -> float:
     return float(np.max(distance, initial=0.0, where=np.isfinite(distance)))
 
 
-def _nudged(leaf: object, units: int) -> Any:
+def _nudged(leaf: object, units: int) -> object:
     return (
         _times(leaf, 1 + units * float(jnp.finfo(data_of(leaf).dtype).eps))
         if _is_float(leaf)
@@ -390,17 +398,17 @@ def _magnitudes(
     found = {_RESULT: part * max(arguments, values)}
     if _GRADIENT in compared:
         gradients = _floats(compared[_GRADIENT][_UNMAPPED], compared[_GRADIENT][_UNMAPPED])
-        slope = values / arguments if arguments else 0.0
-        found[_GRADIENT] = part * max(slope, arguments, *map(_rms, gradients))
+        ratio = values / arguments if arguments else 0.0
+        found[_GRADIENT] = part * max(ratio, arguments, *map(_rms, gradients))
     return found
 
 
-def _rms(data: Any) -> float:
+def _rms(data: np.ndarray) -> float:
     finite = np.abs(data[np.isfinite(data)]).astype(np.float64)
     return float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
 
 
-# --- comparison -------------------------------------------------------------------------------------------------------
+# --- comparison -----------------------------------------------------------------------------------
 
 
 class _Finding(Record):
@@ -430,12 +438,7 @@ def _compare(
     want = trees[_UNMAPPED]
     findings = []
     flat = {
-        label: [
-            leaf
-            for _, leaf in jax.tree_util.tree_flatten_with_path(
-                order_like(tree, want), is_leaf=is_named
-            )[0]
-        ]
+        label: jax.tree.leaves(order_like(tree, want), is_leaf=is_named)
         for label, tree in trees.items()
     }
     for i, (path, leaf) in enumerate(
@@ -522,7 +525,7 @@ def _place(leaf: object, index: Sequence[Any]) -> str:
 
 
 def _ratio(want: object, have: object) -> float | None:
-    """Return the factor between `want` and `have`, if it is the same for all elements, else `None`."""
+    """Return the factor between two arrays if it is the same for all elements, else `None`."""
     a, b = (np.asarray(data_of(leaf)) for leaf in (want, have))
     if a.shape != b.shape or not a.size or not _is_float(want) or np.iscomplexobj(a):
         return None
@@ -535,7 +538,7 @@ def _ratio(want: object, have: object) -> float | None:
     return middle if np.allclose(ratios, middle, rtol=1e-3) and abs(middle - 1) > 1e-3 else None
 
 
-# --- the message ------------------------------------------------------------------------------------------------------
+# --- the message ----------------------------------------------------------------------------------
 
 _SHOWN = 6
 
@@ -601,7 +604,7 @@ def _causes(findings: Sequence[_Finding], mesh: Mesh | None) -> list[str]:
     return causes
 
 
-# --- communication --------------------------------------------------------------------------------------------------
+# --- communication --------------------------------------------------------------------------------
 
 
 @checks_signature
@@ -683,12 +686,12 @@ def assert_no_gather(
     """
     report = explain(f, *args, **kwargs)
     if str(name) not in report.placements:
-        lives = (
+        found = (
             ", ".join(f"{n}: {'+'.join(axes)}" for n, axes in report.placements.items()) or "none"
         )
         raise ArgumentError(
             f"assert_no_gather: axis {name!r} is not sharded in {report.name}, so there is no"
-            f" all-gather to find; sharded axes: {lives}. Map it in axis_resources, or correct the"
+            f" all-gather to find; sharded axes: {found}. Map it in axis_resources, or correct the"
             " name."
         )
     gathers = [

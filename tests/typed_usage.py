@@ -51,6 +51,10 @@ def functions_keep_names_or_may_lose_the_last(x: NamedArray, y: Array) -> None:
     assert_type(nx.exp(nx.sum(x, "batch")), NamedArray | Array)
     assert_type(jnp.sum(x, axis=(0, "k")), NamedArray | Array)
     assert_type(jnp.linalg.norm(x, axis="k"), NamedArray | Array)
+    assert_type(nx.amax(x, "batch"), NamedArray | Array)
+    assert_type(jnp.linalg.eigh(x).eigenvalues, NamedArray | Array)
+    assert_type(jnp.zeros_like(x), NamedArray)
+    assert_type(lax.dynamic_slice(x, [0], [2]), NamedArray)
     if isinstance(total := nx.sum(x, "batch"), NamedArray):
         assert_type(total.shape, tuple[int, ...])
 
@@ -94,3 +98,6 @@ def mistakes_are_seen(x: NamedArray) -> None:
         nx.xmap(lambda x: x, partitioning="atuo")  # type: ignore[arg-type]
         nx.summ(x, "batch")  # type: ignore[attr-defined]
         nx.sum(x, axes="batch")  # type: ignore[call-arg]
+        nx.sum(x, "batch", dtype=3)  # type: ignore[arg-type]
+        nx.dot(x, x, "k", precision=7)  # type: ignore[arg-type]
+        lax.conv_general_dilated(x, x, [1], "SAME", dimension_numbers=3)  # type: ignore[call-overload]

@@ -1,26 +1,28 @@
-"""Writes the stubs (`.pyi`), by which editors and type checkers know what namedax makes while it runs.
+"""Write the stubs (`.pyi`) that describe the functions of namedax to editors and type checkers.
 
-`make stubs` writes them all; `python tools/stubs.py --check` names those that are stale, and fails
-if there are any.
+`make stubs` writes them all; `python tools/stubs.py --check` lists the stale ones and fails if
+there are any.
 
-- `namedax/__init__.pyi`: the public names, from the table `namedax.public_names`. A function gets a
-  definition of its own where its types are more precise than in its source. Editors find
-  documentation and definition in the source.
+- `namedax/__init__.pyi`: the public names, from the table `namedax.public_names`. A name is
+  imported from its source, unless the function has overloads or is created at run time.
 - `namedax/definitions.py`: an import of each public name from its module, which leads an editor
   from the stub to the source.
 - A stub beside each module that shows a namespace of JAX (`namedax.namespaces.lifting.Namespace`).
-- `namedax/core/methods.pyi`: the operators and methods of `NamedArray`, which are hung on it when
-  namedax is imported.
+- `namedax/core/methods.pyi`: the operators and methods of `NamedArray`, which `import namedax` adds
+  to the class.
 
-Where types come from. The annotation of a function of this package, where it has one that says
-something; its parameters that are `Any` there get a type by their name (`_BY_NAME`). A function
-that is lifted has JAX's own annotations, with arrays that may have names. An axis is an `Axis`.
-`LikeArguments` and functions that only batch over names become overloads: a named array in gives a
-named array.
+The stubs copy annotations and never guess. An annotation of this package is copied as it is, and
+the stub imports its names from the modules that define them. A lifted function has JAX's
+annotations, in JAX's public names, with arrays that may have named axes; its axis parameters are an
+`AxisSpec`. `_Stub.undeclared` types the parameters for which JAX declares nothing. A function that
+returns `LikeArguments`, or only batches over names, becomes overloads: a named array gives a named
+array. A function with `named_shape` becomes two: with it the result is a named array.
 """
 
 import argparse
 import ast
+import builtins
+import collections.abc
 import functools
 import importlib
 import inspect
@@ -31,7 +33,7 @@ import sys
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -49,183 +51,364 @@ from namedax.ops.nn.initializers import NamedInitializer
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "namedax"
 HEADER = "# Written by tools/stubs.py (make stubs) with JAX {version}. Do not edit."
+WIDTH = 100
 
 _EMPTY = inspect.Parameter.empty
 _KINDS = inspect.Parameter
 
-# The types of parameters that have none in the source, by their names.
-_BY_NAME = {
+_ANNOTATIONS = "namedax.core.annotations"
+_ALIASES = "namedax.core.names"
+_STANDARD = {"collections.abc", "typing"}
+# Aliases of JAX that are `Any` at run time, and what their names stand for.
+_ANY_IN_JAX: dict[str, Any] = {
     **dict.fromkeys(
-        "x y a b m arr ary ar array condition operand data indices kernel logits labels values"
-        " query key_value value object fill_value v p scale bias mask segment_ids weights targets"
-        " activations gates prepend append x1 x2 idx gamma beta scores q k start stop step".split(),
-        "ArrayLike",
+        ("DTypeLikeComplex", "DTypeLikeFloat", "DTypeLikeInexact", "DTypeLikeInt", "DTypeLikeUInt"),
+        jax.typing.DTypeLike,
     ),
-    "where": "ArrayLike | None",
-    "initial": "ArrayLike | None",
-    **dict.fromkeys(AXIS_PARAMETERS, "AxisSpec"),
+    "RealNumeric": jax.typing.ArrayLike,
 }
-# Parameters that bear such a name and are something else, by function.
-_NOT_BY_NAME = {
-    ("array", "object"), ("asarray", "a"), ("nonzero", "fill_value"), ("unique", "fill_value"), ("dot_product_attention", "mask"),
-    ("arange", "start"), ("arange", "stop"), ("split_axis", "axis"), ("named", "array"),
-}  # fmt: skip
-_TYPING = {"Any", "Literal", "NamedTuple"}
-_ABC = {"Callable", "Sequence", "Mapping", "Iterable", "Iterator", "Hashable"}
-_OURS = {"AnyArray", "ArrayLike", "AxisSpec", "NamedArray"}
-_BUILTIN = {
-    "int",
-    "float",
-    "bool",
-    "str",
-    "complex",
-    "bytes",
-    "object",
-    "tuple",
-    "list",
-    "dict",
-    "set",
-    "type",
-    "slice",
-    "None",
-}
+# Protocols of shape and dtype, which are private in JAX, and a public class that has these.
+_PROTOCOLS = dict.fromkeys(("DuckTypedArray", "SupportsShape"), jax.ShapeDtypeStruct)
+# Classes of JAX's compiled module, which has no stubs. Pyright in strict mode reports each function
+# with such a type, so they are `Any` here.
+_UNREADABLE = {"jax.Device"}
+# The size of an axis in JAX; a symbolic one has no public type.
+_DIMENSION = int | Any
+# Public modules of JAX, in the order in which they are searched for the public name of a class.
+_PUBLIC = (
+    "jax.sharding jax jax.typing jax.lax jax.lax.linalg jax.numpy jax.numpy.linalg jax.nn"
+    " jax.random jax.scipy.optimize jax.stages jax.tree_util"
+).split()
 
 
-# --- types ----------------------------------------------------------------------------------------------------------
+# --- annotations ---------------------------------------------------------------------------------
 
 
-class _Types(ast.NodeTransformer):
-    """An annotation in the words of a stub: what it does not know becomes `Any`."""
+@functools.cache
+def _imports(module: str) -> dict[str, tuple[str, str]]:
+    """The imported names of a module's source, each with its module and its name there.
 
-    def __init__(self, known: dict[str, str]) -> None:
-        self.known = known
-        self.used: set[str] = set()
+    The name is "" for a module.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    top = ast.parse(inspect.getsource(importlib.import_module(module))).body
+    conditional = [node for block in top if isinstance(block, ast.If) for node in block.body]
+    for node in [*top, *conditional]:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.name if alias.asname else alias.name.partition(".")[0]
+                found[alias.asname or name] = (name, "")
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                found[alias.asname or alias.name] = (node.module, alias.name)
+    return found
+
+
+@functools.cache
+def _assigned(module: str) -> dict[str, ast.expr]:
+    """The values that a module's source assigns to names at its top level."""
+    found: dict[str, ast.expr] = {}
+    for node in ast.parse(inspect.getsource(importlib.import_module(module))).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found[node.targets[0].id] = node.value
+        elif isinstance(node, ast.AnnAssign) and node.value and isinstance(node.target, ast.Name):
+            found[node.target.id] = node.value
+    return found
+
+
+def _home(module: str, name: str) -> tuple[str, str]:
+    """The module that defines what `name` is in `module`, and its name there."""
+    while module.startswith("namedax.") and name in _imports(module):
+        module, name = _imports(module)[name]
+    return module, name
+
+
+@functools.cache
+def _public_names() -> dict[int, str]:
+    """The public names of JAX's classes, by the ids of the classes."""
+    found: dict[int, str] = {}
+    for module in _PUBLIC:
+        for name, value in vars(importlib.import_module(module)).items():
+            if isinstance(value, type) and not name.startswith("_"):
+                found.setdefault(id(value), f"{module}.{name}")
+    return found
+
+
+class _Scope(typing.NamedTuple):
+    """The modules in which the names of a function's annotations are looked up.
+
+    Attributes:
+      own: modules of this package.
+      jax: the global names of JAX's function; empty for a function without one.
+      is_lifted: True if the function is JAX's, lifted.
+    """
+
+    own: tuple[str, ...] = ()
+    jax: Mapping[str, Any] = types.MappingProxyType({})
+    is_lifted: bool = False
+
+    @classmethod
+    def of(cls, function: Any, theirs: Any = None) -> "_Scope":
+        """The scope of a function, whose counterpart in JAX is `theirs`."""
+        chain = [function]
+        while hasattr(chain[-1], "__wrapped__"):
+            chain.append(chain[-1].__wrapped__)
+        modules: list[str] = [
+            getattr(link, "__globals__", {}).get("__name__")
+            or getattr(link, "__module__", "")
+            or ""
+            for link in chain
+        ]
+        own = tuple(module for module in reversed(modules) if module.startswith("namedax."))
+        innermost = inspect.unwrap(theirs) if theirs is not None else chain[-1]
+        names = getattr(innermost, "__globals__", None)
+        if names is None:  # a jitted function or a ufunc
+            names = vars(sys.modules.get(getattr(innermost, "__module__", ""), types))
+        is_lifted = not modules[-1].startswith("namedax.")
+        return cls(own, names if theirs is not None or is_lifted else {}, is_lifted)
+
+
+class _Copy(ast.NodeTransformer):
+    """Copies an annotation of this package, and lets the stub import its names."""
+
+    def __init__(self, stub: "_Stub", module: str) -> None:
+        self.stub, self.module = stub, module
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        name = {"Shape": "_Shape", "LikeArguments": "AnyArray", "Array": "AnyArray"}.get(
-            node.id, node.id
-        )
-        if name == "_Shape":
-            self.used |= {"Sequence"}
-            return ast.parse("int | Sequence[int]", mode="eval").body
-        if name not in _BUILTIN | _TYPING | _ABC | _OURS | set(self.known):
-            name = "Any"
-        self.used.add(name)
-        if name in ("Callable", "tuple", "Mapping"):
-            return ast.parse(
-                {"Callable": "Callable[..., Any]", "tuple": "tuple[Any, ...]"}.get(
-                    name, "Mapping[Any, Any]"
-                ),
-                mode="eval",
-            ).body
-        return ast.Name(name)
+        module, name = _home(self.module, node.id)
+        if name == "":
+            return self._dotted(module)
+        if module in _STANDARD:
+            return ast.Name(self.stub.use(module, name))
+        if not module.startswith("namedax."):
+            return self._dotted(f"{module}.{name}")
+        if (module, name) == (_ANNOTATIONS, "LikeArguments"):
+            if self.stub.like == "NamedArray":
+                module = "namedax.core.array"
+            name = self.stub.like
+        if name not in vars(importlib.import_module(module)):
+            return ast.Name(self.stub.builtin(name))
+        alias = _assigned(module).get(name)
+        is_local = module not in (_ALIASES, _ANNOTATIONS)
+        if is_local and alias is not None and not isinstance(alias, ast.Call):  # no type variable
+            return _Copy(self.stub, module).copied(ast.unparse(alias))
+        return ast.Name(self.stub.use(module, name))
+
+    def copied(self, text: str) -> ast.expr:
+        """The copy of an annotation."""
+        copy: ast.expr = self.visit(ast.parse(text, mode="eval").body)
+        return copy
+
+    def _dotted(self, text: str) -> ast.expr:
+        return ast.parse(self.stub.dotted(text), mode="eval").body
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        text = ast.unparse(node)
-        if text in ("jax.Array", "jax.Device", "jax.sharding.Mesh", "jax.stages.Lowered"):
-            self.used.add("jax")
-            return node
-        return self.visit_Name(
-            ast.Name(
-                node.attr
-                if node.attr in ("Array", "AnyArray", "ArrayLike", "Any", *_ABC, *self.known)
-                else "?"
-            )
-        )
+        head, _, rest = ast.unparse(node).partition(".")
+        module, name = _home(self.module, head)
+        return self._dotted(".".join(part for part in (module, name, rest) if part))
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        if isinstance(node.value, ast.Name) and node.value.id == "Literal":
-            self.used.add("Literal")
-            return node
-        value: ast.AST = (
-            node.value
-            if isinstance(node.value, ast.Name) and node.value.id in _BUILTIN | _ABC
-            else ast.Name("Any")
-        )
-        if isinstance(value, ast.Name) and value.id in _BUILTIN | _ABC:
-            self.used.add(value.id)
-            return ast.Subscript(value, self.visit(node.slice))
-        self.used.add("Any")
-        return ast.Name("Any")
+        value = self.visit(node.value)
+        is_literal = isinstance(value, ast.Name) and value.id == "Literal"
+        return ast.Subscript(value, node.slice if is_literal else self.visit(node.slice))
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
-        return node if node.value in (None, ...) else ast.Name("Any")
+        return self.copied(node.value) if isinstance(node.value, str) else node
 
 
-def _text_of(annotation: Any) -> str:
-    if annotation is _EMPTY:
-        return "Any"
-    if isinstance(annotation, str):
-        return annotation
-    if annotation == jax.typing.ArrayLike or annotation == annotations.ArrayLike:
-        return "ArrayLike"
-    if (
-        isinstance(annotation, type)
-        and annotation.__module__ == "builtins"
-        and not isinstance(annotation, types.GenericAlias)
-    ):
-        return annotation.__name__
-    text = inspect.formatannotation(annotation)
-    return (
-        re.sub(r"(jax\.)?jaxlib\._jax\.Array", "Array", text)
-        .replace("collections.abc.", "")
-        .replace("typing.", "")
-    )
+def _is_union(value: Any) -> bool:
+    return typing.get_origin(value) in (typing.Union, types.UnionType)
+
+
+def _forward(annotation: Any) -> Any:
+    return getattr(annotation, "__forward_arg__", annotation)
+
+
+def _accepts_none(text: str) -> bool:
+    return re.search(r"\bNone\b", text.rpartition("]")[2]) is not None or text in (
+        "Any", "AxisSpec", "Hashable", "None", "PyTree", "builtins.object", "object",
+        "jax.lax.PrecisionLike",
+    )  # fmt: skip
 
 
 class _Stub:
-    """One stub while it is written.
+    """One stub, while it is written.
+
+    Args:
+      names: the public names of its module.
+      like: the type that stands for `LikeArguments`; default: `AnyArray`.
 
     Attributes:
-      lines: what was written.
-      words: the names of the annotations' types that it imports.
+      imports: import lines that export a name.
+      body: definitions.
+      used: the names that the definitions need, by their modules; "" for a module itself.
+      classes: named tuples of JAX that have no public name, by their names in the stub.
+      has_unreadable: True if an annotation has a type that type checkers cannot read.
     """
 
-    def __init__(self, names: Iterable[str], known: dict[str, str] | None = None) -> None:
-        self.names = frozenset(names)
-        self.known = known or {}  # class to module
+    def __init__(self, names: Iterable[str], like: str = "AnyArray") -> None:
+        self.names, self.like = frozenset(names), like
         self.imports: list[str] = []
         self.body: list[str] = []
-        self.words: set[str] = set()
+        self.used: dict[str, set[str]] = {}
+        self.classes: dict[str, str] = {}
+        self.has_unreadable = False
 
-    def type_text(self, annotation: Any) -> str:
-        """An annotation as this stub can write it."""
+    def use(self, module: str, name: str) -> str:
+        """Import a name from its module, and return it."""
+        self.used.setdefault(module, set()).add(name)
+        return name
+
+    def dotted(self, text: str) -> str:
+        """Import the package of a dotted name, and return the name as the stub spells it."""
+        if text in _UNREADABLE:
+            self.has_unreadable = True
+            return self.use("typing", "Any")
+        package = "jax.typing" if text.startswith("jax.typing.") else text.partition(".")[0]
+        self.used.setdefault(package, set()).add("")
+        return re.sub(r"^numpy\b", "np", text)
+
+    def builtin(self, name: str) -> str:
+        """A builtin type; a namespace may have a function with its name."""
+        if name not in vars(builtins):
+            raise LookupError(f"{name} is no builtin type")
+        if name in self.names:
+            self.used.setdefault("builtins", set()).add("")
+            return f"builtins.{name}"
+        return name
+
+    def annotation(self, annotation: Any, scope: _Scope) -> str:
+        """An annotation as this stub spells it."""
+        if not isinstance(annotation, str):
+            return self.of_jax(annotation)
+        if scope.jax and (scope.is_lifted or not scope.own):
+            try:
+                return self.of_jax(eval(annotation, {**scope.jax, **_ANY_IN_JAX}))
+            except (NameError, AttributeError, TypeError):
+                pass  # of this package, or imported for type checkers only
+        for module in (*scope.own, _ALIASES, _ANNOTATIONS):
+            try:
+                return ast.unparse(_Copy(self, module).copied(annotation))
+            except LookupError:
+                continue
         try:
-            tree = ast.parse(_text_of(annotation), mode="eval").body
-        except SyntaxError:
-            self.words.add("Any")
-            return "Any"
-        types_ = _Types(self.known)
-        new = types_.visit(tree)
-        self.words |= types_.used
-        # A namespace that has `bool` or `slice` itself means that by the word.
-        text = ast.unparse(ast.fix_missing_locations(new))
-        for word in _BUILTIN & self.names:
-            text = re.sub(rf"(?<![\w.]){word}(?!\w)", f"builtins.{word}", text)
-            self.words.add("builtins")
-        parts = [part.strip() for part in text.split(" | ")] if "[" not in text else [text]
-        return "Any" if "Any" in parts else " | ".join(dict.fromkeys(parts))
+            return self.of_jax(eval(annotation, {**scope.jax, **_ANY_IN_JAX}))
+        except (NameError, AttributeError, TypeError):
+            return self.use("typing", "Any")
+
+    def of_jax(self, value: Any) -> str:
+        """A type of JAX, whose arrays may have named axes here, in public names."""
+        if value is None or value is type(None):
+            return "None"
+        if value is ...:
+            return "..."
+        for known, name in self._aliases():
+            if value == known:
+                return name
+        if _is_union(value):
+            members = typing.get_args(value)
+            folded = [
+                (known, name)
+                for known, name in self._aliases()
+                if _is_union(known) and set(typing.get_args(known)) < set(members)
+            ]
+            covered = {member for known, _ in folded for member in typing.get_args(known)}
+            names = [name for _, name in folded]
+            names += [self.of_jax(member) for member in members if member not in covered]
+            return " | ".join(dict.fromkeys(names))
+        origin, arguments = typing.get_origin(value), typing.get_args(value)
+        if origin is typing.Literal:
+            self.use("typing", "Literal")
+            return f"Literal[{', '.join(map(repr, arguments))}]"
+        if origin is collections.abc.Callable:
+            first, result = arguments
+            inputs = "..." if first is ... else f"[{', '.join(map(self.of_jax, first))}]"
+            self.use("collections.abc", "Callable")
+            return f"Callable[{inputs}, {self.of_jax(result)}]"
+        if origin is not None:
+            return f"{self._class_of_jax(origin)}[{', '.join(map(self.of_jax, arguments))}]"
+        if value is tuple:
+            return f"{self.builtin('tuple')}[{self.use('typing', 'Any')}, ...]"
+        if value is collections.abc.Callable:
+            self.use("collections.abc", "Callable")
+            return f"Callable[..., {self.use('typing', 'Any')}]"
+        if getattr(value, "_is_protocol", False):
+            public = _PROTOCOLS.get(value.__name__)
+            return self.builtin("object") if public is None else self.of_jax(public)
+        if not isinstance(value, type):  # such as a type variable
+            return self.use("typing", "Any")
+        return self._class_of_jax(value)
+
+    def _aliases(self) -> list[tuple[Any, str]]:
+        """Types of JAX that have another name here, or one name for a union."""
+        array_like = self.use(_ANNOTATIONS, "ArrayLike")
+        return [
+            (annotations.ArrayLike, array_like),
+            (jax.typing.ArrayLike, array_like),
+            (jax.Array, self.use(_ANNOTATIONS, "AnyArray")),
+            (jax.typing.DTypeLike, self.use(_ALIASES, "DType")),
+            (jax.lax.PrecisionLike, self.dotted("jax.lax.PrecisionLike")),
+            (_DIMENSION, self.builtin("int")),
+        ]
+
+    def _class_of_jax(self, cls: type[Any]) -> str:
+        if cls.__module__ == "builtins":
+            return self.builtin(cls.__name__)
+        if cls.__module__ == "collections.abc":
+            return self.use("collections.abc", cls.__name__)
+        if cls.__module__ == "numpy":
+            return self.dotted(f"numpy.{cls.__name__}")
+        if id(cls) in _public_names():
+            return self.dotted(_public_names()[id(cls)])
+        if cls.__module__.startswith("namedax."):
+            return self.use(cls.__module__, cls.__name__)
+        if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+            return self._named_tuple(cls)
+        return self.use("typing", "Any")
+
+    def _named_tuple(self, cls: Any) -> str:
+        """A named tuple of arrays, such as a result, whose class is private in JAX."""
+        name = "_" + cls.__name__.lstrip("_")
+        scope = _Scope(jax=vars(sys.modules[cls.__module__]))
+        if any(_forward(cls.__annotations__[field]) != "Array" for field in cls._fields):
+            return self.use("typing", "Any")
+        if name not in self.classes:
+            self.use("typing", "NamedTuple")
+            fields = [
+                f"    {field}: {self.annotation(_forward(cls.__annotations__[field]), scope)}"
+                + ("  # type: ignore[assignment]" if hasattr(tuple, field) else "")
+                for field in cls._fields
+            ]
+            self.classes[name] = "\n".join([f"class {name}(NamedTuple):", *fields])
+        return name
+
+    def undeclared(self, p: inspect.Parameter, *, is_elementwise: bool) -> str:
+        """The type of a parameter of JAX without an annotation.
+
+        The required parameters of elementwise functions are their operands. Others accept any
+        object, since JAX declares nothing.
+        """
+        if is_elementwise and p.default is _EMPTY:
+            return self.use(_ANNOTATIONS, "ArrayLike")
+        return self.builtin("object")
 
     def parameter(
-        self, function: str, p: inspect.Parameter, *, tree: bool = False
+        self,
+        p: inspect.Parameter,
+        scope: _Scope,
+        *,
+        axis_parameters: Sequence[str] = (),
+        is_elementwise: bool = False,
     ) -> inspect.Parameter:
-        """A parameter with its type; a `tree` may be anything, which only its axes are not."""
-        text = self.type_text(p.annotation)
-        if (
-            p.name in _BY_NAME
-            and (function, p.name) not in _NOT_BY_NAME
-            and (p.name in AXIS_PARAMETERS or not tree)
-        ):
-            if text == "Any" or (p.name in AXIS_PARAMETERS and "Hashable" not in text):
-                text = self.type_text(_BY_NAME[p.name])
-        if (
-            p.default is None
-            and text != "Any"
-            and "None" not in text
-            and text not in ("AxisSpec", "Hashable", "object")
-        ):
+        """A parameter with its type; those of `axis_parameters` accept axis names."""
+        if p.name in axis_parameters:
+            return p.replace(annotation=self.use(_ANNOTATIONS, "AxisSpec"))
+        if p.annotation is _EMPTY:
+            return p.replace(annotation=self.undeclared(p, is_elementwise=is_elementwise))
+        text = self.annotation(p.annotation, scope)
+        if scope.jax and p.default is None and not _accepts_none(text):  # implicit in JAX
             text += " | None"
-        return p.replace(annotation=text, default=p.default)
+        return p.replace(annotation=text)
 
     def define(
         self,
@@ -235,14 +418,14 @@ class _Stub:
         doc: str = "",
         decorate: str = "",
     ) -> None:
-        """Writes a definition."""
+        """Write a definition."""
         one = f"def {name}({_parameters_text(parameters)}) -> {result}:"
         lines = [decorate] if decorate else []
-        if len(one) > 116:
+        if len(one) > WIDTH - 4:
             one = f"def {name}(\n    {_parameters_text(parameters)},\n) -> {result}:".replace(
                 "*,\n)", "*\n)"
             )
-            if len(_parameters_text(parameters)) > 110:
+            if len(_parameters_text(parameters)) > WIDTH - 9:
                 one = (
                     f"def {name}(\n"
                     + "".join(f"    {part},\n" for part in _parts(parameters))
@@ -257,97 +440,107 @@ class _Stub:
         self,
         name: str,
         signature: inspect.Signature,
+        scope: _Scope,
         *,
         doc: str = "",
         like: bool = False,
         plain: str = "AnyArray",
+        result: str | None = None,
+        axis_parameters: Sequence[str] = (),
+        is_elementwise: bool = False,
     ) -> None:
-        """Writes a function; as overloads where it is `like` its arguments, of which it says that `plain` ones give this."""
-        result = self.type_text(signature.return_annotation)
+        """Write a function, as overloads if its results have names or not depending on the call.
+
+        Args:
+          name: its name.
+          signature: its signature.
+          scope: the scope of its annotations.
+          doc: its docstring; default: none.
+          like: True if a named operand gives a named result; default: False.
+          plain: the result of other operands then; default: `AnyArray`.
+          result: the type of the result; default: the one of the signature.
+          axis_parameters: the parameters that lifting makes axes; default: none.
+          is_elementwise: True if its required parameters are operands; default: False.
+        """
         parameters = [
-            self.parameter(name, p, tree=re.search(r"\bAny\b", result) is not None)
+            self.parameter(p, scope, axis_parameters=axis_parameters, is_elementwise=is_elementwise)
             for p in signature.parameters.values()
         ]
-        named = _with_named_shape(parameters)
-        if named is not None:
-            self.words |= {"overload", "NamedArray", "Mapping", "Hashable", "jax"}
-            without = [p for p in parameters if p.name != "named_shape"]
-            takes_keys = any(p.name in ("key", "array", "a", "x") for p in parameters)
-            self.define(name, named, "NamedArray", _first_paragraph(doc), "@overload")
-            self.define(name, without, "AnyArray" if takes_keys else "jax.Array", doc, "@overload")
-            self.words |= {"AnyArray"} if takes_keys else set()
-            return
-        arrays = [
+        if result is None:
+            result = self.annotation(signature.return_annotation, scope)
+        operands = [
             i
             for i, p in enumerate(parameters)
-            if p.annotation == "ArrayLike"
+            if _is_operand(p.annotation)
             and p.kind in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
             and p.default is _EMPTY
         ][:3]
-        if not like or not arrays:
+        if with_names := _with_named_shape(parameters):
+            self.use("typing", "overload")
+            named = self.use("namedax.core.array", "NamedArray")
+            self.define(name, with_names, named, _first_paragraph(doc), "@overload")
+            without = [p for p in parameters if p.name != "named_shape"]
+            first = parameters[0].annotation
+            if not _is_operand(first):  # a shape, so nothing has names
+                result = self.dotted("jax.Array")
+            else:
+                result = self.use(_ANNOTATIONS, "AnyArray")
+            self.define(name, without, result, doc, "@overload")
+            return
+        if not like or not operands:
             self.define(name, parameters, result, doc)
             return
-        self.words |= {"overload", "NamedArray"}
-        for i in arrays:
-            these = [
-                p.replace(annotation="NamedArray") if j == i else p
-                for j, p in enumerate(parameters)
-            ]
-            self.define(
-                name,
-                these,
-                "NamedArray",
-                _first_paragraph(doc) if i == arrays[0] else "",
-                "@overload",
-            )
+        self.use("typing", "overload")
+        named = self.use("namedax.core.array", "NamedArray")
+        for i in operands:
+            these = [p.replace(annotation=named) if j == i else p for j, p in enumerate(parameters)]
+            first = _first_paragraph(doc) if i == operands[0] else ""
+            self.define(name, these, named, first, "@overload")
         if plain == "jax.Array":
-            self.words |= {"jax", "jax.typing"}
-            parameters = [
-                (
-                    p.replace(annotation=p.annotation.replace("ArrayLike", "jax.typing.ArrayLike"))
-                    if j in arrays
-                    else p
-                )
-                for j, p in enumerate(parameters)
-            ]
+            self.dotted("jax.Array")
+            self.dotted("jax.typing.ArrayLike")
+            for j in operands:
+                unnamed = re.sub(r"\bArrayLike\b", "jax.typing.ArrayLike", parameters[j].annotation)
+                unnamed = re.sub(r"\bAnyArray\b", "jax.Array", unnamed)
+                parameters[j] = parameters[j].replace(annotation=unnamed)
         else:
-            self.words.add("AnyArray")
+            self.use(_ANNOTATIONS, "AnyArray")
         self.define(name, parameters, plain, doc, "@overload")
 
     def text(self, doc: str) -> str:
-        """The whole stub."""
+        """Return the whole stub."""
+        doc = doc.strip()
         lines = [
             HEADER.format(version=jax.__version__),
-            '"""' + doc.strip() + '\n"""' if "\n" in doc.strip() else f'"""{doc.strip()}"""',
+            f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""',
             "",
         ]
-        used = set(re.findall(r"[A-Za-z_.]+", "\n".join(self.body)))
-        standard = ["import builtins"] if "builtins" in self.words else []
-        abc = sorted(_ABC & self.words)
-        standard += [f"from collections.abc import {', '.join(abc)}"] if abc else []
-        typing_ = sorted((_TYPING | {"overload"}) & self.words)
-        standard += [f"from typing import {', '.join(typing_)}"] if typing_ else []
-        third = [f"import {word}" for word in ("jax", "jax.typing") if word in self.words]
-        ours = sorted(_OURS & self.words - {"NamedArray"})
-        own = [f"from namedax.core.annotations import {', '.join(ours)}"] if ours else []
-        plain = [line for line in self.imports if line.startswith("from jax")]
-        own += (
-            ["from namedax.core.array import NamedArray"]
-            if "NamedArray" in self.words
-            and not any(line.endswith(" import NamedArray as NamedArray") for line in self.imports)
-            else []
-        )
-        own += [
-            f"from {module} import {name}"
-            for name, module in sorted(self.known.items())
-            if name in self.words
-        ]
+        body = "\n".join([*self.classes.values(), *self.body])
+        words = set(re.findall(r"\w+", body))
+        exported = {line.removesuffix(f" as {line.split()[-1]}") for line in self.imports}
+        standard: list[str] = []
+        third: list[str] = []
+        own: list[str] = []
+        for module, names in sorted(self.used.items()):
+            found = sorted(name for name in names & words)
+            line = f"from {module} import {', '.join(found)}"
+            if "" in names and module.rpartition(".")[2].replace("numpy", "np") in words:
+                aliased = "import numpy as np" if module == "numpy" else f"import {module}"
+                (standard if module == "builtins" else third).append(aliased)
+            elif found and module in _STANDARD:
+                standard.append(line)
+            elif found and line not in exported:
+                own.append(line)
+        third += [line for line in self.imports if line.startswith("from jax")]
         own += [line for line in self.imports if not line.startswith("from jax")]
-        for block in (standard, [*third, *plain], own):
+        for block in (standard, third, own):
             if block:
                 lines += [*block, ""]
-        del used
-        return "\n".join([*lines, "\n".join(self.body), ""])
+        return "\n".join([*lines, body, ""])
+
+
+def _is_operand(annotation: str) -> bool:
+    return not {"AnyArray", "ArrayLike"}.isdisjoint(annotation.split(" | "))
 
 
 def _parts(parameters: list[inspect.Parameter]) -> list[str]:
@@ -387,17 +580,13 @@ def _default_text(value: Any) -> str:
 
 
 def _with_named_shape(parameters: list[inspect.Parameter]) -> list[inspect.Parameter] | None:
-    """The parameters of the form that makes names, if there is one."""
-    if not any(p.name == "named_shape" for p in parameters):
+    """The parameters with a required `named_shape`, if a function has an optional one."""
+    if not any(p.name == "named_shape" and p.default is not _EMPTY for p in parameters):
         return None
     return [
         (
             p.replace(
-                annotation=(
-                    "Mapping[Hashable, int | None]"
-                    if "None]" in p.annotation
-                    else "Mapping[Hashable, int]"
-                ),
+                annotation=p.annotation.removesuffix(" | None"),
                 default=_EMPTY,
             )
             if p.name == "named_shape"
@@ -422,29 +611,26 @@ def _first_paragraph(doc: str) -> str:
     return doc.split("\n\n")[0].strip()
 
 
-# --- what the source says ---------------------------------------------------------------------------------------------
+# --- the package ---------------------------------------------------------------------------------
 
 
-def _defined(module: str) -> dict[str, ast.AST]:
-    """The functions that a module's source defines at its top, by name."""
+def _defined(module: str) -> frozenset[str]:
+    """The functions that a module's source defines at its top level."""
     source = inspect.getsource(importlib.import_module(module))
-    return {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
-
-
-def _result_text(function: Any) -> str:
-    return _text_of(inspect.signature(function).return_annotation)
+    return frozenset(
+        node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)
+    )
 
 
 _ELEMENTWISE = tuple({**ELEMENTWISE, **ACTIVATIONS}.values())
 
 
-def _only_batches(value: Any) -> bool:
-    """Whether a function only batches over names, so that names of its arguments are names of its result."""
-    lifted = isinstance(value, Lifted) or isinstance(getattr(value, "__wrapped__", None), Lifted)
-    return lifted or any(value is function for function in _ELEMENTWISE)
+def _is_lifted(value: Any) -> bool:
+    return isinstance(value, Lifted) or isinstance(getattr(value, "__wrapped__", None), Lifted)
 
 
-# --- the face ---------------------------------------------------------------------------------------------------------
+def _is_elementwise(value: Any) -> bool:
+    return any(value is function for function in _ELEMENTWISE)
 
 
 def _public() -> list[tuple[str, str]]:
@@ -457,14 +643,11 @@ def _import_of(name: str, module: str) -> str:
 
 
 def definitions() -> str:
-    """`namedax/definitions.py`: the imports of all public names, from which an editor goes to a definition."""
+    """Return `namedax/definitions.py`: imports of all public names, for "go to definition"."""
     lines = [
         HEADER.format(version=jax.__version__),
         "# ruff: noqa",
-        (
-            '"""Imports of the public names, for editors and type checkers only: they lead from the'
-            ' stub of the package to each definition."""'
-        ),
+        '"""Imports of the public names, which lead an editor from the stub to each definition."""',
         "",
         "from typing import TYPE_CHECKING",
         "",
@@ -475,82 +658,70 @@ def definitions() -> str:
 
 
 def face() -> str:
-    """`namedax/__init__.pyi`."""
+    """Return `namedax/__init__.pyi`."""
     stub = _Stub(nx.__all__)
     for shown, module in _public():
         value = getattr(nx, shown)
-        line = _import_of(shown, module)
         if not isinstance(value, types.FunctionType) or module == "namedax.numpy":
-            stub.imports.append(line)
+            stub.imports.append(_import_of(shown, module))
             continue
         signature = inspect.signature(value)
-        like = _result_text(value) == "LikeArguments"
+        like = signature.return_annotation == "LikeArguments"
         is_static = public_names.ALIASES.get(shown, shown) in _defined(module)
-        if is_static and shown in _AS_WRITTEN:
-            stub.imports.append(line)
+        overloads = typing.get_overloads(value)
+        is_overloaded = like or overloads or "named_shape" in signature.parameters
+        # `import x as y` exports no name to a type checker.
+        is_alias = shown in public_names.ALIASES
+        if is_static and not (is_overloaded or is_alias or _is_unreadable(signature, value)):
+            stub.imports.append(_import_of(shown, module))
             continue
-        if overloads := typing.get_overloads(value):
-            _source_overloads(
-                stub, shown, overloads, _without_examples(inspect.getdoc(value) or "")
-            )
+        doc = "" if is_static else _without_examples(inspect.getdoc(value) or "")
+        if overloads:
+            _source_overloads(stub, shown, value, overloads)
             continue
-        stub.function(
-            shown,
-            signature,
-            doc="" if is_static else _without_examples(inspect.getdoc(value) or ""),
-            like=like,
-        )
+        stub.function(shown, signature, _Scope.of(value), doc=doc, like=like)
     stub.body.insert(0, "__version__: str\n__all__: list[str]")
     return stub.text(inspect.getdoc(nx) or "")
 
 
+def _is_unreadable(signature: inspect.Signature, function: Any) -> bool:
+    stub, scope = _Stub(()), _Scope.of(function)
+    for p in signature.parameters.values():
+        stub.parameter(p, scope)
+    return stub.has_unreadable
+
+
 def _source_overloads(
-    stub: _Stub, name: str, overloads: Sequence[Callable[..., Any]], doc: str
+    stub: _Stub, name: str, value: Any, overloads: Sequence[Callable[..., Any]]
 ) -> None:
-    """Writes the overloads that the source has."""
+    """Write the overloads of the source, with the documentation of the function."""
+    doc, scope = _without_examples(inspect.getdoc(value) or ""), _Scope.of(value)
     for overload in overloads:
         signature = inspect.signature(overload)
-        parameters = [
-            p.replace(annotation=stub.type_text(p.annotation))
-            for p in signature.parameters.values()
-        ]
-        short = (
-            doc
-            if overload is overloads[-1]
-            else _first_paragraph(doc)
-            if overload is overloads[0]
-            else ""
-        )
+        parameters = [stub.parameter(p, scope) for p in signature.parameters.values()]
+        result = stub.annotation(signature.return_annotation, scope)
+        short = _first_paragraph(doc) if overload is overloads[0] else ""
+        stub.use("typing", "overload")
         stub.define(
-            name, parameters, stub.type_text(signature.return_annotation), short, "@overload"
+            name, parameters, result, doc if overload is overloads[-1] else short, "@overload"
         )
-        stub.words.add("overload")
 
 
-# Functions of the face whose source says all there is to say.
-_AS_WRITTEN = {
-    "axis_size", "checked", "cond", "fold", "fori_loop", "from_process_local", "from_xarray", "map", "nmap", "order_like", "process_entries",
-    "rename", "scan", "serial_loop", "shard", "switch", "to_xarray", "vmap", "while_loop", "xmap",
-}  # fmt: skip
-
-
-# --- namespaces of JAX ------------------------------------------------------------------------------------------------
+# --- namespaces of JAX ---------------------------------------------------------------------------
 
 
 def namespace(space: lifting.Namespace) -> str:
-    """The stub of a module that shows a namespace of JAX."""
+    """Return the stub of a module that shows a namespace of JAX."""
     module = sys.modules[space.name]
-    stub = _Stub(space.names(), {"NamedInitializer": "namedax.ops.nn.initializers"})
+    stub = _Stub(space.names())
     for name in space.names():
         value, theirs = getattr(module, name), vars(space.module).get(name)
         if name in space.submodules:
             stub.imports.append(f"from {space.name} import {name} as {name}")
         elif isinstance(value, NamedInitializer):
-            stub.body.append(f"{name}: NamedInitializer")
-            stub.words.add("NamedInitializer")
+            stub.body.append(f"{name}: {stub.use(NamedInitializer.__module__, 'NamedInitializer')}")
         elif value is theirs and name not in _known_to_checkers(space.module):
-            stub.body.append(f"{name}: Any")
-            stub.words.add("Any")
+            stub.body.append(f"{name}: {stub.use('typing', 'Any')}")
         elif value is theirs:
             # Another version of JAX may not have it.
             ignored = "  # type: ignore[attr-defined, unused-ignore]"
@@ -564,7 +735,7 @@ def namespace(space: lifting.Namespace) -> str:
 
 @functools.cache
 def _known_to_checkers(module: types.ModuleType) -> frozenset[str]:
-    """The public names of a module of JAX that a checker knows: those of its stub, if it has one."""
+    """The public names of a module of JAX that a type checker knows: those of its stub, if any."""
     stub = pathlib.Path(inspect.getfile(module)).with_suffix(".pyi")
     if not stub.exists():
         return frozenset(dir(module))
@@ -577,102 +748,97 @@ def _known_to_checkers(module: types.ModuleType) -> frozenset[str]:
 def _namespace_function(
     stub: _Stub, space: lifting.Namespace, name: str, value: Any, theirs: Any
 ) -> None:
+    """Write a function of a namespace, whose counterpart in JAX is `theirs`."""
     signature = inspect.signature(value)
+    scope = _Scope.of(value, theirs)
     doc = _without_examples(inspect.getdoc(value) or "")
     if name in space.own and getattr(nx, name, value) is not value:
         doc = f"{_first_paragraph(doc)}\n\nSee `nx.{name}`."
-    elif not getattr(inspect.unwrap(value), "__module__", "").startswith("namedax."):
+    elif scope.is_lifted:
         doc = _first_paragraph(doc)
-    if space.name == "namedax.nn.initializers":
-        signature = signature.replace(return_annotation="NamedInitializer")
+    is_elementwise = _is_elementwise(value)
     if getattr(theirs, "nin", 0) == 2:  # a ufunc, whose signature is `*args`
-        both = [
-            inspect.Parameter(word, _KINDS.POSITIONAL_ONLY, annotation="ArrayLike")
-            for word in ("x1", "x2")
-        ]
+        operands = [inspect.Parameter(word, _KINDS.POSITIONAL_ONLY) for word in ("x1", "x2")]
         rest = [
             p.replace(kind=_KINDS.KEYWORD_ONLY)
             for p in signature.parameters.values()
             if p.kind is not _KINDS.VAR_POSITIONAL
         ]
-        signature = signature.replace(parameters=[*both, *rest], return_annotation="Array")
-    batches = _only_batches(value)
-    if batches and signature.return_annotation in (_EMPTY, "Any", Any):
-        signature = signature.replace(return_annotation="Array") if name in space.own else signature
-    result = _text_of(signature.return_annotation)
-    like = result == "LikeArguments" or (batches and result in ("Array", "AnyArray"))
-    stub.function(name, signature, doc=doc, like=like, plain="jax.Array" if batches else "AnyArray")
-
-
-# --- methods ----------------------------------------------------------------------------------------------------------
-
-
-def methods() -> str:
-    """`namedax/core/methods.pyi`: a class that `NamedArray` has as its base for a type checker, and only for it."""
-    stub = _Stub(())
-    for name, method in operators.methods().items():
-        if isinstance(method, property):
-            assert method.fget is not None
-            result = _result_text(method.fget)
-            result = "At" if name == "at" else "NamedArray"
-            stub.body.append(
-                f"@property\ndef {name}(self) -> {result}:\n"
-                + textwrap.indent(
-                    _docstring(_first_paragraph(inspect.getdoc(method) or "")), "    "
-                )
-            )
-            continue
-        signature = inspect.signature(method)
-        rest = [stub.parameter(name, p) for p in list(signature.parameters.values())[1:]]
-        rest = [
-            (
-                p.replace(
-                    annotation="object" if name in ("__eq__", "__ne__") else "ArrayLike",
-                    kind=_KINDS.POSITIONAL_ONLY,
-                )
-                if name.startswith("__") and p.name in ("other", "exponent")
-                else p
-            )
-            for p in rest
-        ]
-        result = _text_of(signature.return_annotation)
-        keeps = (
-            name in operators.POSITIONAL
-            or "LikeArguments" in result
-            or (result in ("Array", "AnyArray") and _only_batches_method(name))
-        )
-        result = (
-            result.replace("LikeArguments", "NamedArray")
-            if "LikeArguments" in result
-            else "NamedArray"
-            if keeps
-            else stub.type_text(result)
-        )
-        self_ = inspect.Parameter("self", _KINDS.POSITIONAL_OR_KEYWORD)
-        if any(p.kind is _KINDS.POSITIONAL_ONLY for p in rest):
-            self_ = self_.replace(kind=_KINDS.POSITIONAL_ONLY)
-        doc = "" if name.startswith("__") else _without_examples(inspect.getdoc(method) or "")
-        stub.define(name, [self_, *rest], result, doc)
-        if name in ("__eq__", "__ne__"):
-            stub.body[-1] += "  # type: ignore[override]"
-    stub.words |= {"ArrayLike", "NamedArray", "Iterator"}
-    stub.imports.append("from namedax.ops.indexing.updates import At")
-    stub.body = ["class Methods:\n" + textwrap.indent("\n".join(stub.body), "    ")]
-    return stub.text(
-        "The operators and methods of `NamedArray`, as a type checker sees them. There is no such"
-        " module when a program runs."
+        signature = signature.replace(parameters=[*operands, *rest], return_annotation=jax.Array)
+    axis_parameters: Sequence[str] = ()
+    if scope.is_lifted and space.lift is None:
+        axis_parameters = space.by_axis.get(name) or AXIS_PARAMETERS
+    result = None
+    if space.name == "namedax.nn.initializers":
+        result = stub.use(NamedInitializer.__module__, "NamedInitializer")
+    elif signature.return_annotation in (_EMPTY, Any, "Any"):
+        if is_elementwise:
+            result = stub.use(_ANNOTATIONS, "AnyArray")
+        elif scope.is_lifted:  # JAX declares no result, and lifting names the arrays in a pytree
+            result = stub.use(_ALIASES, "PyTree")
+    if result is None:
+        result = stub.annotation(signature.return_annotation, scope)
+    batches = is_elementwise or _is_lifted(value)
+    like = signature.return_annotation == "LikeArguments" or (batches and result == "AnyArray")
+    stub.function(
+        name,
+        signature,
+        scope,
+        doc=doc,
+        like=like,
+        plain="jax.Array" if batches else "AnyArray",
+        result=result,
+        axis_parameters=axis_parameters,
+        is_elementwise=is_elementwise,
     )
 
 
-def _only_batches_method(name: str) -> bool:
-    return name in ("clip", "conj", "conjugate")
+# --- methods -------------------------------------------------------------------------------------
+
+# Methods that are lifted, so that names of the array are names of the result.
+_ONLY_BATCH = frozenset({"clip", "conj", "conjugate"})
 
 
-# --- all --------------------------------------------------------------------------------------------------------------
+def methods() -> str:
+    """Return `namedax/core/methods.pyi`: a base class of `NamedArray` for type checkers only."""
+    stub = _Stub((), like="NamedArray")
+    named = stub.use("namedax.core.array", "NamedArray")
+    for name, method in operators.methods().items():
+        doc = inspect.getdoc(method) or ""
+        if isinstance(method, property):
+            result = stub.use("namedax.ops.indexing.updates", "At") if name == "at" else named
+            short = textwrap.indent(_docstring(_first_paragraph(doc)), "    ")
+            stub.body.append(f"@property\ndef {name}(self) -> {result}:\n{short}")
+            continue
+        signature, scope = inspect.signature(method), _Scope.of(method)
+        rest = [stub.parameter(p, scope) for p in list(signature.parameters.values())[1:]]
+        if name.startswith("__"):
+            rest = [p.replace(kind=_KINDS.POSITIONAL_ONLY) for p in rest]
+        if name in ("__eq__", "__ne__"):
+            rest = [p.replace(annotation="object") for p in rest]
+        keeps_names = name in operators.POSITIONAL or name in _ONLY_BATCH
+        result = named if keeps_names else stub.annotation(signature.return_annotation, scope)
+        by_position = any(p.kind is _KINDS.POSITIONAL_ONLY for p in rest)
+        self_ = inspect.Parameter(
+            "self", _KINDS.POSITIONAL_ONLY if by_position else _KINDS.POSITIONAL_OR_KEYWORD
+        )
+        stub.define(
+            name, [self_, *rest], result, "" if name.startswith("__") else _without_examples(doc)
+        )
+        if name in ("__eq__", "__ne__"):
+            stub.body[-1] += "  # type: ignore[override]"
+    stub.body = ["class Methods:\n" + textwrap.indent("\n".join(stub.body), "    ")]
+    return stub.text(
+        "The operators and methods of `NamedArray`, for type checkers. The module does not exist"
+        " at run time."
+    )
+
+
+# --- all stubs -----------------------------------------------------------------------------------
 
 
 def stubs() -> dict[pathlib.Path, str]:
-    """Every stub, by its path."""
+    """Return every stub, by its path."""
     for root in (nx.numpy, nx.lax, nx.nn, nx.scipy):
         for info in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
             importlib.import_module(info.name)
@@ -690,7 +856,7 @@ def stubs() -> dict[pathlib.Path, str]:
 
 
 def main() -> int:
-    """Writes what is stale, or only names it."""
+    """Write the stale stubs, or list them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail if a stub is stale"

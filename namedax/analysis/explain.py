@@ -32,8 +32,7 @@ from namedax.analysis.storage import Storage, kept_for_gradient
 from namedax.core.array import dims_of, is_named
 from namedax.core.call_errors import checks_signature
 from namedax.core.functions import cell_names
-from namedax.core.names import Dims
-from namedax.core.types import PyTree
+from namedax.core.names import Dims, PyTree
 from namedax.errors import ArgumentTypeError, NamedaxError
 from namedax.hlo import collectives
 from namedax.operands.pytree import data_of

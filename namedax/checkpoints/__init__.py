@@ -6,8 +6,8 @@ A checkpoint of orbax has shapes. A checkpoint of namedax also stores the axis n
 metadata. The mesh, the layout, the number of processes and the physical order of axes may therefore
 differ on restore, and a wrong name is an error.
 
-`written_names` converts an axis name to JSON, and `trees` a tree of arrays. `fitting` checks the
-requested tree against the stored one. `reading` reads arrays with their target sharding.
+`written_names` converts an axis name to JSON, and `trees` a tree of arrays. `reading` checks the
+requested tree against the stored one, and reads arrays with their target sharding.
 `integrity` writes and compares checksums, and replaces one checkpoint by another. `files` has the
 public functions. Read `trees` first.
 """

@@ -6,6 +6,7 @@ import functools
 import operator
 import os
 from collections.abc import Hashable, Mapping
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -18,7 +19,14 @@ from namedax.checkpoints.integrity import (
     verify,
     write_checksums,
 )
-from namedax.checkpoints.reading import Reading, Wanted, as_stored, check, placed_value, wanted_leaf
+from namedax.checkpoints.reading import (
+    Reading,
+    Wanted,
+    check,
+    placed_value,
+    stored_request,
+    wanted_leaf,
+)
 from namedax.checkpoints.trees import (
     Path,
     Stored,
@@ -31,11 +39,12 @@ from namedax.checkpoints.trees import (
     split,
     stored_leaves,
 )
+from namedax.checkpoints.written_names import Json
 from namedax.core.array import is_named
 from namedax.core.call_errors import checks_signature
 from namedax.core.jax_errors import ErrorKind
+from namedax.core.names import Mesh, PyTree
 from namedax.core.region import ambient
-from namedax.core.types import Mesh, PyTree
 from namedax.distributed import placement as placement_of
 from namedax.errors import ArgumentError, AxisResourceError, CheckpointError, format_value
 from namedax.resources.assignment import Assignment, parse_resources
@@ -44,13 +53,11 @@ from namedax.resources.processes import all_devices, compare, spans_processes
 
 __all__ = ["names", "restore", "save", "save_args", "types"]
 
-_KEY, _VERSION = (
-    "namedax",
-    2,
-)  # keys of orbax's metadata; since version 2 it has an identifier, and `save` writes checksums
+# The key in orbax's metadata. Since version 2 there are an identifier and checksums.
+_KEY, _VERSION = "namedax", 2
 
 
-def _orbax(op: str) -> Any:
+def _orbax(op: str) -> ModuleType:
     try:
         import orbax.checkpoint
     except ImportError as error:
@@ -58,7 +65,8 @@ def _orbax(op: str) -> Any:
             f"{op}: orbax is not installed. Install it with `pip install orbax-checkpoint`, or"
             " namedax[checkpoints]."
         ) from error
-    return orbax.checkpoint
+    module: ModuleType = orbax.checkpoint
+    return module
 
 
 def _folder(path: str | os.PathLike[str]) -> str:
@@ -74,7 +82,7 @@ def _compare_processes(op: str, folder: str, options: str) -> None:
         )
 
 
-def _refuse_inside(op: str) -> None:
+def _reject_inside(op: str) -> None:
     surrounding = ambient()
     if surrounding is not None:
         raise AxisResourceError(
@@ -83,7 +91,7 @@ def _refuse_inside(op: str) -> None:
         )
 
 
-# --- writing --------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 @checks_signature
@@ -103,7 +111,7 @@ def save(path: str | os.PathLike[str], tree: PyTree, *, overwrite: bool = False)
       path: the folder, or an address that orbax supports (`gs://...`). An address has neither
         checksums nor the renaming.
       tree: a pytree of arrays, named or not, random keys, and Python numbers and strings.
-      overwrite: whether to replace an existing folder when the new one is complete. Default: False,
+      overwrite: if True, replace an existing folder when the new one is complete. Default: False,
         an existing folder is an error.
 
     Raises:
@@ -114,7 +122,8 @@ def save(path: str | os.PathLike[str], tree: PyTree, *, overwrite: bool = False)
 
     >>> import tempfile, jax.numpy as jnp, namedax as nx
     >>> folder = tempfile.mkdtemp() + "/step"
-    >>> nx.checkpoints.save(folder, {"w": nx.named(jnp.ones((2, 3)), ["inputs", "hidden"]), "step": 7})
+    >>> w = nx.named(jnp.ones((2, 3)), ["inputs", "hidden"])
+    >>> nx.checkpoints.save(folder, {"w": w, "step": 7})
     >>> nx.checkpoints.restore(folder)["w"].dims
     ('inputs', 'hidden')
     """
@@ -130,7 +139,7 @@ def save(path: str | os.PathLike[str], tree: PyTree, *, overwrite: bool = False)
         write_checksums(new, identifier)
 
 
-def _write(ocp: Any, folder: str, arguments: Any, overwrite: bool) -> None:
+def _write(ocp: ModuleType, folder: str, arguments: object, overwrite: bool) -> None:
     with ocp.PyTreeCheckpointer() as checkpointer:
         try:
             checkpointer.save(folder, arguments, force=overwrite)
@@ -161,16 +170,18 @@ def save_args(tree: PyTree) -> PyTree:
 
     >>> import tempfile, jax.numpy as jnp, orbax.checkpoint as ocp, namedax as nx
     >>> folder = tempfile.mkdtemp()
-    >>> with ocp.CheckpointManager(folder, options=ocp.CheckpointManagerOptions(max_to_keep=2)) as manager:
-    ...     saved = manager.save(7, args=nx.checkpoints.save_args({"w": nx.named(jnp.ones(3), ["k"])}))
+    >>> tree = {"w": nx.named(jnp.ones(3), ["k"])}
+    >>> options = ocp.CheckpointManagerOptions(max_to_keep=2)
+    >>> with ocp.CheckpointManager(folder, options=options) as manager:
+    ...     saved = manager.save(7, args=nx.checkpoints.save_args(tree))
     >>> nx.checkpoints.names(folder + "/7")
     {'w': {'k': 3}}
     """
     return _save_args(_orbax("save_args"), tree, "save_args", {})
 
 
-def _save_args(ocp: Any, tree: Any, op: str, more: Mapping[str, str]) -> Any:
-    _refuse_inside(op)
+def _save_args(ocp: ModuleType, tree: PyTree, op: str, more: Mapping[str, str]) -> Any:
+    _reject_inside(op)
     arrays, text = split(tree, op)
     # Orbax does not write an empty tree.
     item = nested(arrays) or {"nothing": {}}
@@ -179,13 +190,16 @@ def _save_args(ocp: Any, tree: Any, op: str, more: Mapping[str, str]) -> Any:
     )
 
 
-# --- reading --------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def _metadata(
-    ocp: Any, path: str | os.PathLike[str], op: str, every: bool = False
+    ocp: ModuleType, path: str | os.PathLike[str], op: str, every: bool = False
 ) -> tuple[str, Any]:
-    """Return the folder with the arrays, and the JSON of its tree, after checking the metadata or, with `every`, all files."""
+    """Check the metadata of a checkpoint, and return its folder and the JSON of its tree.
+
+    With `every`, check all files.
+    """
     from etils import epath  # orbax's file library
 
     folder = _folder(path)
@@ -221,15 +235,20 @@ def _metadata(
 
 
 def _compare(stored: Mapping[Path, Stored | Value], arrays: object, folder: str, op: str) -> None:
-    """Raise `CheckpointError` if the files of an array are missing, or differ in size or dtype from the metadata."""
+    """Compare the arrays in the files with the metadata.
+
+    Raises:
+      CheckpointError: the files of an array are missing, or have another size or dtype.
+    """
     for where, have in stored.items():
         if isinstance(have, Stored) and not have.empty:
             have.compare(_found(arrays, where, folder, op), where, folder, op)
 
 
-def _checked_tree(entry: Any, identifier: str | None, file: str, op: str) -> Any:
+def _checked_tree(entry: object, identifier: str | None, file: str, op: str) -> Json:
     """Return the JSON of the tree in a checkpoint's metadata, after checking it."""
-    version = entry.get("version") if isinstance(entry, Mapping) else None
+    entry = entry if isinstance(entry, Mapping) else {}
+    version = entry.get("version")
     if type(version) is not int or version < 1:
         raise CheckpointError(
             f"{op}: the field {_KEY}.version of {file} is {format_value(version)}, not a version of"
@@ -247,13 +266,14 @@ def _checked_tree(entry: Any, identifier: str | None, file: str, op: str) -> Any
             else "its list of checksums belongs to another checkpoint"
         )
         raise CheckpointError(f"{op}: {file} is incomplete: {lost}. Restore another checkpoint.")
-    check_tree(entry.get("tree"), f"the field {_KEY}.tree of {file}", op)
-    return entry["tree"]
+    tree: Json = entry.get("tree")
+    check_tree(tree, f"the field {_KEY}.tree of {file}", op)
+    return tree
 
 
 @checks_signature
 def names(path: str | os.PathLike[str]) -> dict[str, dict[Hashable, int]]:
-    """Return the names and sizes of the axes of every array in a checkpoint, without reading the arrays.
+    """Return the named shape of every array in a checkpoint, without reading the arrays.
 
     Args:
       path: as in `restore`.
@@ -283,11 +303,12 @@ def names(path: str | os.PathLike[str]) -> dict[str, dict[Hashable, int]]:
 
 @checks_signature
 def types(path: str | os.PathLike[str]) -> PyTree:
-    """Return the tree of a checkpoint, with the type of each array (`jax.ShapeDtypeStruct`) in place of its values.
+    """Return the tree of a checkpoint with the types of its arrays, without reading the arrays.
 
-    The result is like that of `jax.eval_shape` on the program that saved it. Use it to inspect the
-    tree, or to restore a part of it with `restore(..., partial=True)`. Containers are dicts, lists
-    and tuples: other classes become the dict of their fields.
+    Each type is a `jax.ShapeDtypeStruct`, in a named array if it has names. The result is
+    like that of `jax.eval_shape` on the program that saved it. Use it to inspect the tree, or to
+    restore a part of it with `restore(..., partial=True)`. Containers are dicts, lists and tuples:
+    other classes become the dict of their fields.
 
     Args:
       path: as in `restore`.
@@ -298,18 +319,19 @@ def types(path: str | os.PathLike[str]) -> PyTree:
 
     >>> import tempfile, jax.numpy as jnp, namedax as nx
     >>> folder = tempfile.mkdtemp() + "/step"
-    >>> nx.checkpoints.save(folder, {"w": nx.named(jnp.ones((2, 3)), ["inputs", "hidden"]), "step": 7})
+    >>> w = nx.named(jnp.ones((2, 3)), ["inputs", "hidden"])
+    >>> nx.checkpoints.save(folder, {"w": w, "step": 7})
     >>> nx.checkpoints.types(folder)
     {'step': 7, 'w': NamedArray(f32[]{inputs:2, hidden:3})}
     """
     _, tree = _metadata(_orbax("types"), path, "types")
     stored = stored_leaves(tree, "types")
 
-    def one(where: Path) -> Any:
+    def type_of(where: Path) -> object:
         have = stored[where]
         return have.value if isinstance(have, Value) else have.type("types")
 
-    return rebuilt(tree, one, "types")
+    return rebuilt(tree, type_of, "types")
 
 
 @checks_signature
@@ -338,9 +360,9 @@ def restore(
         and so is a `SerialLoop`. Default: the sharding of the arrays or types in `like`; without
         one, JAX's default placement.
       mesh: a mesh; default: that of `jax.set_mesh`.
-      partial: whether the checkpoint may contain arrays that `like` lacks; default: False.
-      verify_files: whether to read all files once to compare their checksums, each by one of the
-        processes. With False, damaged arrays may be returned as wrong numbers. Default: True.
+      partial: if True, the checkpoint may contain arrays that `like` lacks. Default: False.
+      verify_files: if True, each file is read once by one of the processes to compare its checksum.
+        With False, damaged arrays may be returned as wrong numbers. Default: True.
 
     Returns:
       The tree. A NumPy array is restored as a NumPy array. A Python value is restored as itself, or
@@ -363,7 +385,7 @@ def restore(
     """
     op = "restore"
     ocp = _orbax(op)
-    _refuse_inside(op)
+    _reject_inside(op)
     if like is None and partial:
         raise ArgumentError(
             "restore: partial=True skips the arrays that like= lacks, so it requires like=. Pass"
@@ -375,7 +397,10 @@ def restore(
     stored = stored_leaves(tree, op)
     wanted: dict[Path, Wanted | Value]
     if like is None:
-        wanted = {where: as_stored(have, op) for where, have in stored.items()}
+        wanted = {
+            where: have if isinstance(have, Value) else stored_request(have, op)
+            for where, have in stored.items()
+        }
     else:
         wanted = {
             where: wanted_leaf(leaf, where, op) for where, leaf in leaves_of(like, op).items()
@@ -389,8 +414,11 @@ def restore(
     )
 
 
-def _found(read: Any, where: Path, folder: str, op: str, take: bool = False) -> Any:
-    """Return the array that orbax found for a path; with `take`, remove it from `read`, so that it is freed after its copy to a device."""
+def _found(read: PyTree, where: Path, folder: str, op: str, take: bool = False) -> jax.Array:
+    """Return the array that orbax found for a path.
+
+    With `take`, remove it from `read`, so that it is freed after its copy to a device.
+    """
     *parents, last = where or ("",)
     try:
         parent = functools.reduce(operator.getitem, parents, read)
@@ -406,8 +434,8 @@ def _found(read: Any, where: Path, folder: str, op: str, take: bool = False) -> 
 
 
 def _placement(
-    axis_resources: Mapping[Hashable, Any] | None, mesh: Any, op: str
-) -> tuple[Assignment, Any] | None:
+    axis_resources: Mapping[Hashable, Any] | None, mesh: Mesh | None, op: str
+) -> tuple[Assignment, jax.sharding.Mesh] | None:
     """Return the layout and mesh by which arrays are placed; `None` if neither is given."""
     if mesh is None and (
         axis_resources is None
@@ -418,11 +446,11 @@ def _placement(
 
 
 def _read(
-    ocp: Any,
+    ocp: ModuleType,
     folder: str,
     stored: Mapping[Path, Stored | Value],
     wanted: Mapping[Path, Wanted | Value],
-    placement: tuple[Assignment, Any] | None,
+    placement: tuple[Assignment, jax.sharding.Mesh] | None,
 ) -> dict[Path, Any]:
     """Return the requested values, by paths."""
     readings: dict[Path, Reading] = {}
@@ -432,14 +460,14 @@ def _read(
         if isinstance(have, Value):
             values[where] = placed_value(have.value, want, placement)
         else:
-            as_array = as_stored(have, "restore") if isinstance(want, Value) else want
-            readings[where] = Reading.of(have, as_array, placement, where, "restore")  # type: ignore[arg-type]
+            request = stored_request(have, "restore") if isinstance(want, Value) else want
+            readings[where] = Reading.of(have, request, placement, where, "restore")
     arguments = {
         where or ("",): reading.restore_args(ocp)
         for where, reading in readings.items()
         if not reading.stored.empty
     }
-    read: Any = None
+    read: PyTree = None
     if arguments:
         restore_args = nested(arguments)
         item = nested(dict.fromkeys(arguments, 0))

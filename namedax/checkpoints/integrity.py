@@ -40,7 +40,10 @@ _OLD, _NEW = ".replaced", ".saving"
 
 
 def is_local(folder: str) -> bool:
-    """Return True for a folder of the file system; an address such as `gs://...` has neither renaming nor checksums."""
+    """Return True for a folder of the file system.
+
+    An address such as `gs://...` has neither renaming nor checksums.
+    """
     return "://" not in folder
 
 
@@ -52,7 +55,7 @@ def new_identifier() -> str:
     return words.tobytes().hex()
 
 
-# --- checksums ------------------------------------------------------------------------------------------------------
+# --- checksums ------------------------------------------------------------------------------------
 
 
 def _files(folder: str) -> list[str]:
@@ -98,7 +101,7 @@ def write_checksums(folder: str, identifier: str) -> None:
             json.dump({"list": text, "crc32": zlib.crc32(text.encode())}, file)
             file.flush()
             os.fsync(file.fileno())
-    _together("checksums")
+    _barrier("checksums")
 
 
 def _read_list(folder: str, op: str) -> tuple[str, dict[str, list[int]]]:
@@ -126,7 +129,7 @@ def verify(folder: str, op: str, every: bool) -> str | None:
     Args:
       folder: the folder of the checkpoint.
       op: the operation, for messages.
-      every: whether to check all files, or only the metadata files at the top of the folder.
+      every: if True, check all files, else only the metadata files at the top of the folder.
 
     Raises:
       CheckpointError: a file is missing, or its size or checksum differs.
@@ -163,7 +166,7 @@ def verify(folder: str, op: str, every: bool) -> str | None:
     return identifier
 
 
-# --- replacing ------------------------------------------------------------------------------------------------------
+# --- replacing ------------------------------------------------------------------------------------
 
 
 def recover(folder: str) -> None:
@@ -175,7 +178,9 @@ def recover(folder: str) -> None:
 
 @contextlib.contextmanager
 def replacing(folder: str, overwrite: bool, op: str) -> Iterator[str]:
-    """Yield a folder to write to, which is renamed to `folder` when the block ends, and removed on an error.
+    """Yield a folder to write to, and rename it to `folder` at the end.
+
+    An error removes it.
 
     Raises:
       CheckpointError: `folder` exists and must not be overwritten, or another program is writing
@@ -183,20 +188,20 @@ def replacing(folder: str, overwrite: bool, op: str) -> Iterator[str]:
     """
     new, old = folder + _NEW, folder + _OLD
     first = jax.process_index() == 0
-    with _only_one(folder, op) if first else contextlib.nullcontext():
+    with _exclusive(folder, op) if first else contextlib.nullcontext():
         if first:
             recover(folder)
-        _together("recovered")
+        _barrier("recovered")
         if os.path.lexists(folder) and not overwrite:
             raise CheckpointError(
                 f"{op}: {folder} already exists. Save to another folder, or pass overwrite=True."
             )
         if first:
             shutil.rmtree(new, ignore_errors=True)  # left by a program that was killed
-        _together("cleared")
+        _barrier("cleared")
         try:
             yield new
-            _together("written")
+            _barrier("written")
         except BaseException:
             if first:
                 shutil.rmtree(new, ignore_errors=True)
@@ -207,7 +212,7 @@ def replacing(folder: str, overwrite: bool, op: str) -> Iterator[str]:
                 os.rename(folder, old)
             os.rename(new, folder)
             _remove(old)
-        _together("renamed")
+        _barrier("renamed")
 
 
 def _remove(path: str) -> None:
@@ -218,7 +223,7 @@ def _remove(path: str) -> None:
 
 
 @contextlib.contextmanager
-def _only_one(folder: str, op: str) -> Iterator[None]:
+def _exclusive(folder: str, op: str) -> Iterator[None]:
     """Hold a lock that is released when its process ends for any reason."""
     try:
         import fcntl
@@ -238,9 +243,8 @@ def _only_one(folder: str, op: str) -> Iterator[None]:
                 " ends, or save to another folder."
             ) from None
         with contextlib.suppress(OSError):
-            if (
-                os.stat(path).st_ino == os.fstat(file.fileno()).st_ino
-            ):  # else its last owner removed the file
+            # Otherwise the last owner has removed the file.
+            if os.stat(path).st_ino == os.fstat(file.fileno()).st_ino:
                 break
         file.close()
     try:
@@ -251,7 +255,7 @@ def _only_one(folder: str, op: str) -> Iterator[None]:
         file.close()
 
 
-def _together(what: str) -> None:
+def _barrier(what: str) -> None:
     """Wait for the other processes."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(f"namedax.checkpoints.{what}")

@@ -1,4 +1,4 @@
-"""Reading of stored arrays with their target sharding: the blocks that a device reads, and their conversion.
+"""Read stored arrays with their target sharding, and convert the blocks on each device.
 
 An array is read in its stored order of axes, each device its own block. If another order is
 requested, the block is transposed on its device.
@@ -7,16 +7,18 @@ requested, the block is transposed on its device.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from namedax.checkpoints.trees import PLAIN, Path, Stored, Value, is_key, path_text
 from namedax.checkpoints.written_names import identity, written_name
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, make, positions
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
@@ -33,7 +35,7 @@ from namedax.operands.pytree import data_of
 from namedax.resources.assignment import Assignment, named_sharding
 from namedax.resources.mesh import entry_of
 
-__all__ = ["Reading", "Wanted", "as_stored", "check", "placed_value", "wanted_leaf"]
+__all__ = ["Reading", "Wanted", "check", "placed_value", "stored_request", "wanted_leaf"]
 
 
 class Reading(NamedTuple):
@@ -41,7 +43,7 @@ class Reading(NamedTuple):
 
     stored: Stored
     wanted: Wanted
-    sharding: Any  # of the result; `None` leaves it to JAX
+    sharding: Sharding | None  # of the result; `None` leaves it to JAX
     order: tuple[int, ...]  # for each axis of the result, the index of the stored axis
 
     @classmethod
@@ -69,9 +71,9 @@ class Reading(NamedTuple):
             )
         return cls(stored, wanted, None if wanted.host else sharding, _order(stored, wanted, op))
 
-    def restore_args(self, ocp: Any) -> Any:
+    def restore_args(self, ocp: ModuleType) -> Any:
         """Return the orbax arguments for this array."""
-        sharding = self._as_read()
+        sharding = self._stored_sharding()
         if sharding is None:
             return ocp.RestoreArgs(restore_type=np.ndarray)
         shape, dtype = self.stored.shape, self.stored.dtype
@@ -80,8 +82,11 @@ class Reading(NamedTuple):
             shape, dtype = data.shape, data.dtype
         return ocp.ArrayRestoreArgs(sharding=sharding, global_shape=shape, dtype=dtype)
 
-    def _as_read(self) -> Any:
-        """Return the sharding for reading the stored array, the permuted sharding of the result; `None` for the host."""
+    def _stored_sharding(self) -> Sharding | None:
+        """Return the sharding for reading the array; `None` for the host.
+
+        It is the sharding of the result, permuted to the stored order of axes.
+        """
         sharding = self.sharding
         if isinstance(sharding, NamedSharding):
             spec: list[Any] = [None] * len(self.order)
@@ -92,8 +97,8 @@ class Reading(NamedTuple):
             )
         return sharding if isinstance(sharding, SingleDeviceSharding) else None
 
-    def finish(self, data: Any) -> Any:
-        """Convert the read data to the requested array; `data` is `None` if there is nothing to read."""
+    def finish(self, data: jax.Array | np.ndarray | None) -> AnyArray | np.ndarray:
+        """Convert the read data to the requested array; `None` stands for an empty array."""
         stored, wanted = self.stored, self.wanted
         if data is None:
             data = (
@@ -111,20 +116,19 @@ class Reading(NamedTuple):
                     else np.transpose(data, order)
                 )
             if stored.key is not None:
-                data = jax.random.wrap_key_data(data, impl=stored.key)
+                data = jax.random.wrap_key_data(jnp.asarray(data), impl=stored.key)
         if not wanted.host:
             on_host = isinstance(data, np.ndarray)
             data = (
                 jnp.asarray(data) if self.sharding is None else jax.device_put(data, self.sharding)
             )
             if on_host:
-                jax.block_until_ready(
-                    data
-                )  # so that only one array at a time has two copies in memory
+                # Only one array at a time has two copies in memory.
+                jax.block_until_ready(data)
         return make(data, wanted.dims) if any(dim is not None for dim in wanted.dims) else data
 
 
-def _no_keys(wanted: Wanted, kind: str) -> Any:
+def _no_keys(wanted: Wanted, kind: str) -> jax.Array:
     return jax.random.split(jax.random.key(0, impl=kind), wanted.shape)
 
 
@@ -157,7 +161,7 @@ def placed_value(
 # --- comparison of the requested tree with a checkpoint -------------------------------------------
 
 
-_MOST = 8  # the maximum number of problems in one message
+_MAX_PROBLEMS = 8  # the maximum number of problems in one message
 
 
 class Wanted(NamedTuple):
@@ -167,7 +171,7 @@ class Wanted(NamedTuple):
     dtype: Any
     dims: Dims
     host: bool  # a NumPy array
-    sharding: Any  # its own sharding, if it has one
+    sharding: Sharding | None  # its own sharding, if it has one
     text: str
 
 
@@ -200,10 +204,8 @@ def wanted_leaf(leaf: object, path: Path, op: str) -> Wanted | Value:
     )
 
 
-def as_stored(have: Stored | Value, op: str) -> Wanted | Value:
-    """Return the request for a leaf in its stored form."""
-    if isinstance(have, Value):
-        return have
+def stored_request(have: Stored, op: str) -> Wanted:
+    """Return the request for an array in its stored form."""
     return Wanted(have.shape, have.dtype, have.read_dims(op), have.host, None, have.text)
 
 
@@ -235,8 +237,12 @@ def check(
             for path in extra
         ]
     if problems:
-        more = [f"... and {len(problems) - _MOST} more."] if len(problems) > _MOST else []
-        lines = "".join(f"\n  {line}" for line in problems[:_MOST] + more)
+        more = (
+            [f"... and {len(problems) - _MAX_PROBLEMS} more."]
+            if len(problems) > _MAX_PROBLEMS
+            else []
+        )
+        lines = "".join(f"\n  {line}" for line in problems[:_MAX_PROBLEMS] + more)
         raise CheckpointError(
             f"{op}: like= does not match the checkpoint in {folder}.{lines}\nArrays, names, sizes"
             " and dtypes must equal the saved ones; nx.checkpoints.names lists them. The order of"
@@ -250,7 +256,7 @@ def _where(path: Path) -> str:
 
 
 def _difference(have: Stored | Value, want: Wanted | Value, what: str, op: str) -> str:
-    """Describe the difference between the stored leaf `have` and the request `want`; empty if they match."""
+    """Describe the difference between a stored leaf and a request; empty if they match."""
     if isinstance(have, Value) and isinstance(want, Value):
         return "" if type(have.value) is type(want.value) else "the Python types differ."
     if isinstance(have, Value) or isinstance(want, Value):
@@ -258,7 +264,7 @@ def _difference(have: Stored | Value, want: Wanted | Value, what: str, op: str) 
         if _is_scalar_of(array, value):  # type: ignore[arg-type]
             return ""
         return "a Python value matches only a scalar array of its kind of number."
-    return _of_names(have, want, what, op) or _of_types(have, want)
+    return _difference_of_names(have, want, what, op) or _difference_of_types(have, want)
 
 
 def _is_scalar_of(array: Stored | Wanted, value: Value) -> bool:
@@ -267,32 +273,33 @@ def _is_scalar_of(array: Stored | Wanted, value: Value) -> bool:
     return array.shape == () and kind is not None and bool(jax.numpy.issubdtype(array.dtype, kind))
 
 
-def _of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
-    asked = {
+def _difference_of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
+    requested = {
         identity(written_name(d, op, what)): (d, n)
         for d, n in zip(want.dims, want.shape, strict=True)
         if d is not None
     }
-    if len(asked) < len(want.dims) - want.dims.count(None):
+    if len(requested) < len(want.dims) - want.dims.count(None):
         return (
             "two requested names are members of enumerations with equal names, which a checkpoint"
             " cannot distinguish."
         )
-    unknown = [name for key, (name, _) in asked.items() if key not in have.names]
+    unknown = [name for key, (name, _) in requested.items() if key not in have.names]
     if unknown:
         hints = (
             did_you_mean(
-                str(name), [text for key, text in have.display_names.items() if key not in asked]
+                str(name),
+                [text for key, text in have.display_names.items() if key not in requested],
             )
             for name in unknown
         )
         return f"no axis {show_names(unknown)} is stored there.{''.join(dict.fromkeys(hints))}"
-    left = [text for key, text in have.display_names.items() if key not in asked]
+    left = [text for key, text in have.display_names.items() if key not in requested]
     if left:
         return f"it also has the axis {show_names(left)}."
     sizes = [
         f"axis {name!r} has size {have.names[key]}, not {n}."
-        for key, (name, n) in asked.items()
+        for key, (name, n) in requested.items()
         if have.names[key] != n
     ]
     positional = tuple(n for dim, n in zip(want.dims, want.shape, strict=True) if dim is None)
@@ -301,7 +308,7 @@ def _of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
     return " ".join(sizes)
 
 
-def _of_types(have: Stored, want: Wanted) -> str:
+def _difference_of_types(have: Stored, want: Wanted) -> str:
     if have.dtype != want.dtype:
         cast = (
             ""

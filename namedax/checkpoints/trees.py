@@ -1,4 +1,4 @@
-"""A tree of arrays in two parts: the arrays under their paths, which orbax writes, and JSON for everything else.
+"""Split a tree into arrays by path, which orbax writes, and JSON for everything else.
 
 The JSON has the tree's structure, and for each array its dtype and its dims, the axis names. It
 also contains Python values and arrays without elements, which orbax does not support. Nothing is
@@ -21,11 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.checkpoints.written_names import identity, read_name, written_name
+from namedax.checkpoints.written_names import Json, identity, read_name, written_name
 from namedax.core.array import NamedArray, is_named, make, positions
 from namedax.core.display import type_text
-from namedax.core.names import Dims
-from namedax.core.types import PyTree
+from namedax.core.names import Dims, PyTree
 from namedax.errors import CheckpointError, format_value
 from namedax.operands.pytree import data_of
 
@@ -56,7 +55,7 @@ class Stored(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: Any
-    dims: tuple[Any, ...]
+    dims: tuple[Json, ...]
     key: str | None  # the random-number generator of an array of keys
     host: bool  # it was a NumPy array
 
@@ -84,8 +83,12 @@ class Stored(NamedTuple):
         """True if there is no element to read: orbax does not write such an array."""
         return math.prod(self.shape) == 0
 
-    def compare(self, data: Any, path: Path, folder: str, op: str) -> None:
-        """Raise `CheckpointError` if an array that orbax found or read has another shape or dtype."""
+    def compare(self, data: jax.Array, path: Path, folder: str, op: str) -> None:
+        """Compare an array that orbax found or read with the metadata.
+
+        Raises:
+          CheckpointError: its shape or dtype differs.
+        """
         shape, dtype = self.shape, self.dtype
         if self.key is not None:
             words = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(shape, dtype))
@@ -101,7 +104,7 @@ class Stored(NamedTuple):
         """Return the names, and `None` for positional axes."""
         return tuple(None if dim is None else read_name(dim, op) for dim in self.dims)
 
-    def type(self, op: str) -> Any:
+    def type(self, op: str) -> NamedArray | jax.ShapeDtypeStruct:
         """Return the array without values."""
         return _as_array(jax.ShapeDtypeStruct(self.shape, self.dtype), self.read_dims(op))
 
@@ -133,7 +136,7 @@ def _name_text(dim: object) -> str:
         return json.dumps(dim)
 
 
-def _as_array(data: Any, dims: Dims) -> Any:
+def _as_array(data: jax.ShapeDtypeStruct, dims: Dims) -> NamedArray | jax.ShapeDtypeStruct:
     return make(data, dims) if any(dim is not None for dim in dims) else data
 
 
@@ -142,7 +145,7 @@ def is_key(data: object) -> bool:
     return bool(jnp.issubdtype(getattr(data, "dtype", np.dtype(bool)), jax.dtypes.prng_key))
 
 
-# --- trees, one level at a time ---------------------------------------------------------------------------------------
+# --- trees, one level at a time -------------------------------------------------------------------
 
 
 def _children(node: object) -> list[tuple[Any, Any]] | None:
@@ -163,19 +166,18 @@ def _key_of(key: object) -> Hashable:
     return str(key)
 
 
-def _written_key(key: Hashable, op: str) -> Any:
+def _written_key(key: Hashable, op: str) -> Json:
     return written_name(key, op, "a key of a dict")
 
 
-def _part(written: object) -> str:
+def _part(written: Json) -> str:
     """Return a written key as a part of a path."""
     text = str(written) if isinstance(written, (str, int)) else identity(written)
     return "".join(_QUOTED.get(character, character) for character in text)
 
 
-_QUOTED = {
-    character: f"%{ord(character):02X}" for character in "%/."
-}  # orbax joins keys with periods
+# Orbax joins keys with periods.
+_QUOTED = {character: f"%{ord(character):02X}" for character in "%/."}
 
 
 def path_text(path: Path) -> str:
@@ -188,7 +190,7 @@ def path_text(path: Path) -> str:
 
 
 def leaves_of(tree: PyTree, op: str) -> dict[Path, Any]:
-    """Return the leaves of a tree by their paths, in the order of `jax.tree.leaves(tree, is_leaf=is_named)`."""
+    """Return the leaves of a tree by their paths, in the order of `jax.tree.leaves`."""
     found: dict[Path, Any] = {}
 
     def visit(node: object, path: Path) -> None:
@@ -207,15 +209,15 @@ def leaves_of(tree: PyTree, op: str) -> dict[Path, Any]:
     return found
 
 
-# --- writing --------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
-def split(tree: PyTree, op: str) -> tuple[dict[Path, Any], Any]:
+def split(tree: PyTree, op: str) -> tuple[dict[Path, Any], Json]:
     """Return the arrays that orbax writes, by their paths, and the JSON of everything else."""
     leaves_of(tree, op)  # checks that paths are unique
     arrays: dict[Path, Any] = {}
 
-    def visit(node: object, path: Path) -> Any:
+    def visit(node: object, path: Path) -> Json:
         children = _children(node)
         if children is None:
             return _leaf(node, path, arrays, op)
@@ -233,29 +235,29 @@ def split(tree: PyTree, op: str) -> tuple[dict[Path, Any], Any]:
     return arrays, visit(tree, ())
 
 
-def _leaf(leaf: object, path: Path, arrays: dict[Path, Any], op: str) -> Any:
+def _leaf(leaf: object, path: Path, arrays: dict[Path, Any], op: str) -> Json:
     """Return the JSON of a leaf, and add its array to `arrays` if it has elements."""
-    if type(leaf) in PLAIN:
+    if isinstance(leaf, PLAIN) and type(leaf) in PLAIN:
         return {"value": _written_value(leaf)}
     what = f"{path_text(path)} of the tree" if path else "the tree"
     data = _storable(leaf, what, op)
-    entry: dict[str, Any] = {"shape": list(data.shape)}
+    entry: dict[str, Json] = {"shape": list(data.shape)}
     if isinstance(leaf, NamedArray):
         entry["dims"] = _written_dims(leaf, what, op)
     if not isinstance(data, jax.Array):
         entry["host"] = True
     if is_key(data):
-        entry["key"] = _generator(data, what, op)
+        entry["key"] = _generator_of(data, what, op)
     else:
         entry["dtype"] = np.dtype(data.dtype).name
     if math.prod(data.shape):
         # The global array, with the sizes of its names: not a block, and without padding of a
         # layout.
-        arrays[path or ("",)] = _as_orbax_takes_it(data)
+        arrays[path or ("",)] = _for_orbax(data)
     return entry
 
 
-def _storable(leaf: object, what: str, op: str) -> Any:
+def _storable(leaf: object, what: str, op: str) -> jax.Array:
     """Return the data of a leaf if orbax can write them."""
     data = data_of(leaf)
     if isinstance(data, jax.core.Tracer):
@@ -293,7 +295,7 @@ def _has_files(dtype: str) -> bool:
     return True
 
 
-def _written_dims(array: NamedArray, what: str, op: str) -> list[Any]:
+def _written_dims(array: NamedArray, what: str, op: str) -> list[Json]:
     dims = [
         None if dim is None else written_name(dim, op, f"an axis of {what}")
         for dim in positions(array, op)
@@ -307,7 +309,7 @@ def _written_dims(array: NamedArray, what: str, op: str) -> list[Any]:
     return dims
 
 
-def _generator(keys: Any, what: str, op: str) -> str:
+def _generator_of(keys: jax.Array, what: str, op: str) -> str:
     kind = jax.random.key_impl(keys)
     if not isinstance(kind, str):
         raise CheckpointError(
@@ -317,23 +319,22 @@ def _generator(keys: Any, what: str, op: str) -> str:
     return kind
 
 
-def _as_orbax_takes_it(data: Any) -> Any:
+def _for_orbax(data: jax.Array) -> jax.Array | np.ndarray:
     if is_key(data):
         data = jax.random.key_data(data)
     if isinstance(data, jax.Array) and (jax.process_count() == 1 or not data.is_fully_addressable):
         return data
-    return np.asarray(
-        data
-    )  # with several processes, each process has its own equal copy, as for a Python value
+    # With several processes, each has its own equal copy, as for a Python value.
+    return np.asarray(data)
 
 
-def _written_value(value: object) -> Any:
+def _written_value(value: bool | int | float | complex | str) -> Json:
     if isinstance(value, complex):
         return {"complex": [value.real.hex(), value.imag.hex()]}
     return {"float": value.hex()} if isinstance(value, float) else value
 
 
-def _read_value(data: object) -> Any:
+def _read_value(data: object) -> object:
     match data:
         case {"float": str(text)}:
             return float.fromhex(text)
@@ -343,7 +344,7 @@ def _read_value(data: object) -> Any:
 
 
 @functools.lru_cache(maxsize=64)
-def _key_type(kind: str, op: str) -> Any:
+def _key_type(kind: str, op: str) -> np.dtype:
     try:
         return jax.eval_shape(lambda: jax.random.key(0, impl=kind)).dtype
     except ValueError as error:
@@ -364,11 +365,15 @@ def nested(flat: Mapping[Path, Any]) -> dict[str, Any]:
     return tree
 
 
-# --- reading --------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def check_tree(node: object, field: str, op: str) -> None:
-    """Raise `CheckpointError`, with the invalid part, if a field of a checkpoint's metadata is not the JSON of a tree."""
+    """Check that a field of a checkpoint's metadata is the JSON of a tree.
+
+    Raises:
+      CheckpointError: it is not; the message has the invalid part.
+    """
 
     def wrong(what: str, value: object) -> CheckpointError:
         return CheckpointError(
@@ -441,15 +446,15 @@ def _inner(node: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(node.get("list", node.get("tuple", ()))))
 
 
-def stored_leaves(tree: PyTree, op: str) -> dict[Path, Stored | Value]:
+def stored_leaves(tree: Json, op: str) -> dict[Path, Stored | Value]:
     """Return the leaves of a checkpoint, by paths, from the JSON of its tree."""
     return {path: _stored(entry, op) for path, entry in _walk(tree, ())}
 
 
-def rebuilt(tree: Any, leaf: Callable[[Path], Any], op: str) -> PyTree:
+def rebuilt(tree: Json, leaf: Callable[[Path], object], op: str) -> PyTree:
     """Return the tree of this JSON, with `leaf(path)` for each leaf."""
 
-    def visit(node: Any, path: Path) -> Any:
+    def visit(node: Any, path: Path) -> PyTree:
         if "none" in node:
             return None
         if "shape" in node or "value" in node:

@@ -12,17 +12,20 @@ import enum
 import json
 import numbers
 import sys
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from namedax.errors import CheckpointError, format_value
 
-__all__ = ["identity", "read_name", "written_name"]
+__all__ = ["Json", "identity", "read_name", "written_name"]
+
+#: A value that JSON can represent.
+Json: TypeAlias = str | int | float | Sequence["Json"] | Mapping[str, "Json"] | None
 
 STORABLE = "strings, numbers, bytes, members of enumerations, and tuples and frozensets of these"
 
 
-def written_name(name: Hashable, op: str, what: str) -> Any:
+def written_name(name: Hashable, op: str, what: str) -> Json:
     """Convert a name to JSON.
 
     Args:
@@ -84,19 +87,19 @@ def _written_number(number: Any) -> Any:
     )
 
 
-def _written_member(member: Any) -> Any:
-    kind = type(member)
+def _written_member(member: object) -> Any:
+    kind: Any = type(member)
     if not isinstance(member, enum.Enum) or kind.__members__.get(member.name) is not member:
         return _UNKNOWN  # a string subclass that is not equal to its text, or a union of flags
     return {"enum": f"{kind.__qualname__}.{member.name}", "module": kind.__module__}
 
 
-def identity(data: object) -> str:
-    """Return a text that is equal for two written names exactly if they are the same name, without modules of enumerations."""
+def identity(data: Json) -> str:
+    """Return a text that identifies a written name, without modules of enumerations."""
     return json.dumps(_without_modules(data), sort_keys=True)
 
 
-def _without_modules(data: object) -> Any:
+def _without_modules(data: Json) -> Json:
     if isinstance(data, list):
         return [_without_modules(part) for part in data]
     if isinstance(data, dict):
@@ -104,7 +107,7 @@ def _without_modules(data: object) -> Any:
     return data
 
 
-def read_name(data: object, op: str) -> Any:
+def read_name(data: object, op: str) -> Hashable:
     """Return the name that was written as `data`.
 
     Raises:

@@ -22,7 +22,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from namedax.core.display import Shown, index_text, type_text
 from namedax.core.element_types import as_jax
-from namedax.core.names import Dims, check_dims
+from namedax.core.names import Dims, DType, check_dims
 from namedax.core.protocol_hints import (
     call_of_numpy,
     for_a_format,
@@ -33,7 +33,6 @@ from namedax.core.protocol_hints import (
     iteration_hint,
 )
 from namedax.core.region import Region, active_regions, ambient, check_regions_live, escaped_blocks
-from namedax.core.types import DType
 from namedax.errors import (
     ArgumentTypeError,
     ArrayAttributeError,

@@ -17,9 +17,8 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from namedax.core.names import Dims, check_name, is_name
+from namedax.core.names import Dims, PyTree, check_name, is_name
 from namedax.core.records import Record
-from namedax.core.types import PyTree
 from namedax.errors import AxisMappingError, format_value, usage
 
 __all__ = ["AxisMapping", "What", "copied", "freeze", "is_mapping", "parse_mapping", "text_of"]
@@ -61,8 +60,8 @@ class AxisMapping(Record):
         if self.rank is not None and self.rank != ndim:
             raise AxisMappingError(
                 f"{op}: the axis mapping {self.text} asserts {self.rank} axes, but {text_of(what)}"
-                f" has {ndim}. Write one entry per axis (None for one without a name), or end the list"
-                " with '...' to name the first axes only."
+                f" has {ndim}. Write one entry per axis (None for one without a name), or end the"
+                " list with '...' to name the first axes only."
             )
         dims: list[Hashable | None] = [None] * ndim
         for position, name in self.names:
@@ -231,8 +230,8 @@ def _from_list(
 ) -> tuple[list[tuple[int, Hashable]], int | None]:
     if any(isinstance(entry, EllipsisType) for entry in value[:-1]):
         raise AxisMappingError(
-            f"{op}: '...' is not the last entry of the axis mapping {text}. Write it at the end, as in"
-            " ['batch', ...]."
+            f"{op}: '...' is not the last entry of the axis mapping {text}. Write it at the end,"
+            " as in ['batch', ...]."
         )
     prefix = bool(value) and value[-1] is ...
     entries = value[:-1] if prefix else value

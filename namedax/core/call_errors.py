@@ -119,8 +119,8 @@ def explain_user_call(
             return_annotation=inspect.Signature.empty,
         )
         raise ArgumentTypeError(
-            f"{name}: {_mismatch(error, reason)}. The call {name}({', '.join(given)}) must match the"
-            f" signature {name}{plain}."
+            f"{name}: {_mismatch(error, reason)}. The call {name}({', '.join(given)}) must match"
+            f" the signature {name}{plain}."
         ).about(explains=error) from None
 
 

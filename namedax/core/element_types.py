@@ -16,7 +16,7 @@ from jax import lax
 from jax.extend.core.primitives import convert_element_type_p
 
 from namedax.core.display import Shown
-from namedax.core.types import DType, PyTree
+from namedax.core.names import DType, PyTree
 from namedax.errors import ArgumentError, ArgumentTypeError, format_value, show_names
 
 __all__ = [

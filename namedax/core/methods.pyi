@@ -1,11 +1,14 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
-"""The operators and methods of `NamedArray`, as a type checker sees them. There is no such module when a program runs."""
+"""The operators and methods of `NamedArray`, for type checkers. The module does not exist at run time."""
 
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
+
+import jax
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
+from namedax.core.names import DType
 from namedax.ops.indexing.updates import At
 
 class Methods:
@@ -44,13 +47,13 @@ class Methods:
     def __abs__(self) -> NamedArray: ...
     def __invert__(self) -> NamedArray: ...
     def __divmod__(self, other: ArrayLike, /) -> tuple[NamedArray, NamedArray]: ...
-    def __rdivmod__(self, other: ArrayLike, /) -> tuple[NamedArray, NamedArray]: ...
+    def __rdivmod__(self, other: Any, /) -> tuple[NamedArray, NamedArray]: ...
     def __round__(self, ndigits: int | None = None, /) -> NamedArray: ...
     def __matmul__(self, other: ArrayLike, /) -> NamedArray: ...
     def __rmatmul__(self, other: ArrayLike, /) -> NamedArray: ...
     def __getitem__(self, index: object, /) -> AnyArray: ...
     def __iter__(self) -> Iterator[NamedArray]: ...
-    def astype(self, dtype: Any) -> NamedArray:
+    def astype(self, dtype: DType) -> NamedArray:
         """Convert the values to another dtype."""
     @property
     def at(self) -> At:
@@ -62,9 +65,9 @@ class Methods:
         y: ArrayLike,
         axis: AxisSpec,
         *,
-        precision: Any = None,
-        preferred_element_type: Any = None,
-        overlap: Any = None,
+        precision: jax.lax.PrecisionLike = None,
+        preferred_element_type: DType | None = None,
+        overlap: Literal[False, True, 'bidirectional'] | None = None,
     ) -> AnyArray:
         """Contract two arrays over the given named axes, and broadcast the other axes.
 
@@ -95,7 +98,9 @@ class Methods:
           PositionalAxisError: both operands have positional axes, of different shapes.
           PlacementConflictError: two axes of one value are sharded over one mesh axis.
         """
-    def rename(self, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> NamedArray:
+    def rename(
+        self, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable,
+    ) -> NamedArray:
         """Rename axes: `x.rename({"old": "new"})` or `x.rename(old="new")`; see `nx.rename`."""
     def repeat(
         self,
@@ -221,7 +226,7 @@ class Methods:
     def sum(
         self,
         axis: AxisSpec = None,
-        dtype: Any = None,
+        dtype: DType | None = None,
         *,
         keepdims: bool = False,
         initial: ArrayLike | None = None,
@@ -249,13 +254,18 @@ class Methods:
           AxisNotFoundError: `x` has no axis of that name.
         """
     def mean(
-        self, axis: AxisSpec = None, dtype: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None,
+        self,
+        axis: AxisSpec = None,
+        dtype: DType | None = None,
+        *,
+        keepdims: bool = False,
+        where: ArrayLike | None = None,
     ) -> AnyArray:
         """Average over positional and named axes; arguments as for `sum`."""
     def var(
         self,
         axis: AxisSpec = None,
-        dtype: Any = None,
+        dtype: DType | None = None,
         *,
         ddof: float = 0,
         keepdims: bool = False,
@@ -290,7 +300,7 @@ class Methods:
     def std(
         self,
         axis: AxisSpec = None,
-        dtype: Any = None,
+        dtype: DType | None = None,
         *,
         ddof: float = 0,
         keepdims: bool = False,
@@ -305,7 +315,7 @@ class Methods:
     def prod(
         self,
         axis: AxisSpec = None,
-        dtype: Any = None,
+        dtype: DType | None = None,
         *,
         keepdims: bool = False,
         initial: ArrayLike | None = None,
@@ -348,9 +358,13 @@ class Methods:
         where: ArrayLike | None = None,
     ) -> AnyArray:
         """Take the minimum over positional and named axes; see `max`."""
-    def any(self, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> AnyArray:
+    def any(
+        self, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None,
+    ) -> AnyArray:
         """Return True if any element is true, over positional and named axes; arguments as for `sum`."""
-    def all(self, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> AnyArray:
+    def all(
+        self, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None,
+    ) -> AnyArray:
         """Return True if all elements are true, over positional and named axes; arguments as for `sum`."""
     def argmax(self, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
         """Return the index of the first maximum along a positional or named axis.
@@ -363,7 +377,9 @@ class Methods:
         """Return the index of the first minimum along one axis; see `argmax`."""
     def ptp(self, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
         """Compute the maximum minus the minimum; arguments as for `nx.max`, communication as for both."""
-    def cumsum(self, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray:
+    def cumsum(
+        self, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
+    ) -> NamedArray:
         """Compute the cumulative sum along one axis.
 
         Args:
@@ -384,7 +400,9 @@ class Methods:
           AxisNotFoundError: `x` has no axis of that name.
           PositionalAxisError: `axis` is not a single axis, or is out of range.
         """
-    def cumprod(self, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray:
+    def cumprod(
+        self, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
+    ) -> NamedArray:
         """Compute the cumulative product along one axis; arguments and communication as for `cumsum`."""
     def sort(
         self,
@@ -428,7 +446,7 @@ class Methods:
         order: None = None,
         stable: bool = True,
         descending: bool = False,
-        dtype: Any = None,
+        dtype: DType | None = None,
     ) -> NamedArray:
         """Return the indices that sort along one axis; ties keep their order, NaN last.
 
@@ -449,19 +467,19 @@ class Methods:
 
         Communication: as for `sort`, for the values and the same number of indices.
         """
-    def reshape(self, *args: Any, order: str = 'C', out_sharding: Any = None) -> NamedArray:
+    def reshape(self, *args: Any, order: str = 'C', out_sharding: object = None) -> NamedArray:
         """`jax.Array.reshape` over the positional axes; names are batch axes.
 
         Return a reshaped copy of an array.
         """
-    def ravel(self, order: str = 'C', *, out_sharding: Any = None) -> NamedArray:
+    def ravel(self, order: str = 'C', *, out_sharding: object = None) -> NamedArray:
         """`jax.Array.ravel` over the positional axes; names are batch axes.
 
         Flatten array into a 1-dimensional shape.
         """
-    def flatten(self, order: str = 'C', *, out_sharding: Any = None) -> NamedArray:
+    def flatten(self, order: str = 'C', *, out_sharding: object = None) -> NamedArray:
         """`jax.Array.flatten` over the positional axes; names are batch axes."""
-    def swapaxes(self, axis1: AxisSpec, axis2: AxisSpec) -> NamedArray:
+    def swapaxes(self, axis1: int, axis2: int) -> NamedArray:
         """`jax.Array.swapaxes` over the positional axes; names are batch axes.
 
         Swap two axes of an array.
@@ -471,17 +489,17 @@ class Methods:
 
         Return a transposed version of an N-dimensional array.
         """
-    def diagonal(self, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1) -> NamedArray:
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> NamedArray:
         """`jax.Array.diagonal` over the positional axes; names are batch axes.
 
         Returns the specified diagonal of an array.
         """
     def trace(
         self,
-        offset: int | ArrayLike = 0,
-        axis1: AxisSpec = 0,
-        axis2: AxisSpec = 1,
-        dtype: Any = None,
+        offset: ArrayLike = 0,
+        axis1: int = 0,
+        axis2: int = 1,
+        dtype: DType | None = None,
         out: None = None,
     ) -> NamedArray:
         """`jax.Array.trace` over the positional axes; names are batch axes.

@@ -17,10 +17,9 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 import jax
 
 from namedax.core.array import NamedArray
-from namedax.core.names import escaped, is_name
+from namedax.core.names import PyTree, escaped, is_name
 from namedax.core.records import Record
 from namedax.core.region import active_regions, check_regions_live, escaped_blocks
-from namedax.core.types import PyTree
 from namedax.errors import UnevenAxisError
 
 __all__ = [
@@ -122,8 +121,8 @@ def names_in(axes: object, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]
 
     Args:
       axes: a name, a position or `None`; a tuple, list or set of these, or a mapping with such
-        keys; `...` for all names of `operands`; or an object with names: its `mentioned`, or the names
-        that it passes to the argument of its method `renamed`.
+        keys; `...` for all names of `operands`; or an object with names: its `mentioned`, or the
+        names that it passes to the argument of its method `renamed`.
       operands: the arrays.
     """
     if type(axes) is str:

@@ -1,17 +1,46 @@
-"""Axis names, and dims: a name or `None` for each dimension of an array."""
+"""Axis names, and type aliases of names, shapes and placements."""
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from types import EllipsisType
+from typing import Any, TypeAlias
 
+import jax
+import jax.typing
 import numpy as np
 
-from namedax.core.types import Dims
 from namedax.errors import AxisNameError, format_value
 
-__all__ = ["Dims", "check_dims", "check_name", "escaped", "is_name"]
+__all__ = [
+    "AxisName",
+    "DType",
+    "Dims",
+    "Mesh",
+    "MeshAxes",
+    "PyTree",
+    "Shape",
+    "check_dims",
+    "check_name",
+    "escaped",
+    "is_name",
+]
+
+#: An axis name: any hashable value except integers, `None` and `...`.
+AxisName: TypeAlias = Hashable
+#: The axis of each dimension of an array: a name, or `None` for a positional axis.
+Dims: TypeAlias = tuple[Hashable | None, ...]
+#: A dtype, or anything that JAX accepts as one.
+DType: TypeAlias = jax.typing.DTypeLike
+#: A mesh, with or without devices.
+Mesh: TypeAlias = jax.sharding.Mesh | jax.sharding.AbstractMesh
+#: Names of mesh axes, the major one first.
+MeshAxes: TypeAlias = tuple[str, ...]
+#: A tree of containers that JAX knows, whose leaves are arrays or other values.
+PyTree: TypeAlias = Any
+#: The sizes of positional axes; an integer stands for one axis.
+Shape: TypeAlias = int | Sequence[int]
 
 
 def is_name(value: object) -> bool:
@@ -74,8 +103,8 @@ def check_dims(dims: Dims, op: str) -> Dims:
         dims = tuple(dims)
     except TypeError:
         raise AxisNameError(
-            f"{op}: dims={format_value(dims)} is not a tuple of axis names. Write one entry per axis:"
-            " dims=('batch', None)."
+            f"{op}: dims={format_value(dims)} is not a tuple of axis names. Write one entry per"
+            " axis: dims=('batch', None)."
         ) from None
     seen = set()
     for dim in dims:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from namedax.core.display import type_text
-from namedax.core.types import PyTree
+from namedax.core.names import PyTree
 from namedax.errors import NamedAxesLeftError, format_value, hints, show_names
 
 __all__ = [

@@ -23,9 +23,8 @@ import jax
 from jax.sharding import AxisType
 
 from namedax.core.closure_capture import ClosureCapture
-from namedax.core.names import check_name
+from namedax.core.names import Mesh, PyTree, check_name
 from namedax.core.padded_sharding import Uneven, block_size, dividing_sizes
-from namedax.core.types import Mesh, PyTree
 from namedax.errors import AxisResourceError, PlacementConflictError, UnevenAxisError, show_names
 
 __all__ = [

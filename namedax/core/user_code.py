@@ -106,9 +106,9 @@ def is_transparent(file: str) -> bool:
 
 
 # --- marks on leaves of pytrees ------------------------------------------------------------------
-# Equal block sizes hide a transposition from the comparison of sizes. The mark is an equation in the
-# traced body. It returns its operand and records the mesh axes of each dimension. The inspection of
-# the body compares it with the sharding of the leaf.
+# Equal block sizes hide a transposition from the comparison of sizes. The mark is an equation in
+# the traced body. It returns its operand and records the mesh axes of each dimension. The
+# inspection of the body compares it with the sharding of the leaf.
 
 
 Mark = tuple[tuple[str, ...], ...]

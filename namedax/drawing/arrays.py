@@ -10,8 +10,8 @@ import numpy as np
 
 from namedax.core.array import NamedArray, is_named
 from namedax.core.call_errors import checks_signature
+from namedax.core.names import Mesh, PyTree
 from namedax.core.region import ambient
-from namedax.core.types import Mesh, PyTree
 from namedax.drawing.arrangement import MOST_BLOCKS, Holding, Layout, holding_of
 from namedax.drawing.canvas import (
     GRAY,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from namedax.analysis.records import Collective
-from namedax.core.types import MeshAxes
+from namedax.core.names import MeshAxes
 from namedax.drawing.canvas import (
     GRAY,
     INK,

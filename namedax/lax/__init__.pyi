@@ -1,12 +1,12 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.lax`: `jax.lax` for named arrays, collectives over named axes, `linalg`."""
 
-import builtins
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, overload
 
 import jax
 import jax.typing
+import numpy as np
 from jax.lax import AccuracyMode as AccuracyMode  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import ConvDimensionNumbers as ConvDimensionNumbers  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers  # type: ignore[attr-defined, unused-ignore]
@@ -202,6 +202,8 @@ from jax.lax import zeta_p as zeta_p  # type: ignore[attr-defined, unused-ignore
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
+from namedax.core.names import AxisName, DType, PyTree
+from namedax.ops.sorting.sorting import TopK
 from namedax.lax import linalg as linalg
 
 @overload
@@ -231,14 +233,14 @@ def add(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 def add(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise addition: :math:`x + y`."""
 def all_gather(
-    x: Any,
-    axis_name: Any,
+    x: PyTree,
+    axis_name: AxisName,
     *,
-    axis_index_groups: Any = None,
-    axis: AxisSpec = 0,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+    axis: int = 0,
     tiled: bool = False,
     to: str = 'varying',
-) -> Any:
+) -> PyTree:
     """Gather a named axis, or a tuple of them, into a complete positional axis.
 
     Args:
@@ -262,14 +264,14 @@ def all_gather(
     replicated. If it is combined with a varying value, its transpose is an all-reduce and a slice.
     """
 def all_to_all(
-    x: Any,
-    axis_name: Any,
+    x: PyTree,
+    axis_name: AxisName,
     split_axis: int,
     concat_axis: int,
     *,
-    axis_index_groups: Any = None,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
     tiled: bool = False,
-) -> Any:
+) -> PyTree:
     """Exchange a named and a positional axis.
 
     Instance `i` receives block `i` of `split_axis` from every instance.
@@ -314,12 +316,12 @@ def approx_min_k(
     aggregate_to_topk: bool = True,
 ) -> tuple[AnyArray, AnyArray]:
     """Returns min ``k`` values and their indices of the ``operand`` in an approximate manner."""
-def argmax(operand: ArrayLike, axis: AxisSpec, index_dtype: Any) -> AnyArray:
+def argmax(operand: ArrayLike, axis: AxisSpec, index_dtype: DType) -> AnyArray:
     """Apply `jax.lax.argmax` along a positional or named axis.
 
     See `nx.argmax`.
     """
-def argmin(operand: ArrayLike, axis: AxisSpec, index_dtype: Any) -> AnyArray:
+def argmin(operand: ArrayLike, axis: AxisSpec, index_dtype: DType) -> AnyArray:
     """Apply `jax.lax.argmin` along a positional or named axis.
 
     See `nx.argmin`.
@@ -336,7 +338,12 @@ def asinh(x: NamedArray) -> NamedArray:
 @overload
 def asinh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse hyperbolic sine: :math:`\\mathrm{asinh}(x)`."""
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Hashable = 0) -> Any:
+def associative_scan(
+    fn: Callable[[PyTree, PyTree], PyTree],
+    elems: PyTree,
+    reverse: bool = False,
+    axis: Hashable = 0,
+) -> PyTree:
     """Combine all elements up to each one with an associative function: `lax.associative_scan`.
 
     Args:
@@ -382,19 +389,31 @@ def atanh(x: NamedArray) -> NamedArray:
 @overload
 def atanh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse hyperbolic tangent: :math:`\\mathrm{atanh}(x)`."""
-def axis_index(axis_name: Any) -> NamedArray:
+def axis_index(axis_name: AxisName) -> NamedArray:
     """Return the index of every instance along a named axis.
 
     The result is `i32[]{name}` with the values 0 to size - 1.
 
     For a tuple of names the index is row-major in the given order. No communication.
     """
-def axis_size(axis_name: Any) -> int:
+def axis_size(axis_name: AxisName) -> int:
     """Return the global size of a named axis, or the product of the sizes for a tuple of names.
 
     See `nx.axis_size`.
     """
-def batch_matmul(lhs: AnyArray, rhs: AnyArray, precision: Any = None) -> AnyArray:
+@overload
+def batch_matmul(
+    lhs: NamedArray, rhs: AnyArray, precision: jax.lax.PrecisionLike = None,
+) -> NamedArray:
+    """Batch matrix multiplication."""
+@overload
+def batch_matmul(
+    lhs: AnyArray, rhs: NamedArray, precision: jax.lax.PrecisionLike = None,
+) -> NamedArray: ...
+@overload
+def batch_matmul(
+    lhs: jax.Array, rhs: jax.Array, precision: jax.lax.PrecisionLike = None,
+) -> jax.Array:
     """Batch matrix multiplication."""
 @overload
 def bessel_i0e(x: NamedArray) -> NamedArray:
@@ -424,13 +443,15 @@ def betainc(a: ArrayLike, b: NamedArray, x: ArrayLike) -> NamedArray: ...
 @overload
 def betainc(a: ArrayLike, b: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
-def betainc(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
+def betainc(
+    a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike,
+) -> jax.Array:
     """Elementwise regularized incomplete beta integral."""
 @overload
-def bitcast_convert_type(operand: NamedArray, new_dtype: Any) -> NamedArray:
+def bitcast_convert_type(operand: NamedArray, new_dtype: DType) -> NamedArray:
     """Elementwise bitcast."""
 @overload
-def bitcast_convert_type(operand: jax.typing.ArrayLike, new_dtype: Any) -> jax.Array:
+def bitcast_convert_type(operand: jax.typing.ArrayLike, new_dtype: DType) -> jax.Array:
     """Elementwise bitcast."""
 @overload
 def bitwise_and(x: NamedArray, y: ArrayLike) -> NamedArray:
@@ -463,27 +484,31 @@ def bitwise_xor(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 def bitwise_xor(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise exclusive OR: :math:`x \\oplus y`."""
 @overload
-def broadcast(operand: NamedArray, sizes: Sequence[int], *, out_sharding: Any = None) -> NamedArray:
+def broadcast(
+    operand: NamedArray, sizes: Sequence[int], *, out_sharding: object = None,
+) -> NamedArray:
     """Broadcasts an array, adding new leading dimensions only."""
 @overload
-def broadcast(operand: jax.typing.ArrayLike, sizes: Sequence[int], *, out_sharding: Any = None) -> jax.Array:
+def broadcast(
+    operand: jax.typing.ArrayLike, sizes: Sequence[int], *, out_sharding: object = None,
+) -> jax.Array:
     """Broadcasts an array, adding new leading dimensions only."""
 @overload
 def broadcast_in_dim(
     operand: NamedArray,
-    shape: int | Sequence[int],
+    shape: Sequence[int],
     broadcast_dimensions: Sequence[int],
     *,
-    out_sharding: Any = None,
+    out_sharding: object = None,
 ) -> NamedArray:
     """General broadcasting operation."""
 @overload
 def broadcast_in_dim(
     operand: jax.typing.ArrayLike,
-    shape: int | Sequence[int],
+    shape: Sequence[int],
     broadcast_dimensions: Sequence[int],
     *,
-    out_sharding: Any = None,
+    out_sharding: object = None,
 ) -> jax.Array:
     """General broadcasting operation."""
 @overload
@@ -501,10 +526,16 @@ def broadcast_to_rank(x: NamedArray, rank: int) -> NamedArray:
 def broadcast_to_rank(x: jax.typing.ArrayLike, rank: int) -> jax.Array:
     """Adds leading dimensions of ``1`` to give ``x`` rank ``rank``."""
 @overload
-def cbrt(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+def cbrt(
+    x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> NamedArray:
     """Elementwise cube root: :math:`\\sqrt[3]{x}`."""
 @overload
-def cbrt(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+def cbrt(
+    x: jax.typing.ArrayLike,
+    *,
+    accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> jax.Array:
     """Elementwise cube root: :math:`\\sqrt[3]{x}`."""
 @overload
 def ceil(x: NamedArray) -> NamedArray:
@@ -520,7 +551,9 @@ def clamp(min: ArrayLike, x: NamedArray, max: ArrayLike) -> NamedArray: ...
 @overload
 def clamp(min: ArrayLike, x: ArrayLike, max: NamedArray) -> NamedArray: ...
 @overload
-def clamp(min: jax.typing.ArrayLike, x: jax.typing.ArrayLike, max: jax.typing.ArrayLike) -> jax.Array:
+def clamp(
+    min: jax.typing.ArrayLike, x: jax.typing.ArrayLike, max: jax.typing.ArrayLike,
+) -> jax.Array:
     """Elementwise clamp."""
 @overload
 def clz(x: NamedArray) -> NamedArray:
@@ -528,7 +561,15 @@ def clz(x: NamedArray) -> NamedArray:
 @overload
 def clz(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise count-leading-zeros."""
-def collapse(operand: AnyArray, start_dimension: int, stop_dimension: int | None = None) -> AnyArray:
+@overload
+def collapse(
+    operand: NamedArray, start_dimension: int, stop_dimension: int | None = None,
+) -> NamedArray:
+    """Collapses dimensions of an array into a single dimension."""
+@overload
+def collapse(
+    operand: jax.Array, start_dimension: int, stop_dimension: int | None = None,
+) -> jax.Array:
     """Collapses dimensions of an array into a single dimension."""
 @overload
 def complex(x: NamedArray, y: ArrayLike) -> NamedArray:
@@ -545,11 +586,11 @@ def concatenate(operands: Sequence[ArrayLike], dimension: AxisSpec) -> AnyArray:
     """
 def cond(
     pred: ArrayLike,
-    true_fun: Callable[..., Any],
-    false_fun: Callable[..., Any],
-    *operands: Any,
-    operand: Any = ...,
-) -> Any:
+    true_fun: Callable[..., PyTree],
+    false_fun: Callable[..., PyTree],
+    *operands: PyTree,
+    operand: PyTree = ...,
+) -> PyTree:
     """Apply one of two functions, selected by the predicate: `lax.cond` over named axes.
 
     See `nx.cond`.
@@ -560,29 +601,81 @@ def conj(x: NamedArray) -> NamedArray:
 @overload
 def conj(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise complex conjugate function: :math:`\\overline{x}`."""
+@overload
 def conv(
-    lhs: AnyArray,
+    lhs: NamedArray,
     rhs: AnyArray,
     window_strides: Sequence[int],
     padding: str,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-) -> AnyArray:
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> NamedArray:
     """Convenience wrapper around `conv_general_dilated`."""
-def conv_general_dilated(
+@overload
+def conv(
     lhs: AnyArray,
+    rhs: NamedArray,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> NamedArray: ...
+@overload
+def conv(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> jax.Array:
+    """Convenience wrapper around `conv_general_dilated`."""
+@overload
+def conv_general_dilated(
+    lhs: NamedArray,
     rhs: AnyArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: Any = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
-) -> AnyArray:
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> NamedArray:
+    """General n-dimensional convolution operator, with optional dilation."""
+@overload
+def conv_general_dilated(
+    lhs: AnyArray,
+    rhs: NamedArray,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> NamedArray: ...
+@overload
+def conv_general_dilated(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array:
     """General n-dimensional convolution operator, with optional dilation."""
 @overload
 def conv_general_dilated_local(
@@ -593,8 +686,8 @@ def conv_general_dilated_local(
     filter_shape: Sequence[int],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: Any = None,
-    precision: Any = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    precision: jax.lax.PrecisionLike = None,
 ) -> NamedArray:
     """General n-dimensional unshared convolution operator with optional dilation."""
 @overload
@@ -606,8 +699,8 @@ def conv_general_dilated_local(
     filter_shape: Sequence[int],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: Any = None,
-    precision: Any = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    precision: jax.lax.PrecisionLike = None,
 ) -> NamedArray: ...
 @overload
 def conv_general_dilated_local(
@@ -618,8 +711,8 @@ def conv_general_dilated_local(
     filter_shape: Sequence[int],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: Any = None,
-    precision: Any = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    precision: jax.lax.PrecisionLike = None,
 ) -> jax.Array:
     """General n-dimensional unshared convolution operator with optional dilation."""
 @overload
@@ -630,9 +723,9 @@ def conv_general_dilated_patches(
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: Any = None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    precision: jax.lax.Precision | None = None,
+    preferred_element_type: Any | None = None,
 ) -> NamedArray:
     """Extract patches subject to the receptive field of `conv_general_dilated`."""
 @overload
@@ -643,46 +736,104 @@ def conv_general_dilated_patches(
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: Any = None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    precision: jax.lax.Precision | None = None,
+    preferred_element_type: Any | None = None,
 ) -> jax.Array:
     """Extract patches subject to the receptive field of `conv_general_dilated`."""
+@overload
 def conv_transpose(
-    lhs: AnyArray,
+    lhs: NamedArray,
     rhs: AnyArray,
     strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: Any = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
     transpose_kernel: bool = False,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
     use_consistent_padding: bool = False,
-) -> AnyArray:
+) -> NamedArray:
     """Convenience wrapper for calculating the N-d convolution "transpose"."""
-def conv_with_general_padding(
+@overload
+def conv_transpose(
     lhs: AnyArray,
+    rhs: NamedArray,
+    strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    transpose_kernel: bool = False,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    use_consistent_padding: bool = False,
+) -> NamedArray: ...
+@overload
+def conv_transpose(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    transpose_kernel: bool = False,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    use_consistent_padding: bool = False,
+) -> jax.Array:
+    """Convenience wrapper for calculating the N-d convolution "transpose"."""
+@overload
+def conv_with_general_padding(
+    lhs: NamedArray,
     rhs: AnyArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None,
     rhs_dilation: Sequence[int] | None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-) -> AnyArray:
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> NamedArray:
     """Convenience wrapper around `conv_general_dilated`."""
 @overload
-def convert_element_type(operand: NamedArray, new_dtype: Any) -> NamedArray:
+def conv_with_general_padding(
+    lhs: AnyArray,
+    rhs: NamedArray,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> NamedArray: ...
+@overload
+def conv_with_general_padding(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> jax.Array:
+    """Convenience wrapper around `conv_general_dilated`."""
+@overload
+def convert_element_type(operand: NamedArray, new_dtype: DType | Any) -> NamedArray:
     """Elementwise cast."""
 @overload
-def convert_element_type(operand: jax.typing.ArrayLike, new_dtype: Any) -> jax.Array:
+def convert_element_type(operand: jax.typing.ArrayLike, new_dtype: DType | Any) -> jax.Array:
     """Elementwise cast."""
 @overload
-def cos(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+def cos(
+    x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> NamedArray:
     """Elementwise cosine: :math:`\\mathrm{cos}(x)`."""
 @overload
-def cos(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+def cos(
+    x: jax.typing.ArrayLike,
+    *,
+    accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> jax.Array:
     """Elementwise cosine: :math:`\\mathrm{cos}(x)`."""
 @overload
 def cosh(x: NamedArray) -> NamedArray:
@@ -764,10 +915,10 @@ def dot(
     lhs: NamedArray,
     rhs: ArrayLike,
     *,
-    dimension_numbers: Any = None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
+    dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]] | None = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: object = None,
 ) -> NamedArray:
     """General dot product/contraction operator."""
 @overload
@@ -775,56 +926,56 @@ def dot(
     lhs: ArrayLike,
     rhs: NamedArray,
     *,
-    dimension_numbers: Any = None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
+    dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]] | None = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: object = None,
 ) -> NamedArray: ...
 @overload
 def dot(
     lhs: jax.typing.ArrayLike,
     rhs: jax.typing.ArrayLike,
     *,
-    dimension_numbers: Any = None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
+    dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]] | None = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: object = None,
 ) -> jax.Array:
     """General dot product/contraction operator."""
 @overload
 def dot_general(
     lhs: NamedArray,
     rhs: ArrayLike,
-    dimension_numbers: Any,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]],
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: object = None,
 ) -> NamedArray:
     """Alias of :func:`jax.lax.dot`."""
 @overload
 def dot_general(
     lhs: ArrayLike,
     rhs: NamedArray,
-    dimension_numbers: Any,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]],
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: object = None,
 ) -> NamedArray: ...
 @overload
 def dot_general(
     lhs: jax.typing.ArrayLike,
     rhs: jax.typing.ArrayLike,
-    dimension_numbers: Any,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]],
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: object = None,
 ) -> jax.Array:
     """Alias of :func:`jax.lax.dot`."""
 def dynamic_index_in_dim(
-    operand: ArrayLike,
+    operand: AnyArray | np.ndarray,
     index: ArrayLike,
     axis: AxisSpec = 0,
     keepdims: bool = True,
@@ -835,8 +986,8 @@ def dynamic_index_in_dim(
 @overload
 def dynamic_slice(
     operand: NamedArray,
-    start_indices: AnyArray | Any | Sequence[ArrayLike],
-    slice_sizes: int | Sequence[int],
+    start_indices: AnyArray | np.ndarray | Sequence[ArrayLike],
+    slice_sizes: Sequence[int],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> NamedArray:
@@ -846,9 +997,17 @@ def dynamic_slice(
     """
 @overload
 def dynamic_slice(
-    operand: jax.typing.ArrayLike,
-    start_indices: AnyArray | Any | Sequence[ArrayLike],
-    slice_sizes: int | Sequence[int],
+    operand: AnyArray | np.ndarray,
+    start_indices: NamedArray,
+    slice_sizes: Sequence[int],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> NamedArray: ...
+@overload
+def dynamic_slice(
+    operand: jax.Array | np.ndarray,
+    start_indices: jax.Array | np.ndarray | Sequence[jax.typing.ArrayLike],
+    slice_sizes: Sequence[int],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> jax.Array:
@@ -857,7 +1016,7 @@ def dynamic_slice(
     operator.
     """
 def dynamic_slice_in_dim(
-    operand: ArrayLike,
+    operand: AnyArray | np.ndarray,
     start_index: ArrayLike,
     slice_size: int,
     axis: AxisSpec = 0,
@@ -866,7 +1025,7 @@ def dynamic_slice_in_dim(
 ) -> AnyArray:
     """Convenience wrapper around :func:`lax.dynamic_slice` applied to one dimension."""
 def dynamic_update_index_in_dim(
-    operand: ArrayLike,
+    operand: AnyArray | np.ndarray,
     update: ArrayLike,
     index: ArrayLike,
     axis: AxisSpec,
@@ -890,7 +1049,7 @@ def dynamic_update_slice(
     """
 @overload
 def dynamic_update_slice(
-    operand: ArrayLike,
+    operand: AnyArray | np.ndarray,
     update: NamedArray,
     start_indices: AnyArray | Sequence[ArrayLike],
     *,
@@ -898,9 +1057,17 @@ def dynamic_update_slice(
 ) -> NamedArray: ...
 @overload
 def dynamic_update_slice(
-    operand: jax.typing.ArrayLike,
+    operand: AnyArray | np.ndarray,
+    update: ArrayLike,
+    start_indices: NamedArray,
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> NamedArray: ...
+@overload
+def dynamic_update_slice(
+    operand: jax.Array | np.ndarray,
     update: jax.typing.ArrayLike,
-    start_indices: AnyArray | Sequence[ArrayLike],
+    start_indices: jax.Array | Sequence[jax.typing.ArrayLike],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> jax.Array:
@@ -909,7 +1076,7 @@ def dynamic_update_slice(
     operator.
     """
 def dynamic_update_slice_in_dim(
-    operand: ArrayLike,
+    operand: AnyArray | np.ndarray,
     update: ArrayLike,
     start_index: ArrayLike,
     axis: AxisSpec,
@@ -950,16 +1117,28 @@ def erfc(x: jax.typing.ArrayLike) -> jax.Array:
     :math:`\\mathrm{erfc}(x) = 1 - \\mathrm{erf}(x)`.
     """
 @overload
-def exp(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+def exp(
+    x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> NamedArray:
     """Elementwise exponential: :math:`e^x`."""
 @overload
-def exp(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+def exp(
+    x: jax.typing.ArrayLike,
+    *,
+    accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> jax.Array:
     """Elementwise exponential: :math:`e^x`."""
 @overload
-def exp2(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+def exp2(
+    x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> NamedArray:
     """Elementwise base-2 exponential: :math:`2^x`."""
 @overload
-def exp2(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+def exp2(
+    x: jax.typing.ArrayLike,
+    *,
+    accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> jax.Array:
     """Elementwise base-2 exponential: :math:`2^x`."""
 def expand_dims(array: ArrayLike, dimensions: AxisSpec) -> AnyArray:
     """Insert axes of size 1, as `nx.numpy.expand_dims`.
@@ -967,12 +1146,18 @@ def expand_dims(array: ArrayLike, dimensions: AxisSpec) -> AnyArray:
     See `nx.expand_dims`.
     """
 @overload
-def expm1(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+def expm1(
+    x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> NamedArray:
     """Elementwise :math:`e^{x} - 1`."""
 @overload
-def expm1(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+def expm1(
+    x: jax.typing.ArrayLike,
+    *,
+    accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> jax.Array:
     """Elementwise :math:`e^{x} - 1`."""
-def fft(x: Any, fft_type: Any, fft_lengths: Sequence[int]) -> Any:
+def fft(x: object, fft_type: jax.lax.FftType | str, fft_lengths: Sequence[int]) -> PyTree:
     """The named version of `jax.lax.fft`, with the same arguments; see JAX for these."""
 @overload
 def floor(x: NamedArray) -> NamedArray:
@@ -983,11 +1168,11 @@ def floor(x: jax.typing.ArrayLike) -> jax.Array:
 def fori_loop(
     lower: ArrayLike,
     upper: ArrayLike,
-    body_fun: Callable[[jax.Array, Any], Any],
-    init_val: Any,
+    body_fun: Callable[[jax.Array, PyTree], PyTree],
+    init_val: PyTree,
     *,
     unroll: int | bool | None = None,
-) -> Any:
+) -> PyTree:
     """Apply `body_fun(i, value)` for `i` from `lower` to `upper - 1`: `lax.fori_loop`.
 
     Args:
@@ -1006,64 +1191,64 @@ def fori_loop(
 def full_like(
     x: NamedArray,
     fill_value: ArrayLike,
-    dtype: Any = None,
-    shape: int | Sequence[int] | None = None,
-    sharding: Any = None,
+    dtype: DType | None = None,
+    shape: Sequence[int] | None = None,
+    sharding: jax.sharding.Sharding | None = None,
 ) -> NamedArray:
     """Create a full array like np.full based on the example array `x`."""
 @overload
 def full_like(
-    x: ArrayLike,
+    x: ArrayLike | jax.ShapeDtypeStruct,
     fill_value: NamedArray,
-    dtype: Any = None,
-    shape: int | Sequence[int] | None = None,
-    sharding: Any = None,
+    dtype: DType | None = None,
+    shape: Sequence[int] | None = None,
+    sharding: jax.sharding.Sharding | None = None,
 ) -> NamedArray: ...
 @overload
 def full_like(
-    x: jax.typing.ArrayLike,
+    x: jax.typing.ArrayLike | jax.ShapeDtypeStruct,
     fill_value: jax.typing.ArrayLike,
-    dtype: Any = None,
-    shape: int | Sequence[int] | None = None,
-    sharding: Any = None,
+    dtype: DType | None = None,
+    shape: Sequence[int] | None = None,
+    sharding: jax.sharding.Sharding | None = None,
 ) -> jax.Array:
     """Create a full array like np.full based on the example array `x`."""
 @overload
 def gather(
     operand: NamedArray,
     start_indices: ArrayLike,
-    dimension_numbers: Any,
-    slice_sizes: int | Sequence[int],
+    dimension_numbers: jax.lax.GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
     *,
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
-    mode: Any = None,
-    fill_value: ArrayLike | None = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+    fill_value: object = None,
 ) -> NamedArray:
     """Gather operator."""
 @overload
 def gather(
     operand: ArrayLike,
     start_indices: NamedArray,
-    dimension_numbers: Any,
-    slice_sizes: int | Sequence[int],
+    dimension_numbers: jax.lax.GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
     *,
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
-    mode: Any = None,
-    fill_value: ArrayLike | None = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+    fill_value: object = None,
 ) -> NamedArray: ...
 @overload
 def gather(
     operand: jax.typing.ArrayLike,
     start_indices: jax.typing.ArrayLike,
-    dimension_numbers: Any,
-    slice_sizes: int | Sequence[int],
+    dimension_numbers: jax.lax.GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
     *,
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
-    mode: Any = None,
-    fill_value: ArrayLike | None = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+    fill_value: object = None,
 ) -> jax.Array:
     """Gather operator."""
 @overload
@@ -1112,7 +1297,9 @@ def imag(x: NamedArray) -> NamedArray:
 @overload
 def imag(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise extract imaginary part: :math:`\\mathrm{Im}(x)`."""
-def index_in_dim(operand: ArrayLike, index: int, axis: AxisSpec = 0, keepdims: bool = True) -> AnyArray:
+def index_in_dim(
+    operand: ArrayLike, index: int, axis: AxisSpec = 0, keepdims: bool = True,
+) -> AnyArray:
     """Read one element along a positional or named axis, as `jax.lax.index_in_dim`.
 
     Communication: along a sharded axis, that of `x[name, index]`.
@@ -1151,22 +1338,40 @@ def lgamma(x: NamedArray) -> NamedArray:
 def lgamma(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise log gamma: :math:`\\mathrm{log}(\\Gamma(x))`."""
 @overload
-def log(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+def log(
+    x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> NamedArray:
     """Elementwise natural logarithm: :math:`\\mathrm{log}(x)`."""
 @overload
-def log(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+def log(
+    x: jax.typing.ArrayLike,
+    *,
+    accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> jax.Array:
     """Elementwise natural logarithm: :math:`\\mathrm{log}(x)`."""
 @overload
-def log1p(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+def log1p(
+    x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> NamedArray:
     """Elementwise :math:`\\mathrm{log}(1 + x)`."""
 @overload
-def log1p(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+def log1p(
+    x: jax.typing.ArrayLike,
+    *,
+    accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> jax.Array:
     """Elementwise :math:`\\mathrm{log}(1 + x)`."""
 @overload
-def logistic(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+def logistic(
+    x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> NamedArray:
     """Elementwise logistic (sigmoid) function: :math:`\\frac{1}{1 + e^{-x}}`."""
 @overload
-def logistic(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+def logistic(
+    x: jax.typing.ArrayLike,
+    *,
+    accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> jax.Array:
     """Elementwise logistic (sigmoid) function: :math:`\\frac{1}{1 + e^{-x}}`."""
 @overload
 def lt(x: NamedArray, y: ArrayLike) -> NamedArray:
@@ -1176,7 +1381,13 @@ def lt(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def lt(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise less-than: :math:`x < y`."""
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis: Hashable = 0) -> Any:
+def map(
+    f: Callable[[PyTree], PyTree],
+    xs: PyTree,
+    *,
+    batch_size: int | None = None,
+    axis: Hashable = 0,
+) -> PyTree:
     """Apply a function to the elements along an axis in sequence: `lax.map` over named axes.
 
     `map` needs less memory than `vmap`, but more time.
@@ -1217,12 +1428,14 @@ def min(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 def min(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise minimum: :math:`\\mathrm{min}(x, y)`"""
 @overload
-def mul(x: NamedArray, y: ArrayLike, *, out_dtype: Any = None) -> NamedArray:
+def mul(x: NamedArray, y: ArrayLike, *, out_dtype: DType | None = None) -> NamedArray:
     """Elementwise multiplication: :math:`x \\times y`."""
 @overload
-def mul(x: ArrayLike, y: NamedArray, *, out_dtype: Any = None) -> NamedArray: ...
+def mul(x: ArrayLike, y: NamedArray, *, out_dtype: DType | None = None) -> NamedArray: ...
 @overload
-def mul(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, *, out_dtype: Any = None) -> jax.Array:
+def mul(
+    x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, *, out_dtype: DType | None = None,
+) -> jax.Array:
     """Elementwise multiplication: :math:`x \\times y`."""
 @overload
 def mulhi(x: NamedArray, y: ArrayLike, /) -> NamedArray:
@@ -1254,19 +1467,23 @@ def nextafter(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
 @overload
 def nextafter(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Returns the next representable value after ``x1`` in the direction of ``x2``."""
-def optimization_barrier(operand: Any, /) -> Any:
+def optimization_barrier(operand: PyTree, /) -> PyTree:
     """Return the operands, all of which are computed before any use of the results.
 
     See `jax.lax.optimization_barrier`; no value changes.
     """
 @overload
 def pad(
-    operand: NamedArray, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]],
+    operand: NamedArray,
+    padding_value: ArrayLike,
+    padding_config: Sequence[tuple[int, int, int]],
 ) -> NamedArray:
     """Applies low, high, and/or interior padding to an array."""
 @overload
 def pad(
-    operand: ArrayLike, padding_value: NamedArray, padding_config: Sequence[tuple[int, int, int]],
+    operand: ArrayLike,
+    padding_value: NamedArray,
+    padding_config: Sequence[tuple[int, int, int]],
 ) -> NamedArray: ...
 @overload
 def pad(
@@ -1275,7 +1492,7 @@ def pad(
     padding_config: Sequence[tuple[int, int, int]],
 ) -> jax.Array:
     """Applies low, high, and/or interior padding to an array."""
-def pbroadcast(x: Any, axis_name: Any, source: AxisSpec) -> Any:
+def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> PyTree:
     """Broadcast the element of instance `source` to every instance.
 
     Args:
@@ -1293,7 +1510,7 @@ def pbroadcast(x: Any, axis_name: Any, source: AxisSpec) -> Any:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
       AxisSizeError: `source` is out of range.
     """
-def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
+def pcast(x: PyTree, axis_name: AxisName, *, to: str) -> PyTree:
     """Return `x` unchanged.
 
     In JAX this casts the variance. Here a value varies over a mesh axis if and only if one of its
@@ -1311,10 +1528,10 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
 def pdot(
     x: ArrayLike,
     y: ArrayLike,
-    axis_name: Any | tuple[Any, ...],
+    axis_name: AxisName | tuple[AxisName, ...],
     pos_contract: tuple[Sequence[int], Sequence[int]] = ...,
     pos_batch: tuple[Sequence[int], Sequence[int]] = ...,
-    precision: Any = None,
+    precision: jax.lax.PrecisionLike = None,
 ) -> AnyArray:
     """Contract over named and positional axes at once.
 
@@ -1363,18 +1580,24 @@ def pgather(x: ArrayLike, idx: ArrayLike, axes: AxisSpec) -> AnyArray:
       PlacementConflictError: `idx` has another axis that is sharded over the mesh axis of a
         gathered axis.
     """
-def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmax(
+    x: PyTree, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None,
+) -> PyTree:
     """Take the maximum of every leaf over a named axis or a tuple of them.
 
     A value without the axis is returned unchanged. Differentiable, unlike `jax.lax.pmax`: ties
     share the gradient, as in `nx.max`. For groups and the communication see `psum`.
     """
-def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmean(
+    x: PyTree, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None,
+) -> PyTree:
     """Average every leaf over a named axis or a tuple of them; see `psum`, also for groups.
 
     A value without the axis is returned unchanged.
     """
-def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmin(
+    x: PyTree, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None,
+) -> PyTree:
     """Take the minimum of every leaf over a named axis or a tuple of them; see `pmax`."""
 @overload
 def polygamma(m: NamedArray, x: ArrayLike) -> NamedArray:
@@ -1398,7 +1621,7 @@ def pow(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def pow(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise power: :math:`x^y`."""
-def ppermute(x: Any, axis_name: Any, perm: Iterable[tuple[int, int]]) -> Any:
+def ppermute(x: PyTree, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> PyTree:
     """Send the element of instance `source` to `target`, for all pairs of `perm`.
 
     Args:
@@ -1421,11 +1644,11 @@ def ppermute(x: Any, axis_name: Any, perm: Iterable[tuple[int, int]]) -> Any:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
       AxisSizeError: an index is out of range, or appears twice.
     """
-def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any) -> Any:
+def precv(token: object, out_shape: object, axis_name: object, perm: object) -> PyTree:
     """`jax.lax.precv`, for arrays without names outside of mapped functions. Use nx.lax.ppermute to send elements."""
-def psend(x: Any, axis_name: Any, perm: Any) -> Any:
+def psend(x: object, axis_name: object, perm: object) -> PyTree:
     """`jax.lax.psend`, for arrays without names outside of mapped functions. Use nx.lax.ppermute to send elements."""
-def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     """Permute a named axis: instance `i` receives the element of instance `perm[i]`.
 
     Args:
@@ -1440,7 +1663,9 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
       AxisSizeError: `perm` is not a permutation of all indices.
     """
-def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def psum(
+    x: PyTree, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None,
+) -> PyTree:
     """Sum over a named axis or a tuple of them, for every leaf of `x`, and drop these axes.
 
     As in JAX, a value without the axis is multiplied by its size, and for a Python number the
@@ -1458,8 +1683,13 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
       ArgumentError: the groups do not contain every index once.
     """
 def psum_scatter(
-    x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None, tiled: bool = False,
-) -> Any:
+    x: PyTree,
+    axis_name: AxisName,
+    *,
+    scatter_dimension: int = 0,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+    tiled: bool = False,
+) -> PyTree:
     """Sum over a named axis and scatter the sum: instance `i` keeps block `i` of a positional axis.
 
     Args:
@@ -1481,7 +1711,13 @@ def psum_scatter(
       AxisNotFoundError: neither the value nor the mapped function has the axis.
       PositionalAxisError: the positional axis does not exist, or its size does not fit.
     """
-def pswapaxes(x: Any, axis_name: Any, axis: AxisSpec, *, axis_index_groups: Any = None) -> Any:
+def pswapaxes(
+    x: PyTree,
+    axis_name: AxisName,
+    axis: int,
+    *,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+) -> PyTree:
     """Swap a named axis with a positional one of the same size: `all_to_all(x, name, axis, axis)`.
 
     Args:
@@ -1491,39 +1727,106 @@ def pswapaxes(x: Any, axis_name: Any, axis: AxisSpec, *, axis_index_groups: Any 
       axis_index_groups: groups, as for `all_to_all`; by default `None`.
     """
 def ragged_all_to_all(
-    operand: Any,
-    output: Any,
-    input_offsets: Any,
-    send_sizes: Any,
-    output_offsets: Any,
-    recv_sizes: Any,
+    operand: object,
+    output: object,
+    input_offsets: object,
+    send_sizes: object,
+    output_offsets: object,
+    recv_sizes: object,
     *,
-    axis_name: Any,
-    axis_index_groups: Any = None,
-) -> Any:
+    axis_name: object,
+    axis_index_groups: object = None,
+) -> PyTree:
     """`jax.lax.ragged_all_to_all`, for arrays without names outside of mapped functions. Use nx.take, nx.segment_sum or nx.nn.mixture_of_experts to send elements to computed destinations."""
+@overload
+def ragged_dot(
+    lhs: NamedArray,
+    rhs: AnyArray,
+    group_sizes: AnyArray,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    group_offset: AnyArray | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> NamedArray:
+    """Ragged matrix multiplication."""
+@overload
+def ragged_dot(
+    lhs: AnyArray,
+    rhs: NamedArray,
+    group_sizes: AnyArray,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    group_offset: AnyArray | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> NamedArray: ...
+@overload
 def ragged_dot(
     lhs: AnyArray,
     rhs: AnyArray,
-    group_sizes: AnyArray,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    group_sizes: NamedArray,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
     group_offset: AnyArray | None = None,
-    out_sharding: Any = None,
-) -> AnyArray:
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> NamedArray: ...
+@overload
+def ragged_dot(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    group_sizes: jax.Array,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    group_offset: AnyArray | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array:
     """Ragged matrix multiplication."""
+@overload
+def ragged_dot_general(
+    lhs: NamedArray,
+    rhs: AnyArray,
+    group_sizes: AnyArray,
+    ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    group_offset: AnyArray | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> NamedArray:
+    """Ragged matrix multiplication."""
+@overload
+def ragged_dot_general(
+    lhs: AnyArray,
+    rhs: NamedArray,
+    group_sizes: AnyArray,
+    ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    group_offset: AnyArray | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> NamedArray: ...
+@overload
 def ragged_dot_general(
     lhs: AnyArray,
     rhs: AnyArray,
-    group_sizes: AnyArray,
-    ragged_dot_dimension_numbers: Any,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    group_sizes: NamedArray,
+    ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
     group_offset: AnyArray | None = None,
-    out_sharding: Any = None,
-) -> AnyArray:
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> NamedArray: ...
+@overload
+def ragged_dot_general(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    group_sizes: jax.Array,
+    ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    group_offset: AnyArray | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array:
     """Ragged matrix multiplication."""
-def random_gamma_grad(*args: Any) -> Any:
+def random_gamma_grad(*args: object) -> PyTree:
     """The named version of `jax.lax.random_gamma_grad`, with the same arguments; see JAX for these."""
 @overload
 def real(x: NamedArray) -> NamedArray:
@@ -1542,8 +1845,8 @@ def reduce(
     init_values: Any,
     computation: Callable[[Any, Any], Any],
     dimensions: AxisSpec,
-    out_sharding: Any = None,
-) -> Any:
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> PyTree:
     """Wraps XLA's `Reduce
     <https://www.openxla.org/xla/operation_semantics#reduce>`_
     operator.
@@ -1588,7 +1891,16 @@ def reduce_or(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
     Raises:
       AxisNotFoundError: `operand` lacks a name.
     """
-def reduce_precision(operand: float | ArrayLike, exponent_bits: int, mantissa_bits: int) -> AnyArray:
+@overload
+def reduce_precision(operand: NamedArray, exponent_bits: int, mantissa_bits: int) -> NamedArray:
+    """Wraps XLA's `ReducePrecision
+    <https://www.openxla.org/xla/operation_semantics#reduceprecision>`_
+    operator.
+    """
+@overload
+def reduce_precision(
+    operand: jax.typing.ArrayLike, exponent_bits: int, mantissa_bits: int,
+) -> jax.Array:
     """Wraps XLA's `ReducePrecision
     <https://www.openxla.org/xla/operation_semantics#reduceprecision>`_
     operator.
@@ -1603,7 +1915,7 @@ def reduce_prod(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
     Raises:
       AxisNotFoundError: `operand` lacks a name.
     """
-def reduce_sum(operand: ArrayLike, axes: AxisSpec, *, out_sharding: Any = None) -> AnyArray:
+def reduce_sum(operand: ArrayLike, axes: AxisSpec, *, out_sharding: object = None) -> AnyArray:
     """Apply `jax.lax.reduce_sum` over positional or named axes.
 
     The dtype is preserved.
@@ -1619,12 +1931,12 @@ def reduce_window(
     operand: Any,
     init_value: Any,
     computation: Callable[..., Any],
-    window_dimensions: Any,
+    window_dimensions: Sequence[int],
     window_strides: Sequence[int] | None = None,
     padding: str | Sequence[tuple[int, int]] = 'VALID',
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
-) -> Any:
+) -> PyTree:
     """Reduction over padded windows."""
 def reduce_xor(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
     """Compute the bitwise XOR of elements over one or more array axes."""
@@ -1637,7 +1949,11 @@ def rem(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 def rem(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise remainder: :math:`x \\bmod y`."""
 def reshape(
-    operand: ArrayLike, new_sizes: int | Sequence[int], dimensions: AxisSpec = None, *, out_sharding: Any = None,
+    operand: ArrayLike,
+    new_sizes: Sequence[int],
+    dimensions: AxisSpec = None,
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Wraps XLA's `Reshape
     <https://www.openxla.org/xla/operation_semantics#reshape>`_
@@ -1656,22 +1972,33 @@ def rev(operand: ArrayLike, dimensions: AxisSpec) -> AnyArray:
       AxisNotFoundError: `operand` lacks a name.
     """
 def rng_bit_generator(
-    key: Any, shape: Any, dtype: Any = ..., algorithm: Any = ..., *, out_sharding: Any = None,
-) -> Any:
+    key: object,
+    shape: object,
+    dtype: object = ...,
+    algorithm: object = ...,
+    *,
+    out_sharding: object = None,
+) -> PyTree:
     """`jax.lax.rng_bit_generator`, for arrays without names outside of mapped functions. nx.random has samplers by name: nx.random.bits(key, named_shape=...)."""
-def rng_uniform(a: Any, b: Any, shape: Any) -> Any:
+def rng_uniform(a: object, b: object, shape: object) -> PyTree:
     """`jax.lax.rng_uniform`, for arrays without names outside of mapped functions. nx.random has samplers by name: nx.random.uniform(key, named_shape=...)."""
 @overload
-def round(x: NamedArray, rounding_method: Any = ...) -> NamedArray:
+def round(x: NamedArray, rounding_method: jax.lax.RoundingMethod = ...) -> NamedArray:
     """Elementwise round."""
 @overload
-def round(x: jax.typing.ArrayLike, rounding_method: Any = ...) -> jax.Array:
+def round(x: jax.typing.ArrayLike, rounding_method: jax.lax.RoundingMethod = ...) -> jax.Array:
     """Elementwise round."""
 @overload
-def rsqrt(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+def rsqrt(
+    x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> NamedArray:
     """Elementwise reciprocal square root:  :math:`1 \\over \\sqrt{x}`."""
 @overload
-def rsqrt(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+def rsqrt(
+    x: jax.typing.ArrayLike,
+    *,
+    accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> jax.Array:
     """Elementwise reciprocal square root:  :math:`1 \\over \\sqrt{x}`."""
 def scaled_dot(
     lhs: AnyArray,
@@ -1680,20 +2007,20 @@ def scaled_dot(
     lhs_scale: AnyArray | None = None,
     rhs_scale: AnyArray | None = None,
     dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]] | None = None,
-    preferred_element_type: Any = None,
-) -> Any:
+    preferred_element_type: DType | None = None,
+) -> PyTree:
     """Computes a scaled dot product."""
 def scan(
-    f: Callable[[Any, Any], tuple[Any, Any]],
-    init: Any,
-    xs: Any = None,
+    f: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
+    init: PyTree,
+    xs: PyTree = None,
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
     _split_transpose: bool = False,
     *,
     axis: Hashable = 0,
-) -> tuple[Any, Any]:
+) -> tuple[PyTree, PyTree]:
     """Apply a function along an axis in sequence, and carry a state: `lax.scan` over named axes.
 
     See `nx.scan`.
@@ -1703,11 +2030,11 @@ def scatter(
     operand: NamedArray,
     scatter_indices: ArrayLike,
     updates: ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray:
     """Scatter-update operator."""
 @overload
@@ -1715,33 +2042,33 @@ def scatter(
     operand: ArrayLike,
     scatter_indices: NamedArray,
     updates: ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
 @overload
 def scatter(
     operand: ArrayLike,
     scatter_indices: ArrayLike,
     updates: NamedArray,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
 @overload
 def scatter(
     operand: jax.typing.ArrayLike,
     scatter_indices: jax.typing.ArrayLike,
     updates: jax.typing.ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> jax.Array:
     """Scatter-update operator."""
 @overload
@@ -1749,11 +2076,11 @@ def scatter_add(
     operand: NamedArray,
     scatter_indices: ArrayLike,
     updates: ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray:
     """Scatter-add operator."""
 @overload
@@ -1761,57 +2088,83 @@ def scatter_add(
     operand: ArrayLike,
     scatter_indices: NamedArray,
     updates: ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
 @overload
 def scatter_add(
     operand: ArrayLike,
     scatter_indices: ArrayLike,
     updates: NamedArray,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
 @overload
 def scatter_add(
     operand: jax.typing.ArrayLike,
     scatter_indices: jax.typing.ArrayLike,
     updates: jax.typing.ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> jax.Array:
     """Scatter-add operator."""
+@overload
 def scatter_apply(
-    operand: AnyArray,
+    operand: NamedArray,
     scatter_indices: AnyArray,
     func: Callable[[AnyArray], AnyArray],
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
-    update_shape: int | Sequence[int] = (),
+    update_shape: Sequence[int] = (),
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
-) -> AnyArray:
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> NamedArray:
+    """Scatter-apply operator."""
+@overload
+def scatter_apply(
+    operand: AnyArray,
+    scatter_indices: NamedArray,
+    func: Callable[[AnyArray], AnyArray],
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> NamedArray: ...
+@overload
+def scatter_apply(
+    operand: jax.Array,
+    scatter_indices: jax.Array,
+    func: Callable[[AnyArray], AnyArray],
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> jax.Array:
     """Scatter-apply operator."""
 @overload
 def scatter_max(
     operand: NamedArray,
     scatter_indices: ArrayLike,
     updates: ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray:
     """Scatter-max operator."""
 @overload
@@ -1819,33 +2172,33 @@ def scatter_max(
     operand: ArrayLike,
     scatter_indices: NamedArray,
     updates: ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
 @overload
 def scatter_max(
     operand: ArrayLike,
     scatter_indices: ArrayLike,
     updates: NamedArray,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
 @overload
 def scatter_max(
     operand: jax.typing.ArrayLike,
     scatter_indices: jax.typing.ArrayLike,
     updates: jax.typing.ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> jax.Array:
     """Scatter-max operator."""
 @overload
@@ -1853,11 +2206,11 @@ def scatter_min(
     operand: NamedArray,
     scatter_indices: ArrayLike,
     updates: ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray:
     """Scatter-min operator."""
 @overload
@@ -1865,33 +2218,33 @@ def scatter_min(
     operand: ArrayLike,
     scatter_indices: NamedArray,
     updates: ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
 @overload
 def scatter_min(
     operand: ArrayLike,
     scatter_indices: ArrayLike,
     updates: NamedArray,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
 @overload
 def scatter_min(
     operand: jax.typing.ArrayLike,
     scatter_indices: jax.typing.ArrayLike,
     updates: jax.typing.ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> jax.Array:
     """Scatter-min operator."""
 @overload
@@ -1899,11 +2252,11 @@ def scatter_mul(
     operand: NamedArray,
     scatter_indices: ArrayLike,
     updates: ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray:
     """Scatter-multiply operator."""
 @overload
@@ -1911,33 +2264,33 @@ def scatter_mul(
     operand: ArrayLike,
     scatter_indices: NamedArray,
     updates: ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
 @overload
 def scatter_mul(
     operand: ArrayLike,
     scatter_indices: ArrayLike,
     updates: NamedArray,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
 @overload
 def scatter_mul(
     operand: jax.typing.ArrayLike,
     scatter_indices: jax.typing.ArrayLike,
     updates: jax.typing.ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> jax.Array:
     """Scatter-multiply operator."""
 @overload
@@ -1945,11 +2298,11 @@ def scatter_sub(
     operand: NamedArray,
     scatter_indices: ArrayLike,
     updates: ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray:
     """Scatter-sub operator."""
 @overload
@@ -1957,33 +2310,33 @@ def scatter_sub(
     operand: ArrayLike,
     scatter_indices: NamedArray,
     updates: ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
 @overload
 def scatter_sub(
     operand: ArrayLike,
     scatter_indices: ArrayLike,
     updates: NamedArray,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
 @overload
 def scatter_sub(
     operand: jax.typing.ArrayLike,
     scatter_indices: jax.typing.ArrayLike,
     updates: jax.typing.ArrayLike,
-    dimension_numbers: Any,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
-    mode: Any = None,
+    mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> jax.Array:
     """Scatter-sub operator."""
 @overload
@@ -1994,7 +2347,9 @@ def select(pred: ArrayLike, on_true: NamedArray, on_false: ArrayLike) -> NamedAr
 @overload
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: NamedArray) -> NamedArray: ...
 @overload
-def select(pred: jax.typing.ArrayLike, on_true: jax.typing.ArrayLike, on_false: jax.typing.ArrayLike) -> jax.Array:
+def select(
+    pred: jax.typing.ArrayLike, on_true: jax.typing.ArrayLike, on_false: jax.typing.ArrayLike,
+) -> jax.Array:
     """Selects between two branches based on a boolean predicate."""
 @overload
 def select_n(which: NamedArray, *cases: ArrayLike) -> NamedArray:
@@ -2033,10 +2388,16 @@ def sign(x: NamedArray) -> NamedArray:
 def sign(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise sign."""
 @overload
-def sin(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+def sin(
+    x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> NamedArray:
     """Elementwise sine: :math:`\\mathrm{sin}(x)`."""
 @overload
-def sin(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+def sin(
+    x: jax.typing.ArrayLike,
+    *,
+    accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> jax.Array:
     """Elementwise sine: :math:`\\mathrm{sin}(x)`."""
 @overload
 def sinh(x: NamedArray) -> NamedArray:
@@ -2067,7 +2428,11 @@ def slice(
     operator.
     """
 def slice_in_dim(
-    operand: ArrayLike, start_index: int | None, limit_index: int | None, stride: int = 1, axis: AxisSpec = 0,
+    operand: ArrayLike,
+    start_index: int | None,
+    limit_index: int | None,
+    stride: int = 1,
+    axis: AxisSpec = 0,
 ) -> AnyArray:
     """Slice a positional or named axis, as `jax.lax.slice_in_dim`.
 
@@ -2077,7 +2442,9 @@ def slice_in_dim(
       AxisNotFoundError: `operand` lacks the name.
       AxisSizeError: the name would have a different size in this mapped function.
     """
-def sort(operand: Any, dimension: AxisSpec = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+def sort(
+    operand: PyTree, dimension: AxisSpec = -1, is_stable: bool = True, num_keys: int = 1,
+) -> PyTree:
     """Sort along a positional or named axis, as `jax.lax.sort`.
 
     See `nx.sort`.
@@ -2086,13 +2453,19 @@ def sort_key_val(
     keys: AnyArray, values: ArrayLike, dimension: AxisSpec = -1, is_stable: bool = True,
 ) -> tuple[AnyArray, AnyArray]:
     """Sorts ``keys`` along ``dimension`` and applies the same permutation to ``values``."""
-def split(operand: ArrayLike, sizes: Sequence[Any], axis: AxisSpec = 0) -> Sequence[AnyArray]:
+def split(operand: ArrayLike, sizes: Sequence[int], axis: AxisSpec = 0) -> Sequence[AnyArray]:
     """Splits an array along ``axis``."""
 @overload
-def sqrt(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+def sqrt(
+    x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> NamedArray:
     """Elementwise square root: :math:`\\sqrt{x}`."""
 @overload
-def sqrt(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+def sqrt(
+    x: jax.typing.ArrayLike,
+    *,
+    accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> jax.Array:
     """Elementwise square root: :math:`\\sqrt{x}`."""
 @overload
 def square(x: NamedArray) -> NamedArray:
@@ -2114,22 +2487,39 @@ def sub(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def sub(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise subtraction: :math:`x - y`."""
-def switch(index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = ...) -> Any:
+def switch(
+    index: ArrayLike,
+    branches: Sequence[Callable[..., PyTree]],
+    *operands: PyTree,
+    operand: PyTree = ...,
+) -> PyTree:
     """Apply one of several functions, selected by number: `lax.switch` over named axes.
 
     See `nx.switch`.
     """
 @overload
-def tan(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+def tan(
+    x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> NamedArray:
     """Elementwise tangent: :math:`\\mathrm{tan}(x)`."""
 @overload
-def tan(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+def tan(
+    x: jax.typing.ArrayLike,
+    *,
+    accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> jax.Array:
     """Elementwise tangent: :math:`\\mathrm{tan}(x)`."""
 @overload
-def tanh(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
+def tanh(
+    x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> NamedArray:
     """Elementwise hyperbolic tangent: :math:`\\mathrm{tanh}(x)`."""
 @overload
-def tanh(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
+def tanh(
+    x: jax.typing.ArrayLike,
+    *,
+    accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> jax.Array:
     """Elementwise hyperbolic tangent: :math:`\\mathrm{tanh}(x)`."""
 @overload
 def tile(operand: NamedArray, reps: Sequence[int]) -> NamedArray:
@@ -2137,26 +2527,34 @@ def tile(operand: NamedArray, reps: Sequence[int]) -> NamedArray:
 @overload
 def tile(operand: jax.typing.ArrayLike, reps: Sequence[int]) -> jax.Array:
     """Tiles an array by repeating it along each dimension."""
-def top_k(operand: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | None = None) -> Any:
+def top_k(
+    operand: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | None = None,
+) -> TopK:
     """Return the `k` largest values along one axis in descending order, with their indices.
 
     See `nx.top_k`.
     """
 @overload
-def transpose(operand: NamedArray, permutation: Sequence[int] | Any) -> NamedArray:
+def transpose(operand: NamedArray, permutation: Sequence[int] | np.ndarray) -> NamedArray:
     """Wraps XLA's `Transpose
     <https://www.openxla.org/xla/operation_semantics#transpose>`_
     operator.
     """
 @overload
-def transpose(operand: jax.typing.ArrayLike, permutation: Sequence[int] | Any) -> jax.Array:
+def transpose(
+    operand: jax.typing.ArrayLike, permutation: Sequence[int] | np.ndarray,
+) -> jax.Array:
     """Wraps XLA's `Transpose
     <https://www.openxla.org/xla/operation_semantics#transpose>`_
     operator.
     """
 def unstack(x: ArrayLike, axis: AxisSpec = 0) -> tuple[AnyArray, ...]:
     """Unstacks an array along an axis."""
-def while_loop(cond_fun: Callable[[Any], AnyArray], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
+def while_loop(
+    cond_fun: Callable[[PyTree], AnyArray],
+    body_fun: Callable[[PyTree], PyTree],
+    init_val: PyTree,
+) -> PyTree:
     """Apply `body_fun` while `cond_fun` is true: `lax.while_loop` over named axes.
 
     Args:
@@ -2179,7 +2577,7 @@ def while_loop(cond_fun: Callable[[Any], AnyArray], body_fun: Callable[[Any], An
       ArgumentTypeError: the condition is not a boolean, or the value changes its structure.
       AxisSizeError: an axis of the value has two sizes.
     """
-def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+def with_sharding_constraint(x: object, shardings: object) -> PyTree:
     """`jax.lax.with_sharding_constraint`, for arrays without names outside of mapped functions. The sharding of a named array follows from its names: nx.shard(x, axis_resources, mesh)."""
 @overload
 def zeta(x: NamedArray, q: ArrayLike) -> NamedArray:

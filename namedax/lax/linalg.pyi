@@ -28,8 +28,13 @@ from jax.lax.linalg import tridiagonal_solve_p as tridiagonal_solve_p  # type: i
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
+from namedax.core.names import PyTree
 
-def cholesky(x: AnyArray, *, symmetrize_input: bool = True) -> AnyArray:
+@overload
+def cholesky(x: NamedArray, *, symmetrize_input: bool = True) -> NamedArray:
+    """Cholesky decomposition."""
+@overload
+def cholesky(x: jax.Array, *, symmetrize_input: bool = True) -> jax.Array:
     """Cholesky decomposition."""
 @overload
 def cholesky_update(r_matrix: NamedArray, w_vector: ArrayLike) -> NamedArray:
@@ -37,7 +42,9 @@ def cholesky_update(r_matrix: NamedArray, w_vector: ArrayLike) -> NamedArray:
 @overload
 def cholesky_update(r_matrix: ArrayLike, w_vector: NamedArray) -> NamedArray: ...
 @overload
-def cholesky_update(r_matrix: jax.typing.ArrayLike, w_vector: jax.typing.ArrayLike) -> jax.Array:
+def cholesky_update(
+    r_matrix: jax.typing.ArrayLike, w_vector: jax.typing.ArrayLike,
+) -> jax.Array:
     """Cholesky rank-1 update."""
 def eig(
     x: ArrayLike,
@@ -45,7 +52,7 @@ def eig(
     compute_left_eigenvectors: bool = True,
     compute_right_eigenvectors: bool = True,
     enable_eigvec_derivs: bool = False,
-    implementation: Any = None,
+    implementation: jax.lax.linalg.EigImplementation | None = None,
     use_magma: bool | None = None,
 ) -> list[AnyArray]:
     """Eigendecomposition of a general matrix."""
@@ -56,7 +63,7 @@ def eigh(
     symmetrize_input: bool = True,
     sort_eigenvalues: bool = True,
     subset_by_index: tuple[int, int] | None = None,
-    implementation: Any = None,
+    implementation: jax.lax.linalg.EighImplementation | None = None,
 ) -> tuple[AnyArray, AnyArray]:
     """Eigendecomposition of a Hermitian matrix."""
 def hessenberg(a: ArrayLike) -> tuple[AnyArray, AnyArray]:
@@ -101,16 +108,20 @@ def ormqr(
 ) -> jax.Array:
     """Multiplies a matrix by Q from a QR factorization without materializing Q."""
 def qdwh(
-    x: Any,
+    x: object,
     *,
     is_hermitian: bool = False,
     max_iterations: int | None = None,
     eps: float | None = None,
     dynamic_shape: tuple[int, int] | None = None,
-) -> Any:
+) -> PyTree:
     """QR-based dynamically weighted Halley iteration for polar decomposition."""
 def qr(
-    x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None,
+    x: ArrayLike,
+    *,
+    pivoting: bool = False,
+    full_matrices: bool = True,
+    use_magma: bool | None = None,
 ) -> tuple[AnyArray, AnyArray] | tuple[AnyArray, AnyArray, AnyArray]:
     """QR decomposition."""
 def schur(
@@ -127,7 +138,7 @@ def svd(
     full_matrices: bool = True,
     compute_uv: bool = True,
     subset_by_index: tuple[int, int] | None = None,
-    algorithm: Any = None,
+    algorithm: jax.lax.linalg.SvdAlgorithm | None = None,
 ) -> AnyArray | tuple[AnyArray, AnyArray, AnyArray]:
     """Singular value decomposition."""
 def symmetric_product(
@@ -137,7 +148,7 @@ def symmetric_product(
     alpha: float = 1.0,
     beta: float = 0.0,
     symmetrize_output: bool = False,
-) -> Any:
+) -> PyTree:
     """Symmetric product."""
 @overload
 def triangular_solve(
@@ -174,9 +185,25 @@ def triangular_solve(
     unit_diagonal: bool = False,
 ) -> jax.Array:
     """Triangular solve."""
-def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
+def tridiagonal(
+    a: ArrayLike, *, lower: bool = True,
+) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
     """Reduces a symmetric/Hermitian matrix to tridiagonal form."""
+@overload
 def tridiagonal_solve(
-    dl: AnyArray, d: AnyArray, du: AnyArray, b: AnyArray, *, perturb_singular: bool = False,
-) -> AnyArray:
+    dl: NamedArray, d: AnyArray, du: AnyArray, b: AnyArray, *, perturb_singular: bool = False,
+) -> NamedArray:
+    """Computes the solution of a tridiagonal linear system."""
+@overload
+def tridiagonal_solve(
+    dl: AnyArray, d: NamedArray, du: AnyArray, b: AnyArray, *, perturb_singular: bool = False,
+) -> NamedArray: ...
+@overload
+def tridiagonal_solve(
+    dl: AnyArray, d: AnyArray, du: NamedArray, b: AnyArray, *, perturb_singular: bool = False,
+) -> NamedArray: ...
+@overload
+def tridiagonal_solve(
+    dl: jax.Array, d: jax.Array, du: jax.Array, b: AnyArray, *, perturb_singular: bool = False,
+) -> jax.Array:
     """Computes the solution of a tridiagonal linear system."""

@@ -9,8 +9,8 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeGuard, get_args
 
+from namedax.core.names import Mesh
 from namedax.core.records import Record
-from namedax.core.types import Mesh
 from namedax.errors import ArgumentError, MeshError, did_you_mean, show_names
 from namedax.hlo import KINDS
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.analysis.records import Collective, Operation, Step
-from namedax.core.types import DType, Mesh
+from namedax.core.names import DType, Mesh
 from namedax.errors import ArgumentError, ArgumentTypeError
 from namedax.machines.links import (
     Level,

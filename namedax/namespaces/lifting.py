@@ -25,8 +25,8 @@ from namedax.core.call_errors import refuse_miscall
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits
 from namedax.core.functions import summary_of
+from namedax.core.names import DType, PyTree, Shape
 from namedax.core.region import ambient
-from namedax.core.types import DType, PyTree, Shape
 from namedax.errors import PositionalAxisError
 from namedax.namespaces.flattening_errors import rejects_flattening
 from namedax.namespaces.mirror import mirror, public

@@ -18,9 +18,9 @@ from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import refuse_foreign
+from namedax.core.names import DType
 from namedax.core.protocol_hints import for_a_list, iteration_hint
 from namedax.core.region import ambient
-from namedax.core.types import DType
 from namedax.errors import ArgumentTypeError, PositionalAxisError, as_integer, format_value
 from namedax.operands import kernels, pytree
 from namedax.operands.axes import is_axis_name, is_flat, refuse_order, refuse_reversal
@@ -139,7 +139,7 @@ def _integer_power(op: str, exponent: int, x: ArrayLike) -> LikeArguments:
     return apply_elementwise(op, lambda v: jnp.power(v, exponent), x)
 
 
-def _divmod(self: NamedArray, other: Any, /) -> tuple[LikeArguments, LikeArguments]:
+def _divmod(self: NamedArray, other: ArrayLike, /) -> tuple[LikeArguments, LikeArguments]:
     quotient: Any = type(self).__floordiv__(self, other)
     return quotient if quotient is NotImplemented else (quotient, self % other)
 
@@ -170,18 +170,18 @@ def _round_to(op: str, decimals: int, x: ArrayLike) -> LikeArguments:
     return apply_elementwise(op, lambda v: jnp.round(v, decimals), x)
 
 
-def matmul(x: Any, y: Any) -> AnyArray:
+def matmul(x: ArrayLike, y: ArrayLike) -> AnyArray:
     """Multiply matrices over the positional axes; named axes are batch axes."""
     return nmap(jnp.matmul)(x, y)
 
 
-def _matmul(self: NamedArray, other: Any, /) -> LikeArguments:
+def _matmul(self: NamedArray, other: ArrayLike, /) -> LikeArguments:
     return (
         matmul(self, other) if isinstance(other, _operand_types) else _other("matmul", self, other)
     )
 
 
-def _rmatmul(self: NamedArray, other: Any, /) -> LikeArguments:
+def _rmatmul(self: NamedArray, other: ArrayLike, /) -> LikeArguments:
     return (
         matmul(other, self) if isinstance(other, _operand_types) else _other("matmul", self, other)
     )

@@ -10,23 +10,18 @@ from jax.nn import get_scaled_dot_general_config as get_scaled_dot_general_confi
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
+from namedax.core.names import DType, PyTree
 from namedax.ops.nn.normalization import Moments as Moments
 from namedax.ops.experts.routing import Routing as Routing
 from namedax.nn import initializers as initializers
 
-@overload
 def alibi_bias(
-    named_shape: Mapping[Hashable, int],
+    named_shape: Mapping[Hashable, int | None],
     *,
     axis: Sequence[Hashable] = ('head', 'query', 'key'),
     offset: ArrayLike = 0,
-    dtype: Any = None,
-) -> NamedArray:
-    """Build the bias of attention with linear biases (ALiBi)."""
-@overload
-def alibi_bias(
-    *, axis: Sequence[Hashable] = ('head', 'query', 'key'), offset: ArrayLike = 0, dtype: Any = None,
-) -> jax.Array:
+    dtype: DType | None = None,
+) -> AnyArray:
     """Build the bias of attention with linear biases (ALiBi).
 
     The scores decrease with the distance of key and query.
@@ -56,8 +51,8 @@ def avg_pool(
     x: NamedArray,
     window: Mapping[Hashable, int],
     *,
-    strides: Any = None,
-    padding: Any = 'VALID',
+    strides: int | Sequence[int] | Mapping[Hashable, int] | None = None,
+    padding: str | Sequence[Sequence[int]] | Mapping[Hashable, Sequence[int]] = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     count_include_pad: bool = True,
 ) -> NamedArray:
@@ -67,8 +62,8 @@ def avg_pool(
     x: ArrayLike,
     window: Mapping[Hashable, int],
     *,
-    strides: Any = None,
-    padding: Any = 'VALID',
+    strides: int | Sequence[int] | Mapping[Hashable, int] | None = None,
+    padding: str | Sequence[Sequence[int]] | Mapping[Hashable, Sequence[int]] = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     count_include_pad: bool = True,
 ) -> AnyArray:
@@ -110,7 +105,7 @@ def batch_norm(
     var: ArrayLike | None = None,
     epsilon: float = 1e-05,
     where: ArrayLike | None = None,
-) -> tuple[AnyArray, Any]:
+) -> tuple[AnyArray, Moments]:
     """Normalize to mean 0 and variance 1 over `axis`, and return the moments too.
 
     In training the moments are computed from `x`, over the complete axis even if it is sharded. You
@@ -141,7 +136,11 @@ def batch_norm(
         misspelled, as for `layer_norm`.
     """
 def binary_cross_entropy(
-    logits: ArrayLike, labels: ArrayLike, *, pos_weight: ArrayLike | None = None, where: ArrayLike | None = None,
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    pos_weight: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Compute the elementwise cross-entropy of the sigmoid of `logits` with `labels`, in nats.
 
@@ -164,19 +163,13 @@ def binary_cross_entropy(
     Raises:
       ArgumentTypeError: the logits are complex, or `where` is not boolean.
     """
-@overload
 def causal_mask(
-    named_shape: Mapping[Hashable, int],
+    named_shape: Mapping[Hashable, int | None],
     *,
     axis: Sequence[Hashable] = ('query', 'key'),
     offset: ArrayLike = 0,
     window: int | None = None,
-) -> NamedArray:
-    """Build the mask for queries that only look back: true if `key <= query + offset`."""
-@overload
-def causal_mask(
-    *, axis: Sequence[Hashable] = ('query', 'key'), offset: ArrayLike = 0, window: int | None = None,
-) -> jax.Array:
+) -> AnyArray:
     """Build the mask for queries that only look back: true if `key <= query + offset`.
 
     Args:
@@ -298,20 +291,40 @@ def dot_product_attention(
     """
 @overload
 def dropout(
-    x: NamedArray, key: ArrayLike, rate: ArrayLike, *, shared: AxisSpec = (), deterministic: bool = False,
+    x: NamedArray,
+    key: ArrayLike,
+    rate: ArrayLike,
+    *,
+    shared: AxisSpec = (),
+    deterministic: bool = False,
 ) -> NamedArray:
     """Set each element to zero with probability `rate`, and divide the others by `1 - rate`."""
 @overload
 def dropout(
-    x: ArrayLike, key: NamedArray, rate: ArrayLike, *, shared: AxisSpec = (), deterministic: bool = False,
+    x: ArrayLike,
+    key: NamedArray,
+    rate: ArrayLike,
+    *,
+    shared: AxisSpec = (),
+    deterministic: bool = False,
 ) -> NamedArray: ...
 @overload
 def dropout(
-    x: ArrayLike, key: ArrayLike, rate: NamedArray, *, shared: AxisSpec = (), deterministic: bool = False,
+    x: ArrayLike,
+    key: ArrayLike,
+    rate: NamedArray,
+    *,
+    shared: AxisSpec = (),
+    deterministic: bool = False,
 ) -> NamedArray: ...
 @overload
 def dropout(
-    x: ArrayLike, key: ArrayLike, rate: ArrayLike, *, shared: AxisSpec = (), deterministic: bool = False,
+    x: ArrayLike,
+    key: ArrayLike,
+    rate: ArrayLike,
+    *,
+    shared: AxisSpec = (),
+    deterministic: bool = False,
 ) -> AnyArray:
     """Set each element to zero with probability `rate`, and divide the others by `1 - rate`.
 
@@ -355,7 +368,9 @@ def gelu(x: jax.typing.ArrayLike, approximate: bool = True) -> jax.Array:
     """Gaussian error linear unit activation function."""
 def glu(x: ArrayLike, axis: AxisSpec = -1) -> AnyArray:
     """Gated linear unit activation function."""
-def grouped_dot(x: ArrayLike, w: ArrayLike, axis: AxisSpec, *, groups: ArrayLike, group: Hashable) -> AnyArray:
+def grouped_dot(
+    x: ArrayLike, w: ArrayLike, axis: AxisSpec, *, groups: ArrayLike, group: Hashable,
+) -> AnyArray:
     """Contract every token with the weights of its group, by `jax.lax.ragged_dot`.
 
     Equals `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every
@@ -474,7 +489,7 @@ def leaky_relu(x: NamedArray, negative_slope: ArrayLike = 0.01) -> NamedArray:
 @overload
 def leaky_relu(x: jax.typing.ArrayLike, negative_slope: ArrayLike = 0.01) -> jax.Array:
     """Leaky rectified linear unit activation function."""
-def load_balancing_loss(routing: Any, over: AxisSpec) -> AnyArray:
+def load_balancing_loss(routing: Routing, over: AxisSpec) -> AnyArray:
     """Measure the imbalance of the choice of experts.
 
     The loss is 1 if all experts are chosen alike, up to their number if only one is chosen. It is
@@ -510,7 +525,9 @@ def log_sigmoid(x: NamedArray) -> NamedArray:
 def log_sigmoid(x: jax.typing.ArrayLike) -> jax.Array:
     """Log-sigmoid activation function."""
 @overload
-def log_softmax(x: NamedArray, axis: AxisSpec = -1, where: ArrayLike | None = None) -> NamedArray:
+def log_softmax(
+    x: NamedArray, axis: AxisSpec = -1, where: ArrayLike | None = None,
+) -> NamedArray:
     """Compute the logarithm of `softmax` without overflow."""
 @overload
 def log_softmax(x: ArrayLike, axis: AxisSpec = -1, where: ArrayLike | None = None) -> AnyArray:
@@ -553,8 +570,8 @@ def max_pool(
     x: NamedArray,
     window: Mapping[Hashable, int],
     *,
-    strides: Any = None,
-    padding: Any = 'VALID',
+    strides: int | Sequence[int] | Mapping[Hashable, int] | None = None,
+    padding: str | Sequence[Sequence[int]] | Mapping[Hashable, Sequence[int]] = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> NamedArray:
     """Take the maximum over windows of named axes."""
@@ -563,8 +580,8 @@ def max_pool(
     x: ArrayLike,
     window: Mapping[Hashable, int],
     *,
-    strides: Any = None,
-    padding: Any = 'VALID',
+    strides: int | Sequence[int] | Mapping[Hashable, int] | None = None,
+    padding: str | Sequence[Sequence[int]] | Mapping[Hashable, Sequence[int]] = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> AnyArray:
     """Take the maximum over windows of named axes.
@@ -598,8 +615,8 @@ def min_pool(
     x: NamedArray,
     window: Mapping[Hashable, int],
     *,
-    strides: Any = None,
-    padding: Any = 'VALID',
+    strides: int | Sequence[int] | Mapping[Hashable, int] | None = None,
+    padding: str | Sequence[Sequence[int]] | Mapping[Hashable, Sequence[int]] = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> NamedArray:
     """Take the minimum over windows of named axes."""
@@ -608,8 +625,8 @@ def min_pool(
     x: ArrayLike,
     window: Mapping[Hashable, int],
     *,
-    strides: Any = None,
-    padding: Any = 'VALID',
+    strides: int | Sequence[int] | Mapping[Hashable, int] | None = None,
+    padding: str | Sequence[Sequence[int]] | Mapping[Hashable, Sequence[int]] = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> AnyArray:
     """Take the minimum over windows of named axes.
@@ -645,10 +662,10 @@ def mish(x: NamedArray) -> NamedArray:
 def mish(x: jax.typing.ArrayLike) -> jax.Array:
     """Mish activation function."""
 def mixture_of_experts(
-    expert: Callable[[Any, NamedArray], AnyArray],
-    params: Any,
+    expert: Callable[[PyTree, NamedArray], AnyArray],
+    params: PyTree,
     x: ArrayLike,
-    routing: Any,
+    routing: Routing,
     *,
     tokens: Hashable | Sequence[Hashable],
     axis: Hashable = 'expert',
@@ -700,7 +717,7 @@ def mixture_of_experts(
       ArgumentError: `capacity` or `chunk` is not a positive integer, or both are given.
       PlacementConflictError: a feature is sharded over a mesh axis of the experts.
     """
-def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> Any:
+def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> Moments:
     """Compute mean and variance over `axis`, in float32 (or float64).
 
     Arguments are the same as for `layer_norm`.
@@ -708,7 +725,13 @@ def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> 
     Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds
     none.
     """
-def one_hot(x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, axis: Hashable = -1) -> AnyArray:
+def one_hot(
+    x: ArrayLike,
+    num_classes: int | None = None,
+    *,
+    dtype: DType | None = None,
+    axis: Hashable = -1,
+) -> AnyArray:
     """Encode integers as one-hot vectors along a new axis, which may be named.
 
     Args:
@@ -728,19 +751,13 @@ def one_hot(x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, 
       AxisNotFoundError: the new axis has no size.
       AxisSizeError: `num_classes` differs from the size of the axis in the mapped function.
     """
-@overload
 def prefix_mask(
-    named_shape: Mapping[Hashable, int],
+    named_shape: Mapping[Hashable, int | None],
     prefix: ArrayLike,
     *,
     axis: Sequence[Hashable] = ('query', 'key'),
     offset: ArrayLike = 0,
-) -> NamedArray:
-    """Build the mask for sequences with a given prefix."""
-@overload
-def prefix_mask(
-    prefix: ArrayLike, *, axis: Sequence[Hashable] = ('query', 'key'), offset: ArrayLike = 0,
-) -> jax.Array:
+) -> AnyArray:
     """Build the mask for sequences with a given prefix.
 
     A query sees the prefix and all keys up to its own position.
@@ -820,17 +837,47 @@ def router_z_loss(logits: ArrayLike, axis: Hashable, over: AxisSpec) -> AnyArray
       AxisNotFoundError: `logits` lacks an axis.
     """
 def scaled_dot_general(
-    lhs: Any,
-    rhs: Any,
-    dimension_numbers: Any,
-    preferred_element_type: Any = ...,
+    lhs: object,
+    rhs: object,
+    dimension_numbers: object,
+    preferred_element_type: object = ...,
     configs: list[Any] | None = None,
     implementation: Literal['cudnn'] | None = None,
-) -> Any:
+) -> PyTree:
     """Scaled dot general operation."""
+@overload
 def scaled_matmul(
-    lhs: AnyArray, rhs: AnyArray, lhs_scales: AnyArray, rhs_scales: AnyArray, preferred_element_type: Any = ...,
-) -> AnyArray:
+    lhs: NamedArray,
+    rhs: AnyArray,
+    lhs_scales: AnyArray,
+    rhs_scales: AnyArray,
+    preferred_element_type: DType = ...,
+) -> NamedArray:
+    """Scaled matrix multiplication function."""
+@overload
+def scaled_matmul(
+    lhs: AnyArray,
+    rhs: NamedArray,
+    lhs_scales: AnyArray,
+    rhs_scales: AnyArray,
+    preferred_element_type: DType = ...,
+) -> NamedArray: ...
+@overload
+def scaled_matmul(
+    lhs: AnyArray,
+    rhs: AnyArray,
+    lhs_scales: NamedArray,
+    rhs_scales: AnyArray,
+    preferred_element_type: DType = ...,
+) -> NamedArray: ...
+@overload
+def scaled_matmul(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    lhs_scales: jax.Array,
+    rhs_scales: AnyArray,
+    preferred_element_type: DType = ...,
+) -> jax.Array:
     """Scaled matrix multiplication function."""
 @overload
 def selu(x: NamedArray) -> NamedArray:
@@ -1006,8 +1053,13 @@ def tanh(x: jax.typing.ArrayLike, /) -> jax.Array:
     See `nx.tanh`.
     """
 def top_k_routing(
-    logits: ArrayLike, axis: Hashable, k: int, *, choice: Hashable = 'choice', normalize: bool = True,
-) -> Any:
+    logits: ArrayLike,
+    axis: Hashable,
+    k: int,
+    *,
+    choice: Hashable = 'choice',
+    normalize: bool = True,
+) -> Routing:
     """Choose the `k` best experts for every token, with a weight for each.
 
     Args:
@@ -1032,7 +1084,9 @@ def top_k_routing(
       AxisNameError: `choice` is not an axis name, or `logits` already has it.
       ArgumentError: `k` is not between 1 and the number of experts.
     """
-def update_moments(average: Any, new: Any, momentum: float | jax.Array = 0.9) -> Any:
+def update_moments(
+    average: Moments, new: Moments, momentum: float | jax.Array = 0.9,
+) -> Moments:
     """Update a moving average of moments, without gradients.
 
     Args:

@@ -2,20 +2,24 @@
 """The namespace `nx.nn.initializers`: `jax.nn.initializers` with named axes."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
+import jax
 from jax.nn.initializers import Initializer as Initializer  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import ArrayLike
+from namedax.core.names import DType
 from namedax.ops.nn.initializers import NamedInitializer
 
-def constant(value: ArrayLike, dtype: Any = None) -> NamedInitializer:
+def constant(value: ArrayLike, dtype: DType | None = None) -> NamedInitializer:
     """Build `jax.nn.initializers.constant` for parameters with named axes.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
     """
-def delta_orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: Any = None) -> NamedInitializer:
+def delta_orthogonal(
+    scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DType | None = None,
+) -> NamedInitializer:
     """Build `jax.nn.initializers.delta_orthogonal` for parameters with named axes. `column_axis`: names, positional axes, or tuples of both.
 
     Returns:
@@ -25,7 +29,7 @@ def glorot_normal(
     in_axis: int | Sequence[int] = -2,
     out_axis: int | Sequence[int] = -1,
     batch_axis: int | Sequence[int] = (),
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> NamedInitializer:
     """Build `jax.nn.initializers.glorot_normal` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
@@ -36,7 +40,7 @@ def glorot_uniform(
     in_axis: int | Sequence[int] = -2,
     out_axis: int | Sequence[int] = -1,
     batch_axis: int | Sequence[int] = (),
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> NamedInitializer:
     """Build `jax.nn.initializers.glorot_uniform` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
@@ -47,7 +51,7 @@ def he_normal(
     in_axis: int | Sequence[int] = -2,
     out_axis: int | Sequence[int] = -1,
     batch_axis: int | Sequence[int] = (),
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> NamedInitializer:
     """Build `jax.nn.initializers.he_normal` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
@@ -58,7 +62,7 @@ def he_uniform(
     in_axis: int | Sequence[int] = -2,
     out_axis: int | Sequence[int] = -1,
     batch_axis: int | Sequence[int] = (),
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> NamedInitializer:
     """Build `jax.nn.initializers.he_uniform` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
@@ -69,7 +73,7 @@ def kaiming_normal(
     in_axis: int | Sequence[int] = -2,
     out_axis: int | Sequence[int] = -1,
     batch_axis: int | Sequence[int] = (),
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> NamedInitializer:
     """Build `jax.nn.initializers.kaiming_normal` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
@@ -80,7 +84,7 @@ def kaiming_uniform(
     in_axis: int | Sequence[int] = -2,
     out_axis: int | Sequence[int] = -1,
     batch_axis: int | Sequence[int] = (),
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> NamedInitializer:
     """Build `jax.nn.initializers.kaiming_uniform` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
@@ -91,7 +95,7 @@ def lecun_normal(
     in_axis: int | Sequence[int] = -2,
     out_axis: int | Sequence[int] = -1,
     batch_axis: int | Sequence[int] = (),
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> NamedInitializer:
     """Build `jax.nn.initializers.lecun_normal` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
@@ -102,35 +106,40 @@ def lecun_uniform(
     in_axis: int | Sequence[int] = -2,
     out_axis: int | Sequence[int] = -1,
     batch_axis: int | Sequence[int] = (),
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> NamedInitializer:
     """Build `jax.nn.initializers.lecun_uniform` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
     """
-def normal(stddev: Any = 0.01, dtype: Any = None) -> NamedInitializer:
+def normal(stddev: ArrayLike = 0.01, dtype: DType | None = None) -> NamedInitializer:
     """Build `jax.nn.initializers.normal` for parameters with named axes.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
     """
 ones: NamedInitializer
-def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: Any = None) -> NamedInitializer:
+def orthogonal(
+    scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DType | None = None,
+) -> NamedInitializer:
     """Build `jax.nn.initializers.orthogonal` for parameters with named axes. `column_axis`: names, positional axes, or tuples of both.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
     """
 def truncated_normal(
-    stddev: Any = 0.01, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0,
+    stddev: ArrayLike = 0.01,
+    dtype: DType | None = None,
+    lower: ArrayLike = -2.0,
+    upper: ArrayLike = 2.0,
 ) -> NamedInitializer:
     """Build `jax.nn.initializers.truncated_normal` for parameters with named axes.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
     """
-def uniform(scale: ArrayLike = 0.01, dtype: Any = None) -> NamedInitializer:
+def uniform(scale: ArrayLike = 0.01, dtype: DType | None = None) -> NamedInitializer:
     """Build `jax.nn.initializers.uniform` for parameters with named axes.
 
     Returns:
@@ -143,7 +152,7 @@ def variance_scaling(
     in_axis: int | Sequence[int] = -2,
     out_axis: int | Sequence[int] = -1,
     batch_axis: int | Sequence[int] = (),
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> NamedInitializer:
     """Build `jax.nn.initializers.variance_scaling` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
@@ -154,7 +163,7 @@ def xavier_normal(
     in_axis: int | Sequence[int] = -2,
     out_axis: int | Sequence[int] = -1,
     batch_axis: int | Sequence[int] = (),
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> NamedInitializer:
     """Build `jax.nn.initializers.xavier_normal` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
@@ -165,7 +174,7 @@ def xavier_uniform(
     in_axis: int | Sequence[int] = -2,
     out_axis: int | Sequence[int] = -1,
     batch_axis: int | Sequence[int] = (),
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> NamedInitializer:
     """Build `jax.nn.initializers.xavier_uniform` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 

@@ -3,10 +3,11 @@
 
 import builtins
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import jax
 import jax.typing
+import numpy as np
 from jax.numpy import ComplexWarning as ComplexWarning  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import apply_over_axes as apply_over_axes  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import bartlett as bartlett  # type: ignore[attr-defined, unused-ignore]
@@ -111,9 +112,21 @@ from jax.numpy import vectorize as vectorize  # type: ignore[attr-defined, unuse
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
+from namedax.core.names import AxisName, DType, PyTree, Shape
 from namedax.numpy import fft as fft
 from namedax.numpy import linalg as linalg
 
+class _UniqueAllResult(NamedTuple):
+    values: AnyArray
+    indices: AnyArray
+    inverse_indices: AnyArray
+    counts: AnyArray
+class _UniqueCountsResult(NamedTuple):
+    values: AnyArray
+    counts: AnyArray
+class _UniqueInverseResult(NamedTuple):
+    values: AnyArray
+    inverse_indices: AnyArray
 @overload
 def abs(x: NamedArray, /) -> NamedArray:
     """Alias of :func:`jax.numpy.absolute`."""
@@ -139,13 +152,22 @@ def acosh(x: NamedArray, /) -> NamedArray:
 def acosh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.arccosh`"""
 @overload
-def add(x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None) -> NamedArray:
+def add(
+    x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+) -> NamedArray:
     """Add two arrays element-wise."""
 @overload
-def add(x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None) -> NamedArray: ...
+def add(
+    x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
+) -> NamedArray: ...
 @overload
 def add(
-    x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+    x1: jax.typing.ArrayLike,
+    x2: jax.typing.ArrayLike,
+    /,
+    *,
+    out: None = None,
+    where: None = None,
 ) -> jax.Array:
     """Add two arrays element-wise."""
 def all(
@@ -230,16 +252,28 @@ def any(
     """
 @overload
 def append(
-    arr: NamedArray, values: ArrayLike, axis: AxisSpec = None, *, out_axis: Hashable | None = None,
+    arr: NamedArray,
+    values: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    out_axis: Hashable | None = None,
 ) -> NamedArray:
     """Append `values` to an array, as `concatenate([arr, values], axis)` does."""
 @overload
 def append(
-    arr: ArrayLike, values: NamedArray, axis: AxisSpec = None, *, out_axis: Hashable | None = None,
+    arr: ArrayLike,
+    values: NamedArray,
+    axis: AxisSpec = None,
+    *,
+    out_axis: Hashable | None = None,
 ) -> NamedArray: ...
 @overload
 def append(
-    arr: ArrayLike, values: ArrayLike, axis: AxisSpec = None, *, out_axis: Hashable | None = None,
+    arr: ArrayLike,
+    values: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    out_axis: Hashable | None = None,
 ) -> AnyArray:
     """Append `values` to an array, as `concatenate([arr, values], axis)` does.
 
@@ -247,17 +281,17 @@ def append(
     named.
     """
 def apply_along_axis(
-    func1d: Callable[..., Any], axis: AxisSpec, arr: ArrayLike, *args: Any, **kwargs: Any,
+    func1d: Callable[..., Any], axis: AxisSpec, arr: ArrayLike, *args: object, **kwargs: object,
 ) -> AnyArray:
     """Apply a function to 1D array slices along an axis."""
 def arange(
-    start: Any = None,
-    stop: ArrayLike | None = None,
-    step: ArrayLike | None = None,
-    dtype: Any = None,
+    start: ArrayLike | int | None = None,
+    stop: jax.typing.ArrayLike | None = None,
+    step: jax.typing.ArrayLike | None = None,
+    dtype: DType | None = None,
     *,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     axis: Hashable | None = None,
 ) -> AnyArray:
     """Create evenly spaced values, along a named axis if `axis` is given.
@@ -309,14 +343,20 @@ def arctanh(x: NamedArray, /) -> NamedArray:
 def arctanh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise inverse of hyperbolic tangent of input."""
 def argmax(
-    a: ArrayLike, axis: AxisSpec = None, out: None = None, keepdims: builtins.bool | None = None,
+    a: ArrayLike,
+    axis: AxisSpec = None,
+    out: None = None,
+    keepdims: builtins.bool | None = None,
 ) -> AnyArray:
     """Return the index of the first maximum along a positional or named axis.
 
     See `nx.argmax`.
     """
 def argmin(
-    a: ArrayLike, axis: AxisSpec = None, out: None = None, keepdims: builtins.bool | None = None,
+    a: ArrayLike,
+    axis: AxisSpec = None,
+    out: None = None,
+    keepdims: builtins.bool | None = None,
 ) -> AnyArray:
     """Return the index of the first minimum along one axis; see `argmax`.
 
@@ -340,7 +380,7 @@ def argsort(
     order: None = None,
     stable: builtins.bool = True,
     descending: builtins.bool = False,
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> NamedArray:
     """Return the indices that sort along one axis; ties keep their order, NaN last."""
 @overload
@@ -352,17 +392,21 @@ def argsort(
     order: None = None,
     stable: builtins.bool = True,
     descending: builtins.bool = False,
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> AnyArray:
     """Return the indices that sort along one axis; ties keep their order, NaN last.
 
     See `nx.argsort`.
     """
 @overload
-def argwhere(a: NamedArray, *, size: int | None = None, fill_value: ArrayLike | None = None) -> NamedArray:
+def argwhere(
+    a: NamedArray, *, size: int | None = None, fill_value: ArrayLike | None = None,
+) -> NamedArray:
     """Find the indices of nonzero array elements"""
 @overload
-def argwhere(a: jax.typing.ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> jax.Array:
+def argwhere(
+    a: jax.typing.ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None,
+) -> jax.Array:
     """Find the indices of nonzero array elements"""
 @overload
 def around(a: NamedArray, decimals: int = 0, out: None = None) -> NamedArray:
@@ -370,15 +414,28 @@ def around(a: NamedArray, decimals: int = 0, out: None = None) -> NamedArray:
 @overload
 def around(a: jax.typing.ArrayLike, decimals: int = 0, out: None = None) -> jax.Array:
     """Alias of :func:`jax.numpy.round`"""
+@overload
 def array(
-    object: ArrayLike | Sequence[Any],
-    dtype: Any = None,
-    *args: Any,
+    object: NamedArray,
+    dtype: DType | None = None,
+    *args: object,
     copy: builtins.bool = True,
     order: str | None = 'K',
     ndmin: int = 0,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> NamedArray:
+    """Create a new array as `asarray` does, with at least `ndmin` positional axes."""
+@overload
+def array(
+    object: ArrayLike | Sequence[Any],
+    dtype: DType | None = None,
+    *args: object,
+    copy: builtins.bool = True,
+    order: str | None = 'K',
+    ndmin: int = 0,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Create a new array as `asarray` does, with at least `ndmin` positional axes.
 
@@ -390,7 +447,9 @@ def array_equal(a1: NamedArray, a2: ArrayLike, equal_nan: builtins.bool = False)
 @overload
 def array_equal(a1: ArrayLike, a2: NamedArray, equal_nan: builtins.bool = False) -> NamedArray: ...
 @overload
-def array_equal(a1: jax.typing.ArrayLike, a2: jax.typing.ArrayLike, equal_nan: builtins.bool = False) -> jax.Array:
+def array_equal(
+    a1: jax.typing.ArrayLike, a2: jax.typing.ArrayLike, equal_nan: builtins.bool = False,
+) -> jax.Array:
     """Check if two arrays are element-wise equal."""
 @overload
 def array_equiv(a1: NamedArray, a2: ArrayLike) -> NamedArray:
@@ -412,7 +471,7 @@ def array_repr(
     """
 def array_split(
     ary: ArrayLike,
-    indices_or_sections: Any,
+    indices_or_sections: int | Sequence[int] | jax.typing.ArrayLike,
     axis: AxisSpec = 0,
     *,
     out_axis: Hashable | list[Hashable] | None = None,
@@ -428,14 +487,26 @@ def array_str(
 
     See `nx.array_str`.
     """
+@overload
 def asarray(
-    a: ArrayLike | Sequence[Any],
-    dtype: Any = None,
+    a: NamedArray,
+    dtype: DType | None = None,
     order: str | None = None,
     *,
     copy: builtins.bool | None = None,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> NamedArray:
+    """Convert `a` to an array, which keeps named axes, also of arrays in a sequence."""
+@overload
+def asarray(
+    a: ArrayLike | Sequence[Any],
+    dtype: DType | None = None,
+    order: str | None = None,
+    *,
+    copy: builtins.bool | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Convert `a` to an array, which keeps named axes, also of arrays in a sequence.
 
@@ -454,10 +525,24 @@ def asinh(x: NamedArray, /) -> NamedArray:
 def asinh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.arcsinh`"""
 @overload
-def astype(x: NamedArray, dtype: Any, /, *, copy: builtins.bool = False, device: Any = None) -> NamedArray:
+def astype(
+    x: NamedArray,
+    dtype: DType | None,
+    /,
+    *,
+    copy: builtins.bool = False,
+    device: Any | jax.sharding.Sharding | None = None,
+) -> NamedArray:
     """Convert an array to a specified dtype."""
 @overload
-def astype(x: jax.typing.ArrayLike, dtype: Any, /, *, copy: builtins.bool = False, device: Any = None) -> jax.Array:
+def astype(
+    x: jax.typing.ArrayLike,
+    dtype: DType | None,
+    /,
+    *,
+    copy: builtins.bool = False,
+    device: Any | jax.sharding.Sharding | None = None,
+) -> jax.Array:
     """Convert an array to a specified dtype."""
 @overload
 def atan(x: NamedArray, /) -> NamedArray:
@@ -502,7 +587,7 @@ def bincount(
     minlength: int = 0,
     *,
     length: int | None = None,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     axis: AxisSpec = None,
     out_axis: Hashable | None = None,
 ) -> AnyArray:
@@ -511,13 +596,22 @@ def bincount(
     See `nx.bincount`.
     """
 @overload
-def bitwise_and(x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None) -> NamedArray:
+def bitwise_and(
+    x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+) -> NamedArray:
     """Compute the bitwise AND operation elementwise."""
 @overload
-def bitwise_and(x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None) -> NamedArray: ...
+def bitwise_and(
+    x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
+) -> NamedArray: ...
 @overload
 def bitwise_and(
-    x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+    x1: jax.typing.ArrayLike,
+    x2: jax.typing.ArrayLike,
+    /,
+    *,
+    out: None = None,
+    where: None = None,
 ) -> jax.Array:
     """Compute the bitwise AND operation elementwise."""
 @overload
@@ -551,13 +645,22 @@ def bitwise_not(x: NamedArray, /) -> NamedArray:
 def bitwise_not(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.invert`."""
 @overload
-def bitwise_or(x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None) -> NamedArray:
+def bitwise_or(
+    x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+) -> NamedArray:
     """Compute the bitwise OR operation elementwise."""
 @overload
-def bitwise_or(x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None) -> NamedArray: ...
+def bitwise_or(
+    x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
+) -> NamedArray: ...
 @overload
 def bitwise_or(
-    x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+    x1: jax.typing.ArrayLike,
+    x2: jax.typing.ArrayLike,
+    /,
+    *,
+    out: None = None,
+    where: None = None,
 ) -> jax.Array:
     """Compute the bitwise OR operation elementwise."""
 @overload
@@ -569,31 +672,47 @@ def bitwise_right_shift(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 def bitwise_right_shift(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.right_shift`."""
 @overload
-def bitwise_xor(x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None) -> NamedArray:
+def bitwise_xor(
+    x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+) -> NamedArray:
     """Compute the bitwise XOR operation elementwise."""
-@overload
-def bitwise_xor(x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None) -> NamedArray: ...
 @overload
 def bitwise_xor(
-    x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+    x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
+) -> NamedArray: ...
+@overload
+def bitwise_xor(
+    x1: jax.typing.ArrayLike,
+    x2: jax.typing.ArrayLike,
+    /,
+    *,
+    out: None = None,
+    where: None = None,
 ) -> jax.Array:
     """Compute the bitwise XOR operation elementwise."""
-def block(arrays: ArrayLike | list[ArrayLike]) -> AnyArray:
+@overload
+def block(arrays: NamedArray) -> NamedArray:
+    """Create an array from a list of blocks."""
+@overload
+def block(arrays: jax.typing.ArrayLike | list[jax.typing.ArrayLike]) -> jax.Array:
     """Create an array from a list of blocks."""
 def broadcast_arrays(*args: ArrayLike) -> list[AnyArray]:
     """Broadcast arrays to a common shape."""
 @overload
 def broadcast_to(
     array: ArrayLike,
-    shape: int | Sequence[int] | None = None,
+    shape: Shape | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
     """Repeat an array along axes that it lacks."""
 @overload
 def broadcast_to(
-    array: ArrayLike, shape: int | Sequence[int] | None = None, *, out_sharding: Any = None,
+    array: ArrayLike,
+    shape: Shape | None = None,
+    *,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Repeat an array along axes that it lacks.
 
@@ -631,17 +750,33 @@ def ceil(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Round input to the nearest integer upwards."""
 @overload
 def choose(
-    a: NamedArray, choices: AnyArray | Any | Sequence[ArrayLike], out: None = None, mode: str = 'raise',
+    a: NamedArray,
+    choices: AnyArray | np.ndarray | Sequence[ArrayLike],
+    out: None = None,
+    mode: str = 'raise',
 ) -> NamedArray:
     """Construct an array by stacking slices of choice arrays."""
 @overload
 def choose(
-    a: jax.typing.ArrayLike, choices: AnyArray | Any | Sequence[ArrayLike], out: None = None, mode: str = 'raise',
+    a: ArrayLike, choices: NamedArray, out: None = None, mode: str = 'raise',
+) -> NamedArray: ...
+@overload
+def choose(
+    a: jax.typing.ArrayLike,
+    choices: jax.Array | np.ndarray | Sequence[jax.typing.ArrayLike],
+    out: None = None,
+    mode: str = 'raise',
 ) -> jax.Array:
     """Construct an array by stacking slices of choice arrays."""
-def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> AnyArray:
+def clip(
+    arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None,
+) -> AnyArray:
     """Clip array values to a specified range."""
-def column_stack(tup: Any | AnyArray | Sequence[ArrayLike]) -> AnyArray:
+@overload
+def column_stack(tup: NamedArray) -> NamedArray:
+    """Stack arrays column-wise."""
+@overload
+def column_stack(tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike]) -> jax.Array:
     """Stack arrays column-wise."""
 def compress(
     condition: ArrayLike,
@@ -654,14 +789,23 @@ def compress(
 ) -> AnyArray:
     """Compress an array along a given axis using a boolean condition."""
 def concat(
-    arrays: Sequence[Any], /, *, axis: AxisSpec = 0, dtype: Any = None, out_axis: Hashable | None = None,
+    arrays: Sequence[Any],
+    /,
+    *,
+    axis: AxisSpec = 0,
+    dtype: DType | None = None,
+    out_axis: Hashable | None = None,
 ) -> AnyArray:
     """Join arrays along an axis that all of them have.
 
     See `nx.concat`.
     """
 def concatenate(
-    arrays: Sequence[Any], axis: AxisSpec = 0, dtype: Any = None, *, out_axis: Hashable | None = None,
+    arrays: Sequence[Any],
+    axis: AxisSpec = 0,
+    dtype: DType | None = None,
+    *,
+    out_axis: Hashable | None = None,
 ) -> AnyArray:
     """Join arrays along an axis that all of them have.
 
@@ -703,8 +847,8 @@ def convolve(
     v: ArrayLike,
     mode: str = 'full',
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
     axis: Hashable | None = None,
     out_axis: Hashable | None = None,
 ) -> NamedArray:
@@ -715,8 +859,8 @@ def convolve(
     v: NamedArray,
     mode: str = 'full',
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
     axis: Hashable | None = None,
     out_axis: Hashable | None = None,
 ) -> NamedArray: ...
@@ -726,8 +870,8 @@ def convolve(
     v: ArrayLike,
     mode: str = 'full',
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
     axis: Hashable | None = None,
     out_axis: Hashable | None = None,
 ) -> AnyArray:
@@ -753,10 +897,10 @@ def corrcoef(
     x: ArrayLike,
     y: ArrayLike | None = None,
     rowvar: builtins.bool = True,
-    dtype: Any = None,
+    dtype: DType | None = None,
     *,
     axis: AxisSpec = None,
-    variables: Sequence[Any] | None = None,
+    variables: Sequence[AxisName] | None = None,
 ) -> AnyArray:
     """Compute correlation coefficients of variables over observations.
 
@@ -784,12 +928,22 @@ def corrcoef(
     """
 @overload
 def correlate(
-    a: NamedArray, v: ArrayLike, mode: str = 'valid', *, precision: Any = None, preferred_element_type: Any = None,
+    a: NamedArray,
+    v: ArrayLike,
+    mode: str = 'valid',
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
 ) -> NamedArray:
     """Correlation of two one dimensional arrays."""
 @overload
 def correlate(
-    a: ArrayLike, v: NamedArray, mode: str = 'valid', *, precision: Any = None, preferred_element_type: Any = None,
+    a: ArrayLike,
+    v: NamedArray,
+    mode: str = 'valid',
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
 ) -> NamedArray: ...
 @overload
 def correlate(
@@ -797,8 +951,8 @@ def correlate(
     v: jax.typing.ArrayLike,
     mode: str = 'valid',
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
 ) -> jax.Array:
     """Correlation of two one dimensional arrays."""
 @overload
@@ -813,7 +967,9 @@ def cosh(x: NamedArray, /) -> NamedArray:
 @overload
 def cosh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise hyperbolic cosine of input."""
-def count_nonzero(a: ArrayLike, axis: AxisSpec = None, keepdims: builtins.bool = False) -> AnyArray:
+def count_nonzero(
+    a: ArrayLike, axis: AxisSpec = None, keepdims: builtins.bool = False,
+) -> AnyArray:
     """Count the nonzero elements over positional and named axes.
 
     See `nx.count_nonzero`.
@@ -826,10 +982,10 @@ def cov(
     ddof: int | None = None,
     fweights: ArrayLike | None = None,
     aweights: ArrayLike | None = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     *,
     axis: AxisSpec = None,
-    variables: Sequence[Any] | None = None,
+    variables: Sequence[AxisName] | None = None,
 ) -> AnyArray:
     """Compute the covariances of variables over observations.
 
@@ -862,16 +1018,33 @@ def cov(
         or, without `axis`, `m` has named axes only.
       ArgumentTypeError: `y` is an axis name.
     """
-def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: AxisSpec = None) -> Any:
+def cross(
+    a: object,
+    b: object,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: AxisSpec = None,
+) -> PyTree:
     """Compute the (batched) cross product of two arrays."""
 @overload
 def cumprod(
-    a: NamedArray, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+    a: NamedArray,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    out: None = None,
+    *,
+    reverse: builtins.bool = False,
 ) -> NamedArray:
     """Compute the cumulative product along one axis; arguments and communication as for `cumsum`."""
 @overload
 def cumprod(
-    a: ArrayLike, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+    a: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    out: None = None,
+    *,
+    reverse: builtins.bool = False,
 ) -> AnyArray:
     """Compute the cumulative product along one axis; arguments and communication as for `cumsum`.
 
@@ -879,12 +1052,22 @@ def cumprod(
     """
 @overload
 def cumsum(
-    a: NamedArray, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+    a: NamedArray,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    out: None = None,
+    *,
+    reverse: builtins.bool = False,
 ) -> NamedArray:
     """Compute the cumulative sum along one axis."""
 @overload
 def cumsum(
-    a: ArrayLike, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+    a: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    out: None = None,
+    *,
+    reverse: builtins.bool = False,
 ) -> AnyArray:
     """Compute the cumulative sum along one axis.
 
@@ -896,7 +1079,7 @@ def cumulative_prod(
     /,
     *,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
 ) -> NamedArray:
@@ -907,7 +1090,7 @@ def cumulative_prod(
     /,
     *,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
 ) -> AnyArray:
@@ -921,7 +1104,7 @@ def cumulative_sum(
     /,
     *,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
 ) -> NamedArray:
@@ -932,7 +1115,7 @@ def cumulative_sum(
     /,
     *,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
 ) -> AnyArray:
@@ -970,7 +1153,11 @@ def degrees(x: NamedArray, /) -> NamedArray:
 def degrees(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.rad2deg`"""
 def delete(
-    arr: ArrayLike, obj: ArrayLike | slice, axis: AxisSpec = None, *, assume_unique_indices: builtins.bool = False,
+    arr: ArrayLike,
+    obj: ArrayLike | slice,
+    axis: AxisSpec = None,
+    *,
+    assume_unique_indices: builtins.bool = False,
 ) -> AnyArray:
     """Delete entry or entries from an array."""
 @overload
@@ -987,7 +1174,9 @@ def diagflat(v: NamedArray, k: int = 0) -> NamedArray:
 @overload
 def diagflat(v: jax.typing.ArrayLike, k: int = 0) -> jax.Array:
     """Return a 2-D array with the flattened input array laid out on the diagonal."""
-def diagonal(a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1) -> AnyArray:
+def diagonal(
+    a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1,
+) -> AnyArray:
     """Return the diagonal over two axes, as the last positional axis of the result.
 
     Args:
@@ -1082,9 +1271,9 @@ def dot(
     a: NamedArray,
     b: ArrayLike,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: object = None,
 ) -> NamedArray:
     """Compute the dot product of two arrays."""
 @overload
@@ -1092,43 +1281,53 @@ def dot(
     a: ArrayLike,
     b: NamedArray,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: object = None,
 ) -> NamedArray: ...
 @overload
 def dot(
     a: jax.typing.ArrayLike,
     b: jax.typing.ArrayLike,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: object = None,
 ) -> jax.Array:
     """Compute the dot product of two arrays."""
-def dsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[AnyArray]:
+def dsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int]) -> list[AnyArray]:
     """Split an array into sub-arrays depth-wise."""
-def dstack(tup: Any | AnyArray | Sequence[ArrayLike], dtype: Any = None) -> AnyArray:
+@overload
+def dstack(tup: NamedArray, dtype: DType | None = None) -> NamedArray:
     """Stack arrays depth-wise."""
 @overload
-def ediff1d(ary: NamedArray, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> NamedArray:
+def dstack(
+    tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike], dtype: DType | None = None,
+) -> jax.Array:
+    """Stack arrays depth-wise."""
+@overload
+def ediff1d(
+    ary: NamedArray, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None,
+) -> NamedArray:
     """Compute the differences of the elements of the flattened array."""
 @overload
 def ediff1d(
-    ary: jax.typing.ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None,
+    ary: jax.typing.ArrayLike,
+    to_end: ArrayLike | None = None,
+    to_begin: ArrayLike | None = None,
 ) -> jax.Array:
     """Compute the differences of the elements of the flattened array."""
 def einsum(
     subscripts: str,
     /,
-    *operands: Any,
+    *operands: object,
     out: None = None,
     optimize: str | builtins.bool | list[tuple[int, ...]] = 'auto',
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
     _dot_general: Callable[..., AnyArray] = ...,
-    out_sharding: Any = None,
-    overlap: Any = None,
+    out_sharding: object = None,
+    overlap: Literal[False, True, 'bidirectional'] | None = None,
 ) -> AnyArray:
     """Contract arrays over positional and named axes.
 
@@ -1136,23 +1335,43 @@ def einsum(
     """
 @overload
 def empty(
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Shape = (),
+    dtype: DType | None = None,
     *,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
     """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`."""
 @overload
 def empty(
-    shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None,
+    shape: Shape = (),
+    dtype: DType | None = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`.
 
     See `nx.empty`.
     """
-def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> AnyArray:
+@overload
+def empty_like(
+    prototype: NamedArray,
+    dtype: DType | None = None,
+    shape: Any = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+) -> NamedArray:
+    """Create an empty array with the same shape and dtype as an array."""
+@overload
+def empty_like(
+    prototype: jax.typing.ArrayLike | jax.ShapeDtypeStruct,
+    dtype: DType | None = None,
+    shape: Any = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+) -> jax.Array:
     """Create an empty array with the same shape and dtype as an array."""
 @overload
 def equal(x: NamedArray, y: ArrayLike, /) -> NamedArray:
@@ -1201,12 +1420,20 @@ def expm1(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate ``exp(x)-1`` of each element of the input."""
 @overload
 def extract(
-    condition: NamedArray, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0,
+    condition: NamedArray,
+    arr: ArrayLike,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike = 0,
 ) -> NamedArray:
     """Return the elements of an array that satisfy a condition."""
 @overload
 def extract(
-    condition: ArrayLike, arr: NamedArray, *, size: int | None = None, fill_value: ArrayLike = 0,
+    condition: ArrayLike,
+    arr: NamedArray,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike = 0,
 ) -> NamedArray: ...
 @overload
 def extract(
@@ -1225,12 +1452,20 @@ def fabs(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute the element-wise absolute values of the real-valued input."""
 @overload
 def fill_diagonal(
-    a: NamedArray, val: ArrayLike, wrap: builtins.bool = False, *, inplace: builtins.bool = True,
+    a: NamedArray,
+    val: ArrayLike,
+    wrap: builtins.bool = False,
+    *,
+    inplace: builtins.bool = True,
 ) -> NamedArray:
     """Return a copy of the array with the diagonal overwritten."""
 @overload
 def fill_diagonal(
-    a: ArrayLike, val: NamedArray, wrap: builtins.bool = False, *, inplace: builtins.bool = True,
+    a: ArrayLike,
+    val: NamedArray,
+    wrap: builtins.bool = False,
+    *,
+    inplace: builtins.bool = True,
 ) -> NamedArray: ...
 @overload
 def fill_diagonal(
@@ -1243,7 +1478,10 @@ def fill_diagonal(
     """Return a copy of the array with the diagonal overwritten."""
 @overload
 def flatnonzero(
-    a: NamedArray, *, size: int | None = None, fill_value: None | ArrayLike | tuple[ArrayLike, ...] = None,
+    a: NamedArray,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None | tuple[ArrayLike, ...] | None = None,
 ) -> NamedArray:
     """Return indices of nonzero elements in a flattened array"""
 @overload
@@ -1251,7 +1489,7 @@ def flatnonzero(
     a: jax.typing.ArrayLike,
     *,
     size: int | None = None,
-    fill_value: None | ArrayLike | tuple[ArrayLike, ...] = None,
+    fill_value: ArrayLike | None | tuple[ArrayLike, ...] | None = None,
 ) -> jax.Array:
     """Return indices of nonzero elements in a flattened array"""
 @overload
@@ -1337,7 +1575,9 @@ def fmod(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise floating-point modulo operation."""
 def frexp(x: ArrayLike, /) -> tuple[AnyArray, AnyArray]:
     """Split floating point values into mantissa and twos exponent."""
-def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Any:
+def frompyfunc(
+    func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None,
+) -> jax.numpy.ufunc:
     """Build a `jnp.ufunc` from a function of scalars, as `jnp.frompyfunc`.
 
     Args:
@@ -1354,23 +1594,23 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
     """
 @overload
 def full(
-    shape: int | Sequence[int] = (),
+    shape: Shape = (),
     fill_value: ArrayLike | None = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     *,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
     """Create an array of one value, with named axes in addition to the positional ones."""
 @overload
 def full(
-    shape: int | Sequence[int] = (),
+    shape: Shape = (),
     fill_value: ArrayLike | None = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     *,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array of one value, with named axes in addition to the positional ones.
 
@@ -1380,32 +1620,32 @@ def full(
 def full_like(
     a: NamedArray,
     fill_value: ArrayLike,
-    dtype: Any = None,
+    dtype: DType | None = None,
     shape: Any = None,
     *,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Create an array full of a specified value with the same shape and dtype as an array."""
 @overload
 def full_like(
-    a: ArrayLike,
+    a: ArrayLike | jax.ShapeDtypeStruct,
     fill_value: NamedArray,
-    dtype: Any = None,
+    dtype: DType | None = None,
     shape: Any = None,
     *,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray: ...
 @overload
 def full_like(
-    a: jax.typing.ArrayLike,
+    a: jax.typing.ArrayLike | jax.ShapeDtypeStruct,
     fill_value: jax.typing.ArrayLike,
-    dtype: Any = None,
+    dtype: DType | None = None,
     shape: Any = None,
     *,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array full of a specified value with the same shape and dtype as an array."""
 @overload
@@ -1421,7 +1661,7 @@ def geomspace(
     stop: ArrayLike,
     num: int = 50,
     endpoint: builtins.bool = True,
-    dtype: Any = None,
+    dtype: DType | None = None,
     axis: AxisSpec = 0,
 ) -> AnyArray:
     """Generate geometrically-spaced values."""
@@ -1498,7 +1738,7 @@ def histogram2d(
 def histogram_bin_edges(
     a: NamedArray,
     bins: ArrayLike = 10,
-    range: None | AnyArray | Sequence[ArrayLike] = None,
+    range: None | AnyArray | Sequence[ArrayLike] | None = None,
     weights: ArrayLike | None = None,
 ) -> NamedArray:
     """Compute the bin edges for a histogram."""
@@ -1506,7 +1746,7 @@ def histogram_bin_edges(
 def histogram_bin_edges(
     a: jax.typing.ArrayLike,
     bins: ArrayLike = 10,
-    range: None | AnyArray | Sequence[ArrayLike] = None,
+    range: None | AnyArray | Sequence[ArrayLike] | None = None,
     weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Compute the bin edges for a histogram."""
@@ -1518,9 +1758,15 @@ def histogramdd(
     density: builtins.bool | None = None,
 ) -> tuple[AnyArray, list[AnyArray]]:
     """Compute an N-dimensional histogram."""
-def hsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[AnyArray]:
+def hsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int]) -> list[AnyArray]:
     """Split an array into sub-arrays horizontally."""
-def hstack(tup: Any | AnyArray | Sequence[ArrayLike], dtype: Any = None) -> AnyArray:
+@overload
+def hstack(tup: NamedArray, dtype: DType | None = None) -> NamedArray:
+    """Horizontally stack arrays."""
+@overload
+def hstack(
+    tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike], dtype: DType | None = None,
+) -> jax.Array:
     """Horizontally stack arrays."""
 @overload
 def hypot(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
@@ -1543,16 +1789,34 @@ def imag(val: NamedArray, /) -> NamedArray:
 def imag(val: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise imaginary of part of the complex argument."""
 @overload
-def inner(a: NamedArray, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> NamedArray:
+def inner(
+    a: NamedArray,
+    b: ArrayLike,
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> NamedArray:
     """Compute the inner product of two arrays."""
-@overload
-def inner(a: ArrayLike, b: NamedArray, *, precision: Any = None, preferred_element_type: Any = None) -> NamedArray: ...
 @overload
 def inner(
-    a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, *, precision: Any = None, preferred_element_type: Any = None,
+    a: ArrayLike,
+    b: NamedArray,
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> NamedArray: ...
+@overload
+def inner(
+    a: jax.typing.ArrayLike,
+    b: jax.typing.ArrayLike,
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
 ) -> jax.Array:
     """Compute the inner product of two arrays."""
-def insert(arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: AxisSpec = None) -> AnyArray:
+def insert(
+    arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: AxisSpec = None,
+) -> AnyArray:
     """Insert entries into an array at specified indices."""
 int1: Any
 @overload
@@ -1656,7 +1920,7 @@ def isin(
     assume_unique: builtins.bool = False,
     invert: builtins.bool = False,
     *,
-    method: Any = 'auto',
+    method: object = 'auto',
 ) -> NamedArray:
     """Determine whether elements in ``element`` appear in ``test_elements``."""
 @overload
@@ -1666,7 +1930,7 @@ def isin(
     assume_unique: builtins.bool = False,
     invert: builtins.bool = False,
     *,
-    method: Any = 'auto',
+    method: object = 'auto',
 ) -> NamedArray: ...
 @overload
 def isin(
@@ -1675,7 +1939,7 @@ def isin(
     assume_unique: builtins.bool = False,
     invert: builtins.bool = False,
     *,
-    method: Any = 'auto',
+    method: object = 'auto',
 ) -> jax.Array:
     """Determine whether elements in ``element`` appear in ``test_elements``."""
 @overload
@@ -1691,16 +1955,16 @@ def isnan(x: NamedArray, /) -> NamedArray:
 def isnan(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Returns a boolean array indicating whether each element of input is ``NaN``."""
 @overload
-def isneginf(x: NamedArray, /, out: Any = None) -> NamedArray:
+def isneginf(x: NamedArray, /, out: object = None) -> NamedArray:
     """Return boolean array indicating whether each element of input is negative infinite."""
 @overload
-def isneginf(x: jax.typing.ArrayLike, /, out: Any = None) -> jax.Array:
+def isneginf(x: jax.typing.ArrayLike, /, out: object = None) -> jax.Array:
     """Return boolean array indicating whether each element of input is negative infinite."""
 @overload
-def isposinf(x: NamedArray, /, out: Any = None) -> NamedArray:
+def isposinf(x: NamedArray, /, out: object = None) -> NamedArray:
     """Return boolean array indicating whether each element of input is positive infinite."""
 @overload
-def isposinf(x: jax.typing.ArrayLike, /, out: Any = None) -> jax.Array:
+def isposinf(x: jax.typing.ArrayLike, /, out: object = None) -> jax.Array:
     """Return boolean array indicating whether each element of input is positive infinite."""
 @overload
 def isreal(x: NamedArray) -> NamedArray:
@@ -1784,10 +2048,10 @@ def linspace(
     num: int = 50,
     endpoint: builtins.bool = True,
     retstep: builtins.bool = False,
-    dtype: Any = None,
+    dtype: DType | None = None,
     axis: Hashable = 0,
     *,
-    device: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Create evenly spaced numbers between two ends, along a new axis that may be named.
 
@@ -1836,33 +2100,60 @@ def log2(x: NamedArray, /) -> NamedArray:
 def log2(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculates the base-2 logarithm of ``x`` element-wise."""
 @overload
-def logaddexp(x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None) -> NamedArray:
+def logaddexp(
+    x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+) -> NamedArray:
     """Compute ``log(exp(x1) + exp(x2))`` avoiding overflow."""
-@overload
-def logaddexp(x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None) -> NamedArray: ...
 @overload
 def logaddexp(
-    x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+    x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
+) -> NamedArray: ...
+@overload
+def logaddexp(
+    x1: jax.typing.ArrayLike,
+    x2: jax.typing.ArrayLike,
+    /,
+    *,
+    out: None = None,
+    where: None = None,
 ) -> jax.Array:
     """Compute ``log(exp(x1) + exp(x2))`` avoiding overflow."""
 @overload
-def logaddexp2(x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None) -> NamedArray:
+def logaddexp2(
+    x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+) -> NamedArray:
     """Logarithm of the sum of exponentials of inputs in base-2 avoiding overflow."""
 @overload
-def logaddexp2(x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None) -> NamedArray: ...
+def logaddexp2(
+    x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
+) -> NamedArray: ...
 @overload
 def logaddexp2(
-    x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+    x1: jax.typing.ArrayLike,
+    x2: jax.typing.ArrayLike,
+    /,
+    *,
+    out: None = None,
+    where: None = None,
 ) -> jax.Array:
     """Logarithm of the sum of exponentials of inputs in base-2 avoiding overflow."""
 @overload
-def logical_and(x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None) -> NamedArray:
+def logical_and(
+    x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+) -> NamedArray:
     """Compute the logical AND operation elementwise."""
 @overload
-def logical_and(x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None) -> NamedArray: ...
+def logical_and(
+    x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
+) -> NamedArray: ...
 @overload
 def logical_and(
-    x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+    x1: jax.typing.ArrayLike,
+    x2: jax.typing.ArrayLike,
+    /,
+    *,
+    out: None = None,
+    where: None = None,
 ) -> jax.Array:
     """Compute the logical AND operation elementwise."""
 @overload
@@ -1872,23 +2163,41 @@ def logical_not(x: NamedArray, /) -> NamedArray:
 def logical_not(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute NOT bool(x) element-wise."""
 @overload
-def logical_or(x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None) -> NamedArray:
+def logical_or(
+    x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+) -> NamedArray:
     """Compute the logical OR operation elementwise."""
 @overload
-def logical_or(x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None) -> NamedArray: ...
+def logical_or(
+    x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
+) -> NamedArray: ...
 @overload
 def logical_or(
-    x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+    x1: jax.typing.ArrayLike,
+    x2: jax.typing.ArrayLike,
+    /,
+    *,
+    out: None = None,
+    where: None = None,
 ) -> jax.Array:
     """Compute the logical OR operation elementwise."""
 @overload
-def logical_xor(x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None) -> NamedArray:
+def logical_xor(
+    x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+) -> NamedArray:
     """Compute the logical XOR operation elementwise."""
 @overload
-def logical_xor(x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None) -> NamedArray: ...
+def logical_xor(
+    x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
+) -> NamedArray: ...
 @overload
 def logical_xor(
-    x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+    x1: jax.typing.ArrayLike,
+    x2: jax.typing.ArrayLike,
+    /,
+    *,
+    out: None = None,
+    where: None = None,
 ) -> jax.Array:
     """Compute the logical XOR operation elementwise."""
 def logspace(
@@ -1897,7 +2206,7 @@ def logspace(
     num: int = 50,
     endpoint: builtins.bool = True,
     base: ArrayLike = 10.0,
-    dtype: Any = None,
+    dtype: DType | None = None,
     axis: AxisSpec = 0,
 ) -> AnyArray:
     """Generate logarithmically-spaced values."""
@@ -1906,9 +2215,9 @@ def matmul(
     a: NamedArray,
     b: ArrayLike,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Perform a matrix multiplication."""
 @overload
@@ -1916,18 +2225,18 @@ def matmul(
     a: ArrayLike,
     b: NamedArray,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray: ...
 @overload
 def matmul(
     a: jax.typing.ArrayLike,
     b: jax.typing.ArrayLike,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Perform a matrix multiplication."""
 @overload
@@ -1957,19 +2266,28 @@ def max(
     See `nx.max`.
     """
 @overload
-def maximum(x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None) -> NamedArray:
+def maximum(
+    x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+) -> NamedArray:
     """Return element-wise maximum of the input arrays."""
 @overload
-def maximum(x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None) -> NamedArray: ...
+def maximum(
+    x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
+) -> NamedArray: ...
 @overload
 def maximum(
-    x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+    x1: jax.typing.ArrayLike,
+    x2: jax.typing.ArrayLike,
+    /,
+    *,
+    out: None = None,
+    where: None = None,
 ) -> jax.Array:
     """Return element-wise maximum of the input arrays."""
 def mean(
     a: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     out: None = None,
     keepdims: builtins.bool = False,
     *,
@@ -1991,7 +2309,10 @@ def median(
     See `nx.median`.
     """
 def meshgrid(
-    *xi: ArrayLike, copy: builtins.bool = True, sparse: builtins.bool = False, indexing: str = 'xy',
+    *xi: ArrayLike,
+    copy: builtins.bool = True,
+    sparse: builtins.bool = False,
+    indexing: str = 'xy',
 ) -> list[AnyArray]:
     """Construct N-dimensional grid arrays from N 1-dimensional vectors."""
 def min(
@@ -2007,13 +2328,22 @@ def min(
     See `nx.min`.
     """
 @overload
-def minimum(x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None) -> NamedArray:
+def minimum(
+    x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+) -> NamedArray:
     """Return element-wise minimum of the input arrays."""
 @overload
-def minimum(x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None) -> NamedArray: ...
+def minimum(
+    x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
+) -> NamedArray: ...
 @overload
 def minimum(
-    x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+    x1: jax.typing.ArrayLike,
+    x2: jax.typing.ArrayLike,
+    /,
+    *,
+    out: None = None,
+    where: None = None,
 ) -> jax.Array:
     """Return element-wise minimum of the input arrays."""
 @overload
@@ -2024,7 +2354,7 @@ def mod(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
 def mod(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.remainder`"""
-def modf(x: ArrayLike, /, out: Any = None) -> tuple[AnyArray, AnyArray]:
+def modf(x: ArrayLike, /, out: object = None) -> tuple[AnyArray, AnyArray]:
     """Return element-wise fractional and integral parts of the input array."""
 @overload
 def moveaxis(a: NamedArray, source: AxisSpec, destination: AxisSpec) -> NamedArray:
@@ -2037,13 +2367,22 @@ def moveaxis(a: ArrayLike, source: AxisSpec, destination: AxisSpec) -> AnyArray:
       AxisNameError: an axis is a name.
     """
 @overload
-def multiply(x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None) -> NamedArray:
+def multiply(
+    x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+) -> NamedArray:
     """Multiply two arrays element-wise."""
 @overload
-def multiply(x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None) -> NamedArray: ...
+def multiply(
+    x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
+) -> NamedArray: ...
 @overload
 def multiply(
-    x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+    x1: jax.typing.ArrayLike,
+    x2: jax.typing.ArrayLike,
+    /,
+    *,
+    out: None = None,
+    where: None = None,
 ) -> jax.Array:
     """Multiply two arrays element-wise."""
 @overload
@@ -2065,14 +2404,20 @@ def nan_to_num(
 ) -> jax.Array:
     """Replace NaN and infinite entries in an array."""
 def nanargmax(
-    a: ArrayLike, axis: AxisSpec = None, out: None = None, keepdims: builtins.bool | None = None,
+    a: ArrayLike,
+    axis: AxisSpec = None,
+    out: None = None,
+    keepdims: builtins.bool | None = None,
 ) -> AnyArray:
     """Return the index of the first maximum without NaNs, or -1 if there is none.
 
     See `nx.nanargmax`.
     """
 def nanargmin(
-    a: ArrayLike, axis: AxisSpec = None, out: None = None, keepdims: builtins.bool | None = None,
+    a: ArrayLike,
+    axis: AxisSpec = None,
+    out: None = None,
+    keepdims: builtins.bool | None = None,
 ) -> AnyArray:
     """Return the index of the first minimum without NaNs; see `nanargmax`.
 
@@ -2080,12 +2425,22 @@ def nanargmin(
     """
 @overload
 def nancumprod(
-    a: NamedArray, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+    a: NamedArray,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    out: None = None,
+    *,
+    reverse: builtins.bool = False,
 ) -> NamedArray:
     """Compute the cumulative product along one axis with NaN as one."""
 @overload
 def nancumprod(
-    a: ArrayLike, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+    a: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    out: None = None,
+    *,
+    reverse: builtins.bool = False,
 ) -> AnyArray:
     """Compute the cumulative product along one axis with NaN as one.
 
@@ -2093,12 +2448,22 @@ def nancumprod(
     """
 @overload
 def nancumsum(
-    a: NamedArray, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+    a: NamedArray,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    out: None = None,
+    *,
+    reverse: builtins.bool = False,
 ) -> NamedArray:
     """Compute the cumulative sum along one axis with NaN as zero."""
 @overload
 def nancumsum(
-    a: ArrayLike, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+    a: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    out: None = None,
+    *,
+    reverse: builtins.bool = False,
 ) -> AnyArray:
     """Compute the cumulative sum along one axis with NaN as zero.
 
@@ -2119,7 +2484,7 @@ def nanmax(
 def nanmean(
     a: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     out: None = None,
     keepdims: builtins.bool = False,
     where: ArrayLike | None = None,
@@ -2169,7 +2534,7 @@ def nanpercentile(
 def nanprod(
     a: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     out: None = None,
     keepdims: builtins.bool = False,
     initial: ArrayLike | None = None,
@@ -2197,7 +2562,7 @@ def nanquantile(
 def nanstd(
     a: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     out: None = None,
     ddof: float = 0,
     keepdims: builtins.bool = False,
@@ -2213,7 +2578,7 @@ def nanstd(
 def nansum(
     a: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     out: None = None,
     keepdims: builtins.bool = False,
     initial: ArrayLike | None = None,
@@ -2226,7 +2591,7 @@ def nansum(
 def nanvar(
     a: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     out: None = None,
     ddof: float = 0,
     keepdims: builtins.bool = False,
@@ -2258,7 +2623,7 @@ def nonzero(
     a: ArrayLike,
     *,
     size: int | None = None,
-    fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None,
+    fill_value: jax.typing.ArrayLike | tuple[jax.typing.ArrayLike, ...] | None = None,
     axis: AxisSpec = None,
     out_axis: Hashable | None = None,
 ) -> tuple[AnyArray, ...]:
@@ -2296,17 +2661,21 @@ def not_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Returns element-wise truth value of ``x != y``."""
 @overload
 def ones(
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Shape = (),
+    dtype: DType | None = None,
     *,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
     """Create an array of ones; arguments as for `zeros`."""
 @overload
 def ones(
-    shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None,
+    shape: Shape = (),
+    dtype: DType | None = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array of ones; arguments as for `zeros`.
 
@@ -2314,12 +2683,22 @@ def ones(
     """
 @overload
 def ones_like(
-    a: NamedArray, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None,
+    a: NamedArray,
+    dtype: DType | None = None,
+    shape: Any = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Create an array of ones with the same shape and dtype as an array."""
 @overload
 def ones_like(
-    a: jax.typing.ArrayLike, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None,
+    a: jax.typing.ArrayLike | jax.ShapeDtypeStruct,
+    dtype: DType | None = None,
+    shape: Any = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array of ones with the same shape and dtype as an array."""
 @overload
@@ -2335,23 +2714,33 @@ def packbits(a: ArrayLike, axis: AxisSpec = None, bitorder: str = 'big') -> AnyA
 @overload
 def pad(
     array: NamedArray,
-    pad_width: Any,
+    pad_width: int | AnyArray | np.ndarray | Sequence[int | AnyArray | np.ndarray] | Sequence[Sequence[int | AnyArray | np.ndarray]],
     mode: str = 'constant',
     *,
-    constant_values: ArrayLike = 0,
+    constant_values: jax.typing.ArrayLike = 0,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> NamedArray:
     """Pad an array at the ends of its axes."""
 @overload
 def pad(
     array: ArrayLike,
-    pad_width: Any,
+    pad_width: NamedArray,
     mode: str = 'constant',
     *,
-    constant_values: ArrayLike = 0,
+    constant_values: jax.typing.ArrayLike = 0,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-    **kwargs: Any,
+    **kwargs: object,
+) -> NamedArray: ...
+@overload
+def pad(
+    array: ArrayLike,
+    pad_width: int | AnyArray | np.ndarray | Sequence[int | AnyArray | np.ndarray] | Sequence[Sequence[int | AnyArray | np.ndarray]],
+    mode: str = 'constant',
+    *,
+    constant_values: jax.typing.ArrayLike = 0,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+    **kwargs: object,
 ) -> AnyArray:
     """Pad an array at the ends of its axes.
 
@@ -2376,7 +2765,7 @@ def percentile(
     keepdims: builtins.bool = False,
     *,
     weights: ArrayLike | None = None,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Compute percentiles over positional and named axes, NaN if one element is NaN.
 
@@ -2396,26 +2785,40 @@ def piecewise(
     x: NamedArray,
     condlist: AnyArray | Sequence[ArrayLike],
     funclist: list[ArrayLike | Callable[..., AnyArray]],
-    *args: Any,
-    **kw: Any,
+    *args: object,
+    **kw: object,
 ) -> NamedArray:
     """Evaluate a function defined piecewise across the domain."""
 @overload
 def piecewise(
-    x: jax.typing.ArrayLike,
-    condlist: AnyArray | Sequence[ArrayLike],
+    x: ArrayLike,
+    condlist: NamedArray,
     funclist: list[ArrayLike | Callable[..., AnyArray]],
-    *args: Any,
-    **kw: Any,
+    *args: object,
+    **kw: object,
+) -> NamedArray: ...
+@overload
+def piecewise(
+    x: jax.typing.ArrayLike,
+    condlist: jax.Array | Sequence[jax.typing.ArrayLike],
+    funclist: list[ArrayLike | Callable[..., AnyArray]],
+    *args: object,
+    **kw: object,
 ) -> jax.Array:
     """Evaluate a function defined piecewise across the domain."""
 @overload
-def place(arr: NamedArray, mask: ArrayLike, vals: ArrayLike, *, inplace: builtins.bool = True) -> NamedArray:
+def place(
+    arr: NamedArray, mask: ArrayLike, vals: ArrayLike, *, inplace: builtins.bool = True,
+) -> NamedArray:
     """Update array elements based on a mask."""
 @overload
-def place(arr: ArrayLike, mask: NamedArray, vals: ArrayLike, *, inplace: builtins.bool = True) -> NamedArray: ...
+def place(
+    arr: ArrayLike, mask: NamedArray, vals: ArrayLike, *, inplace: builtins.bool = True,
+) -> NamedArray: ...
 @overload
-def place(arr: ArrayLike, mask: ArrayLike, vals: NamedArray, *, inplace: builtins.bool = True) -> NamedArray: ...
+def place(
+    arr: ArrayLike, mask: ArrayLike, vals: NamedArray, *, inplace: builtins.bool = True,
+) -> NamedArray: ...
 @overload
 def place(
     arr: jax.typing.ArrayLike,
@@ -2445,7 +2848,9 @@ def polyder(p: NamedArray, m: int = 1) -> NamedArray:
 @overload
 def polyder(p: jax.typing.ArrayLike, m: int = 1) -> jax.Array:
     """Returns the coefficients of the derivative of specified order of a polynomial."""
-def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: builtins.bool = False) -> tuple[AnyArray, AnyArray]:
+def polydiv(
+    u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: builtins.bool = False,
+) -> tuple[AnyArray, AnyArray]:
     """Returns the quotient and remainder of polynomial division."""
 def polyfit(
     x: ArrayLike,
@@ -2458,19 +2863,26 @@ def polyfit(
 ) -> AnyArray | tuple[AnyArray, ...]:
     """Least squares polynomial fit to data."""
 @overload
-def polyint(p: NamedArray, m: int = 1, k: int | ArrayLike | None = None) -> NamedArray:
+def polyint(p: NamedArray, m: int = 1, k: ArrayLike | None = None) -> NamedArray:
     """Returns the coefficients of the integration of specified order of a polynomial."""
 @overload
-def polyint(p: jax.typing.ArrayLike, m: int = 1, k: int | ArrayLike | None = None) -> jax.Array:
+def polyint(p: jax.typing.ArrayLike, m: int = 1, k: ArrayLike | None = None) -> jax.Array:
     """Returns the coefficients of the integration of specified order of a polynomial."""
-@overload
-def polymul(a1: NamedArray, a2: ArrayLike, *, trim_leading_zeros: builtins.bool = False) -> NamedArray:
-    """Returns the product of two polynomials."""
-@overload
-def polymul(a1: ArrayLike, a2: NamedArray, *, trim_leading_zeros: builtins.bool = False) -> NamedArray: ...
 @overload
 def polymul(
-    a1: jax.typing.ArrayLike, a2: jax.typing.ArrayLike, *, trim_leading_zeros: builtins.bool = False,
+    a1: NamedArray, a2: ArrayLike, *, trim_leading_zeros: builtins.bool = False,
+) -> NamedArray:
+    """Returns the product of two polynomials."""
+@overload
+def polymul(
+    a1: ArrayLike, a2: NamedArray, *, trim_leading_zeros: builtins.bool = False,
+) -> NamedArray: ...
+@overload
+def polymul(
+    a1: jax.typing.ArrayLike,
+    a2: jax.typing.ArrayLike,
+    *,
+    trim_leading_zeros: builtins.bool = False,
 ) -> jax.Array:
     """Returns the product of two polynomials."""
 @overload
@@ -2514,7 +2926,7 @@ def power(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
 def prod(
     a: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     out: None = None,
     keepdims: builtins.bool = False,
     initial: ArrayLike | None = None,
@@ -2525,23 +2937,40 @@ def prod(
 
     See `nx.prod`.
     """
-def ptp(a: ArrayLike, axis: AxisSpec = None, out: None = None, keepdims: builtins.bool = False) -> AnyArray:
+def ptp(
+    a: ArrayLike, axis: AxisSpec = None, out: None = None, keepdims: builtins.bool = False,
+) -> AnyArray:
     """Compute the maximum minus the minimum; arguments as for `nx.max`, communication as for both.
 
     See `nx.ptp`.
     """
 @overload
 def put(
-    a: NamedArray, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: builtins.bool = True,
+    a: NamedArray,
+    ind: ArrayLike,
+    v: ArrayLike,
+    mode: str | None = None,
+    *,
+    inplace: builtins.bool = True,
 ) -> NamedArray:
     """Put elements into an array at given indices."""
 @overload
 def put(
-    a: ArrayLike, ind: NamedArray, v: ArrayLike, mode: str | None = None, *, inplace: builtins.bool = True,
+    a: ArrayLike,
+    ind: NamedArray,
+    v: ArrayLike,
+    mode: str | None = None,
+    *,
+    inplace: builtins.bool = True,
 ) -> NamedArray: ...
 @overload
 def put(
-    a: ArrayLike, ind: ArrayLike, v: NamedArray, mode: str | None = None, *, inplace: builtins.bool = True,
+    a: ArrayLike,
+    ind: ArrayLike,
+    v: NamedArray,
+    mode: str | None = None,
+    *,
+    inplace: builtins.bool = True,
 ) -> NamedArray: ...
 @overload
 def put(
@@ -2591,10 +3020,12 @@ def radians(x: NamedArray, /) -> NamedArray:
 def radians(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.deg2rad`"""
 @overload
-def ravel(a: NamedArray, order: str = 'C', *, out_sharding: Any = None) -> NamedArray:
+def ravel(a: NamedArray, order: str = 'C', *, out_sharding: object = None) -> NamedArray:
     """Flatten array into a 1-dimensional shape."""
 @overload
-def ravel(a: jax.typing.ArrayLike, order: str = 'C', *, out_sharding: Any = None) -> jax.Array:
+def ravel(
+    a: jax.typing.ArrayLike, order: str = 'C', *, out_sharding: object = None,
+) -> jax.Array:
     """Flatten array into a 1-dimensional shape."""
 def ravel_multi_index(
     multi_index: Sequence[ArrayLike],
@@ -2602,7 +3033,7 @@ def ravel_multi_index(
     mode: str = 'raise',
     order: str = 'C',
     *,
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> AnyArray:
     """Convert multi-dimensional indices into flat indices."""
 @overload
@@ -2631,7 +3062,7 @@ def repeat(
     axis: AxisSpec = None,
     *,
     total_repeat_length: int | None = None,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     out_axis: Hashable | None = None,
 ) -> AnyArray:
     """Repeat single elements along an axis, as in `jnp.repeat`.
@@ -2641,30 +3072,30 @@ def repeat(
 @overload
 def reshape(
     a: NamedArray,
-    shape: Any | (int | Sequence[int]),
+    shape: int | Sequence[int],
     order: str = 'C',
     *,
     copy: builtins.bool | None = None,
-    out_sharding: Any = None,
+    out_sharding: object = None,
 ) -> NamedArray:
     """Return a reshaped copy of an array."""
 @overload
 def reshape(
     a: jax.typing.ArrayLike,
-    shape: Any | (int | Sequence[int]),
+    shape: int | Sequence[int],
     order: str = 'C',
     *,
     copy: builtins.bool | None = None,
-    out_sharding: Any = None,
+    out_sharding: object = None,
 ) -> jax.Array:
     """Return a reshaped copy of an array."""
 @overload
-def resize(a: NamedArray, new_shape: int | Sequence[int]) -> NamedArray:
+def resize(a: NamedArray, new_shape: Sequence[int]) -> NamedArray:
     """Return a new array with specified shape."""
 @overload
-def resize(a: jax.typing.ArrayLike, new_shape: int | Sequence[int]) -> jax.Array:
+def resize(a: jax.typing.ArrayLike, new_shape: Sequence[int]) -> jax.Array:
     """Return a new array with specified shape."""
-def result_type(*args: Any) -> Any:
+def result_type(*args: ArrayLike | DType) -> np.dtype:
     """Return the common dtype of these arrays and types under JAX's promotion."""
 @overload
 def right_shift(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
@@ -2681,10 +3112,16 @@ def rint(x: NamedArray, /) -> NamedArray:
 def rint(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Rounds the elements of x to the nearest integer"""
 @overload
-def roll(a: NamedArray, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None) -> NamedArray:
+def roll(
+    a: NamedArray, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None,
+) -> NamedArray:
     """Roll an array along axes; elements that leave at one end reenter at the other."""
 @overload
-def roll(a: ArrayLike, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None) -> AnyArray:
+def roll(a: ArrayLike, shift: NamedArray, axis: AxisSpec = None) -> NamedArray: ...
+@overload
+def roll(
+    a: ArrayLike, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None,
+) -> AnyArray:
     """Roll an array along axes; elements that leave at one end reenter at the other.
 
     Args:
@@ -2708,10 +3145,10 @@ def roll(a: ArrayLike, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = 
       ArgumentTypeError: a shift is not an integer.
     """
 @overload
-def rollaxis(a: NamedArray, axis: AxisSpec, start: int = 0) -> NamedArray:
+def rollaxis(a: NamedArray, axis: int, start: int = 0) -> NamedArray:
     """Move a positional axis before another one, as `jnp.rollaxis`; named axes are batch axes."""
 @overload
-def rollaxis(a: ArrayLike, axis: AxisSpec, start: int = 0) -> AnyArray:
+def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> AnyArray:
     """Move a positional axis before another one, as `jnp.rollaxis`; named axes are batch axes.
 
     Raises:
@@ -2761,7 +3198,9 @@ def searchsorted(
       AxisNotFoundError: `a` has no axis of that name.
       PlacementConflictError: `v` has an axis that is sharded over the mesh axis of `axis`.
     """
-def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> AnyArray:
+def select(
+    condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0,
+) -> AnyArray:
     """Select values based on a series of conditions."""
 @overload
 def setdiff1d(
@@ -2856,7 +3295,7 @@ def sinh(x: NamedArray, /) -> NamedArray:
 @overload
 def sinh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise hyperbolic sine of input."""
-def size(a: ArrayLike, axis: AxisSpec = None) -> int:
+def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
     """Return the number of elements over the positional axes, or along given axes.
 
     See `nx.size`.
@@ -2900,7 +3339,7 @@ def spacing(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return the spacing between ``x`` and the next adjacent number."""
 def split(
     ary: ArrayLike,
-    indices_or_sections: Any,
+    indices_or_sections: int | Sequence[int] | jax.typing.ArrayLike,
     axis: AxisSpec = 0,
     *,
     out_axis: Hashable | list[Hashable] | None = None,
@@ -2955,7 +3394,9 @@ def squeeze(a: ArrayLike, axis: AxisSpec = None) -> AnyArray:
       AxisNotFoundError: the array lacks a named axis.
       AxisSizeError: an axis has a different size.
     """
-def stack(arrays: Sequence[Any], axis: AxisSpec = 0, out: None = None, dtype: Any = None) -> AnyArray:
+def stack(
+    arrays: Sequence[Any], axis: AxisSpec = 0, out: None = None, dtype: DType | None = None,
+) -> AnyArray:
     """Join arrays along a new axis.
 
     Args:
@@ -2977,7 +3418,7 @@ def stack(arrays: Sequence[Any], axis: AxisSpec = 0, out: None = None, dtype: An
 def std(
     a: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     out: None = None,
     ddof: float = 0,
     keepdims: builtins.bool = False,
@@ -2991,19 +3432,28 @@ def std(
     See `nx.std`.
     """
 @overload
-def subtract(x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None) -> NamedArray:
+def subtract(
+    x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+) -> NamedArray:
     """Subtract two arrays element-wise."""
 @overload
-def subtract(x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None) -> NamedArray: ...
+def subtract(
+    x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
+) -> NamedArray: ...
 @overload
 def subtract(
-    x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+    x1: jax.typing.ArrayLike,
+    x2: jax.typing.ArrayLike,
+    /,
+    *,
+    out: None = None,
+    where: None = None,
 ) -> jax.Array:
     """Subtract two arrays element-wise."""
 def sum(
     a: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     out: None = None,
     keepdims: builtins.bool = False,
     initial: ArrayLike | None = None,
@@ -3015,10 +3465,10 @@ def sum(
     See `nx.sum`.
     """
 @overload
-def swapaxes(a: NamedArray, axis1: AxisSpec, axis2: AxisSpec) -> NamedArray:
+def swapaxes(a: NamedArray, axis1: int, axis2: int) -> NamedArray:
     """Swap two positional axes, as `jnp.swapaxes`; `nx.rename` swaps the names of two axes."""
 @overload
-def swapaxes(a: ArrayLike, axis1: AxisSpec, axis2: AxisSpec) -> AnyArray:
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> AnyArray:
     """Swap two positional axes, as `jnp.swapaxes`; `nx.rename` swaps the names of two axes.
 
     Raises:
@@ -3064,9 +3514,9 @@ def tensordot(
     b: ArrayLike,
     axes: AxisSpec = 2,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Multiply two arrays and sum over axes, as `jnp.tensordot`.
 
@@ -3108,7 +3558,12 @@ def tile(
         divide over its mesh axes.
     """
 def trace(
-    a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1, dtype: Any = None, out: None = None,
+    a: ArrayLike,
+    offset: int = 0,
+    axis1: AxisSpec = 0,
+    axis2: AxisSpec = 1,
+    dtype: DType | None = None,
+    out: None = None,
 ) -> AnyArray:
     """Sum the diagonal over two axes, as `jnp.trace`, by name or position.
 
@@ -3136,7 +3591,9 @@ def transpose(a: ArrayLike, axes: Sequence[Hashable] | None = None) -> AnyArray:
       AxisNotFoundError: `a` lacks a name.
       PositionalAxisError: `axes` is omitted, and every axis of `a` is named.
     """
-def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: AxisSpec = -1) -> AnyArray:
+def trapezoid(
+    y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: AxisSpec = -1,
+) -> AnyArray:
     """Integrate along one axis by the trapezoid rule.
 
     Args:
@@ -3154,7 +3611,9 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
       AxisSizeError: `x` has a different size.
     """
 @overload
-def tril(m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> NamedArray:
+def tril(
+    m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None,
+) -> NamedArray:
     """Return the lower triangle over two axes: elements above the `k`-th diagonal become zero."""
 @overload
 def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> AnyArray:
@@ -3177,12 +3636,16 @@ def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = No
       PositionalAxisError: `axis` is not a pair of two axes.
       ArgumentTypeError: `k` is not an integer.
     """
-def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[AnyArray, AnyArray]:
+def tril_indices_from(
+    arr: ArrayLike | jax.ShapeDtypeStruct, k: int = 0,
+) -> tuple[AnyArray, AnyArray]:
     """Return the indices of lower triangle of a given array."""
 def trim_zeros(filt: ArrayLike, trim: str = 'fb', axis: AxisSpec = None) -> AnyArray:
     """Trim leading and/or trailing zeros of the input array."""
 @overload
-def triu(m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> NamedArray:
+def triu(
+    m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None,
+) -> NamedArray:
     """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero."""
 @overload
 def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> AnyArray:
@@ -3190,7 +3653,9 @@ def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = No
 
     See `nx.tril`.
     """
-def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[AnyArray, AnyArray]:
+def triu_indices_from(
+    arr: ArrayLike | jax.ShapeDtypeStruct, k: int = 0,
+) -> tuple[AnyArray, AnyArray]:
     """Return the indices of upper triangle of a given array."""
 @overload
 def true_divide(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
@@ -3209,12 +3674,20 @@ def trunc(x: jax.typing.ArrayLike) -> jax.Array:
 uint1: Any
 @overload
 def union1d(
-    ar1: NamedArray, ar2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None,
+    ar1: NamedArray,
+    ar2: ArrayLike,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> NamedArray:
     """Compute the set union of two 1D arrays."""
 @overload
 def union1d(
-    ar1: ArrayLike, ar2: NamedArray, *, size: int | None = None, fill_value: ArrayLike | None = None,
+    ar1: ArrayLike,
+    ar2: NamedArray,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> NamedArray: ...
 @overload
 def union1d(
@@ -3273,34 +3746,50 @@ def unique(
       ArgumentError: there is no size, or an inverse over several names is requested.
       AxisNameError: `out_axis` is an axis of `ar`.
     """
-def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Any:
+def unique_all(
+    x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None,
+) -> _UniqueAllResult:
     """Return unique values from x, along with indices, inverse indices, and counts."""
-def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Any:
+def unique_counts(
+    x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None,
+) -> _UniqueCountsResult:
     """Return unique values from x, along with counts."""
-def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Any:
+def unique_inverse(
+    x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None,
+) -> _UniqueInverseResult:
     """Return unique values from x, along with indices, inverse indices, and counts."""
 @overload
-def unique_values(x: NamedArray, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> NamedArray:
+def unique_values(
+    x: NamedArray, /, *, size: int | None = None, fill_value: ArrayLike | None = None,
+) -> NamedArray:
     """Return unique values from x, along with indices, inverse indices, and counts."""
 @overload
 def unique_values(
     x: jax.typing.ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None,
 ) -> jax.Array:
     """Return unique values from x, along with indices, inverse indices, and counts."""
-def unpackbits(a: ArrayLike, axis: AxisSpec = None, count: int | None = None, bitorder: str = 'big') -> AnyArray:
+def unpackbits(
+    a: ArrayLike, axis: AxisSpec = None, count: int | None = None, bitorder: str = 'big',
+) -> AnyArray:
     """Unpack the bits in a uint8 array."""
-def unravel_index(indices: ArrayLike, shape: int | Sequence[int]) -> tuple[AnyArray, ...]:
+def unravel_index(indices: ArrayLike, shape: Sequence[int]) -> tuple[AnyArray, ...]:
     """Convert flat indices into multi-dimensional indices."""
 def unstack(x: ArrayLike, /, *, axis: AxisSpec = 0) -> tuple[AnyArray, ...]:
     """Unstack an array along an axis."""
 @overload
 def unwrap(
-    p: NamedArray, discont: ArrayLike | None = None, axis: AxisSpec = -1, period: ArrayLike = 6.283185307179586,
+    p: NamedArray,
+    discont: jax.typing.ArrayLike | None = None,
+    axis: AxisSpec = -1,
+    period: jax.typing.ArrayLike = 6.283185307179586,
 ) -> NamedArray:
     """Remove jumps by a period from phases: `jnp.unwrap`, by name or position."""
 @overload
 def unwrap(
-    p: ArrayLike, discont: ArrayLike | None = None, axis: AxisSpec = -1, period: ArrayLike = 6.283185307179586,
+    p: ArrayLike,
+    discont: jax.typing.ArrayLike | None = None,
+    axis: AxisSpec = -1,
+    period: jax.typing.ArrayLike = 6.283185307179586,
 ) -> AnyArray:
     """Remove jumps by a period from phases: `jnp.unwrap`, by name or position.
 
@@ -3317,15 +3806,19 @@ def unwrap(
       AxisNotFoundError: `p` lacks the axis.
     """
 @overload
-def vander(x: NamedArray, N: int | None = None, increasing: builtins.bool = False) -> NamedArray:
+def vander(
+    x: NamedArray, N: int | None = None, increasing: builtins.bool = False,
+) -> NamedArray:
     """Generate a Vandermonde matrix."""
 @overload
-def vander(x: jax.typing.ArrayLike, N: int | None = None, increasing: builtins.bool = False) -> jax.Array:
+def vander(
+    x: jax.typing.ArrayLike, N: int | None = None, increasing: builtins.bool = False,
+) -> jax.Array:
     """Generate a Vandermonde matrix."""
 def var(
     a: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     out: None = None,
     ddof: float = 0,
     keepdims: builtins.bool = False,
@@ -3339,13 +3832,29 @@ def var(
     See `nx.var`.
     """
 @overload
-def vdot(a: NamedArray, b: ArrayLike, *, precision: Any = None, preferred_element_type: Any = None) -> NamedArray:
+def vdot(
+    a: NamedArray,
+    b: ArrayLike,
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> NamedArray:
     """Perform a conjugate multiplication of two 1D vectors."""
 @overload
-def vdot(a: ArrayLike, b: NamedArray, *, precision: Any = None, preferred_element_type: Any = None) -> NamedArray: ...
+def vdot(
+    a: ArrayLike,
+    b: NamedArray,
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> NamedArray: ...
 @overload
 def vdot(
-    a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, *, precision: Any = None, preferred_element_type: Any = None,
+    a: jax.typing.ArrayLike,
+    b: jax.typing.ArrayLike,
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
 ) -> jax.Array:
     """Perform a conjugate multiplication of two 1D vectors."""
 def vecdot(
@@ -3354,8 +3863,8 @@ def vecdot(
     /,
     *,
     axis: AxisSpec = -1,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
 ) -> AnyArray:
     """Multiply vectors along one axis, the first one conjugated, as `jnp.vecdot`.
 
@@ -3372,9 +3881,15 @@ def vecmat(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
 def vecmat(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Batched conjugate vector-matrix product."""
-def vsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[AnyArray]:
+def vsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int]) -> list[AnyArray]:
     """Split an array into sub-arrays vertically."""
-def vstack(tup: Any | AnyArray | Sequence[ArrayLike], dtype: Any = None) -> AnyArray:
+@overload
+def vstack(tup: NamedArray, dtype: DType | None = None) -> NamedArray:
+    """Vertically stack arrays."""
+@overload
+def vstack(
+    tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike], dtype: DType | None = None,
+) -> jax.Array:
     """Vertically stack arrays."""
 def where(
     condition: ArrayLike,
@@ -3383,7 +3898,7 @@ def where(
     /,
     *,
     size: int | None = None,
-    fill_value: ArrayLike | None = None,
+    fill_value: Any = None,
     axis: AxisSpec = None,
     out_axis: Hashable | None = None,
 ) -> AnyArray | tuple[AnyArray, ...]:
@@ -3408,17 +3923,21 @@ def where(
     """
 @overload
 def zeros(
-    shape: int | Sequence[int] = (),
-    dtype: Any = None,
+    shape: Shape = (),
+    dtype: DType | None = None,
     *,
-    device: Any = None,
-    out_sharding: Any = None,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
     """Create an array of zeros, with named axes in addition to the positional ones."""
 @overload
 def zeros(
-    shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None,
+    shape: Shape = (),
+    dtype: DType | None = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array of zeros, with named axes in addition to the positional ones.
 
@@ -3426,11 +3945,21 @@ def zeros(
     """
 @overload
 def zeros_like(
-    a: NamedArray, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None,
+    a: NamedArray,
+    dtype: DType | None = None,
+    shape: Any = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Create an array full of zeros with the same shape and dtype as an array."""
 @overload
 def zeros_like(
-    a: jax.typing.ArrayLike, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None,
+    a: jax.typing.ArrayLike | jax.ShapeDtypeStruct,
+    dtype: DType | None = None,
+    shape: Any = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array full of zeros with the same shape and dtype as an array."""

@@ -4,8 +4,12 @@
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, overload
 
+import jax
+import jax.typing
+
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
+from namedax.core.names import DType
 
 def fft(
     a: ArrayLike,
@@ -18,7 +22,7 @@ def fft(
     """Compute a one-dimensional discrete Fourier transform along a given axis."""
 def fft2(
     a: ArrayLike,
-    s: int | Sequence[int] | None = None,
+    s: Sequence[int] | None = None,
     axes: AxisSpec = (-2, -1),
     norm: str | None = None,
     *,
@@ -26,7 +30,12 @@ def fft2(
 ) -> AnyArray:
     """Compute a two-dimensional discrete Fourier transform along given axes."""
 def fftfreq(
-    n: int, d: ArrayLike = 1.0, *, dtype: Any = None, device: Any = None, axis: Hashable | None = None,
+    n: int,
+    d: jax.typing.ArrayLike = 1.0,
+    *,
+    dtype: DType | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
+    axis: Hashable | None = None,
 ) -> AnyArray:
     """Return the frequencies of `nx.numpy.fft.fft`, as `jnp.fft.fftfreq`, also along a named axis.
 
@@ -47,7 +56,7 @@ def fftfreq(
     """
 def fftn(
     a: ArrayLike,
-    s: int | Sequence[int] | None = None,
+    s: Sequence[int] | None = None,
     axes: AxisSpec = None,
     norm: str | None = None,
     *,
@@ -88,7 +97,7 @@ def ifft(
     """Compute a one-dimensional inverse discrete Fourier transform."""
 def ifft2(
     a: ArrayLike,
-    s: int | Sequence[int] | None = None,
+    s: Sequence[int] | None = None,
     axes: AxisSpec = (-2, -1),
     norm: str | None = None,
     *,
@@ -97,7 +106,7 @@ def ifft2(
     """Compute a two-dimensional inverse discrete Fourier transform."""
 def ifftn(
     a: ArrayLike,
-    s: int | Sequence[int] | None = None,
+    s: Sequence[int] | None = None,
     axes: AxisSpec = None,
     norm: str | None = None,
     *,
@@ -138,7 +147,7 @@ def irfft(
     """Compute a real-valued one-dimensional inverse discrete Fourier transform."""
 def irfft2(
     a: ArrayLike,
-    s: int | Sequence[int] | None = None,
+    s: Sequence[int] | None = None,
     axes: AxisSpec = (-2, -1),
     norm: str | None = None,
     *,
@@ -147,7 +156,7 @@ def irfft2(
     """Compute a real-valued two-dimensional inverse discrete Fourier transform."""
 def irfftn(
     a: ArrayLike,
-    s: int | Sequence[int] | None = None,
+    s: Sequence[int] | None = None,
     axes: AxisSpec = None,
     norm: str | None = None,
     *,
@@ -165,7 +174,7 @@ def rfft(
     """Compute a one-dimensional discrete Fourier transform of a real-valued array."""
 def rfft2(
     a: ArrayLike,
-    s: int | Sequence[int] | None = None,
+    s: Sequence[int] | None = None,
     axes: AxisSpec = (-2, -1),
     norm: str | None = None,
     *,
@@ -173,12 +182,17 @@ def rfft2(
 ) -> AnyArray:
     """Compute a two-dimensional discrete Fourier transform of a real-valued array."""
 def rfftfreq(
-    n: int, d: ArrayLike = 1.0, *, dtype: Any = None, device: Any = None, axis: Hashable | None = None,
+    n: int,
+    d: jax.typing.ArrayLike = 1.0,
+    *,
+    dtype: DType | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
+    axis: Hashable | None = None,
 ) -> AnyArray:
     """Return the frequencies of `nx.numpy.fft.rfft`; arguments as for `fftfreq`."""
 def rfftn(
     a: ArrayLike,
-    s: int | Sequence[int] | None = None,
+    s: Sequence[int] | None = None,
     axes: AxisSpec = None,
     norm: str | None = None,
     *,

@@ -2,23 +2,44 @@
 """The namespace `nx.numpy.linalg`: `jax.numpy.linalg` for named arrays."""
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import NamedTuple, overload
 
 import jax
 import jax.typing
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
+from namedax.core.names import DType, PyTree
 
+class _EigResult(NamedTuple):
+    eigenvalues: AnyArray
+    eigenvectors: AnyArray
+class _EighResult(NamedTuple):
+    eigenvalues: AnyArray
+    eigenvectors: AnyArray
+class _QRResult(NamedTuple):
+    Q: AnyArray
+    R: AnyArray
+class _SlogdetResult(NamedTuple):
+    sign: AnyArray
+    logabsdet: AnyArray
+class _SVDResult(NamedTuple):
+    U: AnyArray
+    S: AnyArray
+    Vh: AnyArray
 @overload
-def cholesky(a: NamedArray, *, upper: bool = False, symmetrize_input: bool = True) -> NamedArray:
+def cholesky(
+    a: NamedArray, *, upper: bool = False, symmetrize_input: bool = True,
+) -> NamedArray:
     """Compute the Cholesky decomposition of a matrix."""
 @overload
-def cholesky(a: jax.typing.ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> jax.Array:
+def cholesky(
+    a: jax.typing.ArrayLike, *, upper: bool = False, symmetrize_input: bool = True,
+) -> jax.Array:
     """Compute the Cholesky decomposition of a matrix."""
-def cond(x: ArrayLike, p: Any = None) -> Any:
+def cond(x: ArrayLike, p: object = None) -> PyTree:
     """Compute the condition number of a matrix."""
-def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: AxisSpec = -1) -> Any:
+def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: AxisSpec = -1) -> PyTree:
     """Compute the cross-product of two 3D vectors"""
 @overload
 def det(a: NamedArray) -> NamedArray:
@@ -32,9 +53,9 @@ def diagonal(x: NamedArray, /, *, offset: int = 0) -> NamedArray:
 @overload
 def diagonal(x: jax.typing.ArrayLike, /, *, offset: int = 0) -> jax.Array:
     """Extract the diagonal of an matrix or stack of matrices."""
-def eig(a: ArrayLike) -> Any:
+def eig(a: ArrayLike) -> _EigResult:
     """Compute the eigenvalues and eigenvectors of a square array."""
-def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
+def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> _EighResult:
     """Compute the eigenvalues and eigenvectors of a Hermitian matrix."""
 @overload
 def eigvals(a: NamedArray) -> NamedArray:
@@ -43,10 +64,14 @@ def eigvals(a: NamedArray) -> NamedArray:
 def eigvals(a: jax.typing.ArrayLike) -> jax.Array:
     """Compute the eigenvalues of a general matrix."""
 @overload
-def eigvalsh(a: NamedArray, UPLO: str | None = 'L', *, symmetrize_input: bool = True) -> NamedArray:
+def eigvalsh(
+    a: NamedArray, UPLO: str | None = 'L', *, symmetrize_input: bool = True,
+) -> NamedArray:
     """Compute the eigenvalues of a Hermitian matrix."""
 @overload
-def eigvalsh(a: jax.typing.ArrayLike, UPLO: str | None = 'L', *, symmetrize_input: bool = True) -> jax.Array:
+def eigvalsh(
+    a: jax.typing.ArrayLike, UPLO: str | None = 'L', *, symmetrize_input: bool = True,
+) -> jax.Array:
     """Compute the eigenvalues of a Hermitian matrix."""
 @overload
 def inv(a: NamedArray) -> NamedArray:
@@ -60,12 +85,22 @@ def lstsq(
     """Return the least-squares solution to a linear equation."""
 @overload
 def matmul(
-    x1: NamedArray, x2: ArrayLike, /, *, precision: Any = None, preferred_element_type: Any = None,
+    x1: NamedArray,
+    x2: ArrayLike,
+    /,
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
 ) -> NamedArray:
     """Perform a matrix multiplication."""
 @overload
 def matmul(
-    x1: ArrayLike, x2: NamedArray, /, *, precision: Any = None, preferred_element_type: Any = None,
+    x1: ArrayLike,
+    x2: NamedArray,
+    /,
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
 ) -> NamedArray: ...
 @overload
 def matmul(
@@ -73,15 +108,19 @@ def matmul(
     x2: jax.typing.ArrayLike,
     /,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
 ) -> jax.Array:
     """Perform a matrix multiplication."""
 @overload
-def matrix_norm(x: NamedArray, /, *, keepdims: bool = False, ord: str | int = 'fro') -> NamedArray:
+def matrix_norm(
+    x: NamedArray, /, *, keepdims: bool = False, ord: str | int = 'fro',
+) -> NamedArray:
     """Compute the norm of a matrix or stack of matrices."""
 @overload
-def matrix_norm(x: jax.typing.ArrayLike, /, *, keepdims: bool = False, ord: str | int = 'fro') -> jax.Array:
+def matrix_norm(
+    x: jax.typing.ArrayLike, /, *, keepdims: bool = False, ord: str | int = 'fro',
+) -> jax.Array:
     """Compute the norm of a matrix or stack of matrices."""
 @overload
 def matrix_power(a: NamedArray, n: int) -> NamedArray:
@@ -91,7 +130,11 @@ def matrix_power(a: jax.typing.ArrayLike, n: int) -> jax.Array:
     """Raise a square matrix to an integer power."""
 @overload
 def matrix_rank(
-    M: NamedArray, rtol: ArrayLike | None = None, *, hermitian: bool = False, tol: ArrayLike | None = None,
+    M: NamedArray,
+    rtol: ArrayLike | None = None,
+    *,
+    hermitian: bool = False,
+    tol: ArrayLike | None = None,
 ) -> NamedArray:
     """Compute the rank of a matrix."""
 @overload
@@ -109,9 +152,13 @@ def matrix_transpose(x: NamedArray, /) -> NamedArray:
 @overload
 def matrix_transpose(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Transpose a matrix or stack of matrices."""
-def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> AnyArray:
+def multi_dot(
+    arrays: Sequence[ArrayLike], *, precision: jax.lax.PrecisionLike = None,
+) -> AnyArray:
     """Efficiently compute matrix products between a sequence of arrays."""
-def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisSpec = None, keepdims: bool = False) -> AnyArray:
+def norm(
+    x: ArrayLike, ord: float | str | None = None, axis: AxisSpec = None, keepdims: bool = False,
+) -> AnyArray:
     """Compute the norm over one axis (of vectors) or two (of matrices), as `jnp.linalg.norm`.
 
     Args:
@@ -142,7 +189,11 @@ def outer(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute the outer product of two 1-dimensional arrays."""
 @overload
 def pinv(
-    a: NamedArray, rtol: ArrayLike | None = None, hermitian: bool = False, *, rcond: ArrayLike | None = None,
+    a: NamedArray,
+    rtol: ArrayLike | None = None,
+    hermitian: bool = False,
+    *,
+    rcond: ArrayLike | None = None,
 ) -> NamedArray:
     """Compute the (Moore-Penrose) pseudo-inverse of a matrix."""
 @overload
@@ -154,9 +205,9 @@ def pinv(
     rcond: ArrayLike | None = None,
 ) -> jax.Array:
     """Compute the (Moore-Penrose) pseudo-inverse of a matrix."""
-def qr(a: ArrayLike, mode: str = 'reduced') -> Any:
+def qr(a: ArrayLike, mode: str = 'reduced') -> AnyArray | _QRResult:
     """Compute the QR decomposition of an array"""
-def slogdet(a: ArrayLike, *, method: str | None = None) -> Any:
+def slogdet(a: ArrayLike, *, method: str | None = None) -> _SlogdetResult:
     """Compute the sign and (natural) logarithm of the determinant of an array."""
 @overload
 def solve(a: NamedArray, b: ArrayLike) -> NamedArray:
@@ -172,7 +223,7 @@ def svd(
     compute_uv: bool = True,
     hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
-) -> Any:
+) -> AnyArray | _SVDResult:
     """Compute the singular value decomposition."""
 @overload
 def svdvals(x: NamedArray, /) -> NamedArray:
@@ -186,9 +237,9 @@ def tensordot(
     /,
     *,
     axes: AxisSpec = 2,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    out_sharding: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Multiply two arrays and sum over axes, as `jnp.tensordot`.
 
@@ -203,10 +254,12 @@ def tensorinv(a: jax.typing.ArrayLike, ind: int = 2) -> jax.Array:
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: AxisSpec = None) -> AnyArray:
     """Solve the tensor equation a x = b for x."""
 @overload
-def trace(x: NamedArray, /, *, offset: int = 0, dtype: Any = None) -> NamedArray:
+def trace(x: NamedArray, /, *, offset: int = 0, dtype: DType | None = None) -> NamedArray:
     """Compute the trace of a matrix."""
 @overload
-def trace(x: jax.typing.ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> jax.Array:
+def trace(
+    x: jax.typing.ArrayLike, /, *, offset: int = 0, dtype: DType | None = None,
+) -> jax.Array:
     """Compute the trace of a matrix."""
 def vecdot(
     x1: ArrayLike,
@@ -214,8 +267,8 @@ def vecdot(
     /,
     *,
     axis: AxisSpec = -1,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
 ) -> AnyArray:
     """Multiply vectors along one axis, the first one conjugated, as `jnp.vecdot`.
 
@@ -225,7 +278,12 @@ def vecdot(
       AxisNotFoundError: an array lacks the name.
     """
 def vector_norm(
-    x: ArrayLike, /, *, axis: AxisSpec = None, keepdims: bool = False, ord: float | str | None = 2,
+    x: ArrayLike,
+    /,
+    *,
+    axis: AxisSpec = None,
+    keepdims: bool = False,
+    ord: float | str | None = 2,
 ) -> AnyArray:
     """Compute the vector norm over any number of axes at once, named or positional.
 

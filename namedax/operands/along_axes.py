@@ -23,9 +23,8 @@ from namedax.core.call_errors import bound as bound_arguments
 from namedax.core.display import type_text
 from namedax.core.functions import signature_of
 from namedax.core.name_scopes import in_scope, is_in_program, scope_of_lifted
-from namedax.core.names import Dims, is_name
+from namedax.core.names import AxisName, Dims, PyTree, is_name
 from namedax.core.region import ambient
-from namedax.core.types import AxisName, PyTree
 from namedax.core.variance import cast
 from namedax.errors import (
     AxisNameError,

@@ -13,7 +13,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, SingleDeviceSharding
 
 from namedax.core.array import NamedArray
 from namedax.core.element_types import NUMPY, check_numbers, refuse_foreign
-from namedax.core.types import PyTree
+from namedax.core.names import PyTree
 from namedax.operands.kernels import whole_types
 from namedax.resources.mesh import auto_mesh, concrete_mesh, has_explicit_axes
 

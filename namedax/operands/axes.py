@@ -13,9 +13,8 @@ from namedax.core.annotations import ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import is_foreign_type
-from namedax.core.names import Dims, is_name
+from namedax.core.names import AxisName, Dims, PyTree, Shape, is_name
 from namedax.core.region import ambient
-from namedax.core.types import AxisName, PyTree, Shape
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,

@@ -29,10 +29,9 @@ from namedax.core.element_types import refuse_foreign
 from namedax.core.explicit_fallback import Explicit, explain_call, may_fall_back, run_fallback
 from namedax.core.jax_errors import ErrorKind, named_result, recognize
 from namedax.core.name_scopes import Scope, is_in_program, is_open, scope_of_lifted
-from namedax.core.names import Dims, check_dims
+from namedax.core.names import Dims, PyTree, check_dims
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter, hiding
-from namedax.core.types import PyTree
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,

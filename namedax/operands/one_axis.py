@@ -18,11 +18,10 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope
-from namedax.core.names import Dims, check_name, is_name
+from namedax.core.names import AxisName, Dims, MeshAxes, check_name, is_name
 from namedax.core.padded_sharding import Uneven, block_size, plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
-from namedax.core.types import AxisName, MeshAxes
 from namedax.core.variance import cast_data, with_varying_form
 from namedax.errors import (
     AxisNameError,

@@ -23,9 +23,8 @@ from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, Parts, dims_of, is_named, make_in_region, origin_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax
-from namedax.core.names import Dims
+from namedax.core.names import Dims, PyTree
 from namedax.core.region import Placements, active_regions, ambient, placements_after, record_escape
-from namedax.core.types import PyTree
 from namedax.core.user_code import LEAF, Mark, make_transparent, mark_for
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import to_local

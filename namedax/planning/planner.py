@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from namedax.analysis.records import Collective, Operation
 from namedax.core.call_errors import checks_signature
-from namedax.core.types import Mesh, PyTree
+from namedax.core.names import Mesh, PyTree
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,

@@ -13,9 +13,9 @@ from jax.sharding import AbstractMesh
 from namedax.analysis.explain import explain
 from namedax.analysis.report import Report
 from namedax.core.array import dims_of, is_named
+from namedax.core.names import Mesh, PyTree
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.types import Mesh, PyTree
 from namedax.operands.pytree import data_of
 from namedax.ops.contraction.rings import Overlap
 from namedax.programs import costs

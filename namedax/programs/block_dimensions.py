@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
+from namedax.core.names import Dims
 from namedax.core.records import Record
-from namedax.core.types import Dims
 from namedax.core.variance import varying_of
 from namedax.programs.dimension_rules import (
     CALLBACKS,

@@ -19,7 +19,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jax.extend.source_info_util import NameStack, SourceInfo, current_name_stack, user_context
 
-from namedax.core.types import PyTree
+from namedax.core.names import PyTree
 from namedax.errors import ArgumentError, did_you_mean
 from namedax.programs.primitives import (
     HIGH,

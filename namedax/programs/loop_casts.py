@@ -18,9 +18,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
+from namedax.core.names import Mesh
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.types import Mesh
 from namedax.core.variance import cast_data, varying
 from namedax.programs.evaluator import (
     LOOP_CASTS,

@@ -34,8 +34,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from namedax.core.closure_capture import Traces, traced
 from namedax.core.functions import Source, set_display_source
+from namedax.core.names import MeshAxes, PyTree
 from namedax.core.records import Record
-from namedax.core.types import MeshAxes, PyTree
 from namedax.core.variance import cast_alike, cast_data, varying_of
 from namedax.programs.evaluator import (
     Evaluator,

@@ -23,8 +23,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import DropVar, Jaxpr, JaxprEqn, Literal, Var
 
+from namedax.core.names import MeshAxes
 from namedax.core.records import Record
-from namedax.core.types import MeshAxes
 from namedax.core.variance import varying_of
 from namedax.programs.evaluator import has_sums, inlined, number_of, with_jaxpr
 from namedax.programs.primitives import (

@@ -28,7 +28,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 from namedax.core.array import is_named
 from namedax.core.jax_errors import ErrorKind, rejected_operation, unbound_axis
 from namedax.core.name_scopes import OPERATIONS_ON_FUNCTIONS
-from namedax.core.types import PyTree
+from namedax.core.names import PyTree
 from namedax.core.user_code import (
     Boundary,
     boundary_of,

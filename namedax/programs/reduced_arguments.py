@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from namedax.core.types import Mesh, PyTree
+from namedax.core.names import Mesh, PyTree
 from namedax.core.variance import cast_data
 from namedax.programs.evaluator import consts_to_inputs
 from namedax.programs.loop_casts import CastFinder, Forms, WithForms

@@ -8,9 +8,8 @@ from typing import Any
 
 from jax.sharding import NamedSharding, PartitionSpec
 
-from namedax.core.names import is_name
+from namedax.core.names import Dims, Mesh, is_name
 from namedax.core.region import Region
-from namedax.core.types import Dims, Mesh
 from namedax.errors import AxisResourceError, MeshError, did_you_mean, format_value, show_names
 from namedax.resources.mesh import HOW_TO_GIVE_A_MESH
 from namedax.resources.serial import SerialLoop, loop_axis

@@ -25,9 +25,9 @@ from jax.sharding import AxisType
 from namedax.core.array import NamedArray
 from namedax.core.cpu_workarounds import widened
 from namedax.core.element_types import additive_identity, to_type, weak_as
+from namedax.core.names import MeshAxes
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.reshape import as_one
-from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_data, varying, varying_of
 from namedax.resources.padding import padded, padded_size, unpadded
 from namedax.resources.serial import (

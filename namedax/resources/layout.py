@@ -29,9 +29,9 @@ from typing import NamedTuple
 import jax
 from jax import lax
 
+from namedax.core.names import MeshAxes
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.reshape import as_one
-from namedax.core.types import MeshAxes
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded, padded_size, unpadded
 from namedax.resources.serial import LoopAxis, MicrobatchAxis, count_along

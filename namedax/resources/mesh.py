@@ -17,7 +17,7 @@ import jax
 from jax import lax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from namedax.core.types import AxisName, PyTree
+from namedax.core.names import AxisName, PyTree
 from namedax.errors import MeshError, format_value
 
 __all__ = [

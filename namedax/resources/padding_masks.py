@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.element_types import weak_as
+from namedax.core.names import MeshAxes
 from namedax.core.padded_sharding import Uneven, block_size
-from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 from namedax.resources.padding import mask_cotangent, zero_cotangent

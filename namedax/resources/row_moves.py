@@ -19,8 +19,8 @@ import numpy as np
 from jax import lax
 
 from namedax.core.element_types import weak_as
+from namedax.core.names import MeshAxes
 from namedax.core.records import Record
-from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 

@@ -3,7 +3,9 @@
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 
-def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: AxisSpec = -1) -> AnyArray:
+def trapezoid(
+    y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: AxisSpec = -1,
+) -> AnyArray:
     """Integrate along one axis by the trapezoid rule.
 
     Args:

@@ -11,7 +11,7 @@ import numpy as _np
 
 from namedax.core.annotations import AnyArray as _AnyArray
 from namedax.core.annotations import ArrayLike as _ArrayLike
-from namedax.core.types import PyTree as _PyTree
+from namedax.core.names import PyTree as _PyTree
 from namedax.errors import ArgumentTypeError as _ArgumentTypeError
 from namedax.errors import format_value as _shown
 from namedax.operands.axes import holds_names as _holds_names

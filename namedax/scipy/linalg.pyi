@@ -9,6 +9,7 @@ import jax.typing
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
+from namedax.core.names import DType
 
 def block_diag(*arrs: ArrayLike) -> AnyArray:
     """Create a block diagonal matrix from input arrays."""
@@ -18,7 +19,10 @@ def cho_factor(
     """Factorization for Cholesky-based linear solves"""
 @overload
 def cho_solve(
-    c_and_lower: tuple[ArrayLike, bool], b: NamedArray, overwrite_b: bool = False, check_finite: bool = True,
+    c_and_lower: tuple[ArrayLike, bool],
+    b: NamedArray,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
 ) -> NamedArray:
     """Solve a linear system using a Cholesky factorization"""
 @overload
@@ -36,7 +40,10 @@ def cholesky(
     """Compute the Cholesky decomposition of a matrix."""
 @overload
 def cholesky(
-    a: jax.typing.ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True,
+    a: jax.typing.ArrayLike,
+    lower: bool = False,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
 ) -> jax.Array:
     """Compute the Cholesky decomposition of a matrix."""
 @overload
@@ -61,9 +68,11 @@ def convolution_matrix(a: jax.typing.ArrayLike, n: int, mode: str = 'full') -> j
 def det(a: NamedArray, overwrite_a: bool = False, check_finite: bool = True) -> NamedArray:
     """Compute the determinant of a matrix"""
 @overload
-def det(a: jax.typing.ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> jax.Array:
+def det(
+    a: jax.typing.ArrayLike, overwrite_a: bool = False, check_finite: bool = True,
+) -> jax.Array:
     """Compute the determinant of a matrix"""
-def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> AnyArray:
+def dft(n: int, scale: str | None = None, *, dtype: DType | None = None) -> AnyArray:
     """Construct an n-by-n discrete Fourier transform matrix."""
 def eigh(
     a: ArrayLike,
@@ -90,10 +99,14 @@ def eigh_tridiagonal(
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Solve the eigenvalue problem for a symmetric real tridiagonal matrix"""
 @overload
-def expm(A: NamedArray, *, upper_triangular: bool = False, max_squarings: int = 16) -> NamedArray:
+def expm(
+    A: NamedArray, *, upper_triangular: bool = False, max_squarings: int = 16,
+) -> NamedArray:
     """Compute the matrix exponential"""
 @overload
-def expm(A: jax.typing.ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16) -> jax.Array:
+def expm(
+    A: jax.typing.ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16,
+) -> jax.Array:
     """Compute the matrix exponential"""
 def expm_frechet(
     A: ArrayLike, E: ArrayLike, *, method: str | None = None, compute_expm: bool = True,
@@ -115,7 +128,7 @@ def funm(
     A: ArrayLike, func: Callable[[AnyArray], AnyArray], disp: bool = True,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Evaluate a matrix-valued function"""
-def hadamard(n: int, dtype: Any = ...) -> AnyArray:
+def hadamard(n: int, dtype: DType = ...) -> AnyArray:
     """Construct an n-by-n Hadamard matrix."""
 @overload
 def hankel(c: NamedArray, r: ArrayLike | None = None) -> NamedArray:
@@ -135,7 +148,9 @@ def hilbert(n: int) -> AnyArray:
 def inv(a: NamedArray, overwrite_a: bool = False, check_finite: bool = True) -> NamedArray:
     """Return the inverse of a square matrix"""
 @overload
-def inv(a: jax.typing.ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> jax.Array:
+def inv(
+    a: jax.typing.ArrayLike, overwrite_a: bool = False, check_finite: bool = True,
+) -> jax.Array:
     """Return the inverse of a square matrix"""
 def invhilbert(n: int) -> AnyArray:
     """Compute the inverse of the Hilbert matrix of order n."""
@@ -153,7 +168,9 @@ def lu(
     a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True,
 ) -> tuple[AnyArray, AnyArray] | tuple[AnyArray, AnyArray, AnyArray]:
     """Compute the LU decomposition"""
-def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> tuple[AnyArray, AnyArray]:
+def lu_factor(
+    a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True,
+) -> tuple[AnyArray, AnyArray]:
     """Factorization for LU-based linear solves"""
 @overload
 def lu_solve(

@@ -8,6 +8,7 @@ takes positional arrays.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 from jax.scipy.optimize import OptimizeResults as OptimizeResults  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import AnyArray
@@ -20,5 +21,5 @@ def minimize(
     method: str,
     tol: float | None = None,
     options: Mapping[str, Any] | None = None,
-) -> Any:
+) -> jax.scipy.optimize.OptimizeResults:
     """Minimization of scalar function of one or more variables."""

@@ -2,36 +2,123 @@
 """The namespace `nx.scipy.signal`: `jax.scipy.signal` for named arrays."""
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Literal, overload
+
+import jax
+import jax.typing
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 
+@overload
 def convolve(
-    in1: AnyArray, in2: AnyArray, mode: Any = 'full', method: str = 'auto', precision: Any = None,
-) -> AnyArray:
+    in1: NamedArray,
+    in2: AnyArray,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    method: str = 'auto',
+    precision: jax.lax.PrecisionLike = None,
+) -> NamedArray:
     """Convolution of two N-dimensional arrays."""
+@overload
+def convolve(
+    in1: AnyArray,
+    in2: NamedArray,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    method: str = 'auto',
+    precision: jax.lax.PrecisionLike = None,
+) -> NamedArray: ...
+@overload
+def convolve(
+    in1: jax.Array,
+    in2: jax.Array,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    method: str = 'auto',
+    precision: jax.lax.PrecisionLike = None,
+) -> jax.Array:
+    """Convolution of two N-dimensional arrays."""
+@overload
+def convolve2d(
+    in1: NamedArray,
+    in2: AnyArray,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    boundary: str = 'fill',
+    fillvalue: float = 0,
+    precision: jax.lax.PrecisionLike = None,
+) -> NamedArray:
+    """Convolution of two 2-dimensional arrays."""
+@overload
 def convolve2d(
     in1: AnyArray,
-    in2: AnyArray,
-    mode: Any = 'full',
+    in2: NamedArray,
+    mode: Literal['full', 'same', 'valid'] = 'full',
     boundary: str = 'fill',
     fillvalue: float = 0,
-    precision: Any = None,
-) -> AnyArray:
+    precision: jax.lax.PrecisionLike = None,
+) -> NamedArray: ...
+@overload
+def convolve2d(
+    in1: jax.Array,
+    in2: jax.Array,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    boundary: str = 'fill',
+    fillvalue: float = 0,
+    precision: jax.lax.PrecisionLike = None,
+) -> jax.Array:
     """Convolution of two 2-dimensional arrays."""
+@overload
 def correlate(
-    in1: AnyArray, in2: AnyArray, mode: Any = 'full', method: str = 'auto', precision: Any = None,
-) -> AnyArray:
+    in1: NamedArray,
+    in2: AnyArray,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    method: str = 'auto',
+    precision: jax.lax.PrecisionLike = None,
+) -> NamedArray:
     """Cross-correlation of two N-dimensional arrays."""
+@overload
+def correlate(
+    in1: AnyArray,
+    in2: NamedArray,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    method: str = 'auto',
+    precision: jax.lax.PrecisionLike = None,
+) -> NamedArray: ...
+@overload
+def correlate(
+    in1: jax.Array,
+    in2: jax.Array,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    method: str = 'auto',
+    precision: jax.lax.PrecisionLike = None,
+) -> jax.Array:
+    """Cross-correlation of two N-dimensional arrays."""
+@overload
+def correlate2d(
+    in1: NamedArray,
+    in2: AnyArray,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    boundary: str = 'fill',
+    fillvalue: float = 0,
+    precision: jax.lax.PrecisionLike = None,
+) -> NamedArray:
+    """Cross-correlation of two 2-dimensional arrays."""
+@overload
 def correlate2d(
     in1: AnyArray,
-    in2: AnyArray,
-    mode: Any = 'full',
+    in2: NamedArray,
+    mode: Literal['full', 'same', 'valid'] = 'full',
     boundary: str = 'fill',
     fillvalue: float = 0,
-    precision: Any = None,
-) -> AnyArray:
+    precision: jax.lax.PrecisionLike = None,
+) -> NamedArray: ...
+@overload
+def correlate2d(
+    in1: jax.Array,
+    in2: jax.Array,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    boundary: str = 'fill',
+    fillvalue: float = 0,
+    precision: jax.lax.PrecisionLike = None,
+) -> jax.Array:
     """Cross-correlation of two 2-dimensional arrays."""
 def csd(
     x: AnyArray,
@@ -53,7 +140,7 @@ def detrend(
     data: NamedArray,
     axis: AxisSpec = -1,
     type: str = 'linear',
-    bp: int | Sequence[int] | ArrayLike = 0,
+    bp: int | Sequence[int] | jax.typing.ArrayLike = 0,
     overwrite_data: None = None,
 ) -> NamedArray:
     """Subtract the mean or a straight line along one axis: `jax.scipy.signal.detrend`."""
@@ -62,7 +149,7 @@ def detrend(
     data: ArrayLike,
     axis: AxisSpec = -1,
     type: str = 'linear',
-    bp: int | Sequence[int] | ArrayLike = 0,
+    bp: int | Sequence[int] | jax.typing.ArrayLike = 0,
     overwrite_data: None = None,
 ) -> AnyArray:
     """Subtract the mean or a straight line along one axis: `jax.scipy.signal.detrend`.
@@ -80,7 +167,12 @@ def detrend(
     Raises:
       AxisNotFoundError: `data` lacks the axis.
     """
-def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: Any = 'full', axes: AxisSpec = None) -> AnyArray:
+def fftconvolve(
+    in1: ArrayLike,
+    in2: ArrayLike,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    axes: AxisSpec = None,
+) -> AnyArray:
     """Convolve two N-dimensional arrays using Fast Fourier Transform (FFT)."""
 def istft(
     Zxx: AnyArray,

@@ -33,7 +33,9 @@ def betainc(a: ArrayLike, b: NamedArray, x: ArrayLike) -> NamedArray: ...
 @overload
 def betainc(a: ArrayLike, b: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
-def betainc(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
+def betainc(
+    a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike,
+) -> jax.Array:
     """The regularized incomplete beta function."""
 @overload
 def betaln(a: NamedArray, b: ArrayLike) -> NamedArray:
@@ -65,7 +67,9 @@ def comb(N: NamedArray, k: ArrayLike, *, repetition: bool = False) -> NamedArray
 @overload
 def comb(N: ArrayLike, k: NamedArray, *, repetition: bool = False) -> NamedArray: ...
 @overload
-def comb(N: jax.typing.ArrayLike, k: jax.typing.ArrayLike, *, repetition: bool = False) -> jax.Array:
+def comb(
+    N: jax.typing.ArrayLike, k: jax.typing.ArrayLike, *, repetition: bool = False,
+) -> jax.Array:
     """The number of combinations of N things taken k at a time ("N choose k")."""
 @overload
 def dawsn(x: NamedArray) -> NamedArray:
@@ -185,7 +189,9 @@ def hyp1f1(a: ArrayLike, b: NamedArray, x: ArrayLike) -> NamedArray: ...
 @overload
 def hyp1f1(a: ArrayLike, b: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
-def hyp1f1(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
+def hyp1f1(
+    a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike,
+) -> jax.Array:
     """The 1F1 hypergeometric function."""
 @overload
 def hyp2f1(a: NamedArray, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> NamedArray:
@@ -195,7 +201,9 @@ def hyp2f1(a: ArrayLike, b: NamedArray, c: ArrayLike, x: ArrayLike) -> NamedArra
 @overload
 def hyp2f1(a: ArrayLike, b: ArrayLike, c: NamedArray, x: ArrayLike) -> NamedArray: ...
 @overload
-def hyp2f1(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, c: jax.typing.ArrayLike, x: ArrayLike) -> jax.Array:
+def hyp2f1(
+    a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, c: jax.typing.ArrayLike, x: ArrayLike,
+) -> jax.Array:
     """The 2F1 hypergeometric function."""
 @overload
 def i0(x: NamedArray) -> NamedArray:
@@ -334,11 +342,49 @@ def softmax(x: ArrayLike, /, *, axis: AxisSpec = None) -> AnyArray:
     Raises:
       AxisNotFoundError: `x` lacks the axis.
     """
-def spence(x: AnyArray) -> AnyArray:
+@overload
+def spence(x: NamedArray) -> NamedArray:
     """Spence's function, also known as the dilogarithm for real values."""
+@overload
+def spence(x: jax.Array) -> jax.Array:
+    """Spence's function, also known as the dilogarithm for real values."""
+@overload
 def sph_harm_y(
-    n: AnyArray, m: AnyArray, theta: AnyArray, phi: AnyArray, diff_n: int | None = None, n_max: int | None = None,
-) -> AnyArray:
+    n: NamedArray,
+    m: AnyArray,
+    theta: AnyArray,
+    phi: AnyArray,
+    diff_n: int | None = None,
+    n_max: int | None = None,
+) -> NamedArray:
+    """Computes the spherical harmonics."""
+@overload
+def sph_harm_y(
+    n: AnyArray,
+    m: NamedArray,
+    theta: AnyArray,
+    phi: AnyArray,
+    diff_n: int | None = None,
+    n_max: int | None = None,
+) -> NamedArray: ...
+@overload
+def sph_harm_y(
+    n: AnyArray,
+    m: AnyArray,
+    theta: NamedArray,
+    phi: AnyArray,
+    diff_n: int | None = None,
+    n_max: int | None = None,
+) -> NamedArray: ...
+@overload
+def sph_harm_y(
+    n: jax.Array,
+    m: jax.Array,
+    theta: jax.Array,
+    phi: AnyArray,
+    diff_n: int | None = None,
+    n_max: int | None = None,
+) -> jax.Array:
     """Computes the spherical harmonics."""
 @overload
 def wofz(z: NamedArray) -> NamedArray:

@@ -1,14 +1,15 @@
-"""Array types as annotations, and `checked`, which compares them with a function's arguments and results.
+"""Array types as annotations, and `checked`, which checks a function's arguments and results.
 
 An annotation has a dtype, a positional shape and a named shape, in the format in which arrays print
 their type:
 
-    f32[(5,), {"batch": 20}]      positional shape (5,), named shape {batch: 20} f32["n", {"batch",
-    "k"}]      one positional axis of size n (a variable); the axes batch and k, of any size
-    f32[{"batch": "b", "k": 7}]   no positional axis; the size of batch is the variable b f32[3,
-    "n"], f32[()]          no names f32[..., {"batch"}]           any positional axes f32[3,
-    {"batch", ...}]        at least the axis batch; with sizes: {"batch": 20, ...: ...} f32
-    any shape
+    f32[(5,), {"batch": 20}]      positional shape (5,), named shape {batch: 20}
+    f32["n", {"batch", "k"}]      one positional axis of size n (a variable), and two named axes
+    f32[{"batch": "b", "k": 7}]   no positional axis; the size of batch is the variable b
+    f32[3, "n"], f32[()]          no named axes
+    f32[..., {"batch"}]           any positional axes
+    f32[3, {"batch", ...}]        at least the axis batch; with sizes: {"batch": 20, ...: ...}
+    f32                           any shape
 
 A size is an integer, a size variable (a string; one variable has one size within one call), or open
 (`None`). The comparison runs in Python, on types alone: `checked` adds no operation to a traced

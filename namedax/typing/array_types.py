@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.names import is_name
+from namedax.core.names import DType, is_name
 from namedax.errors import ArrayTypeError, AxisNameError
 
 __all__ = ["ELEMENT_TYPES", "ArrayType", "ElementType", "Size", "as_jax_reads", "element_type"]
@@ -51,12 +51,11 @@ class ElementType(_Alternative):
     """
 
     name: str
-    of: Any = dataclasses.field(
-        compare=False
-    )  # a dtype; for a kind, the abstract type, such as jnp.floating
+    # A dtype; for a kind, the abstract type, such as jnp.floating.
+    of: Any = dataclasses.field(compare=False)
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """The dtype; a kind of dtypes has none."""
         if not isinstance(self.of, np.dtype):
             raise AttributeError(f"{self} is a kind of dtypes and has no dtype of its own.")
@@ -67,11 +66,13 @@ class ElementType(_Alternative):
 
         Args:
           dtype: the dtype of an array.
-          weak: whether the array is weakly typed, like Python numbers, and so adopts the dtype of
+          weak: True if the array is weakly typed, like Python numbers, and so adopts the dtype of
             another operand. Default: False.
 
-        >>> f32.has(jnp.float32), f32.has(jnp.bfloat16), floating.has(jnp.bfloat16), bf16.has(jnp.float32, weak=True)
-        (True, False, True, True)
+        >>> f32.has(jnp.float32), f32.has(jnp.bfloat16), floating.has(jnp.bfloat16)
+        (True, False, True)
+        >>> bf16.has(jnp.float32, weak=True)
+        True
         """
         return _has(self.of, dtype, weak)
 
@@ -100,15 +101,18 @@ def _has(of: Any, dtype: Any, weak: bool) -> bool:
     )
 
 
-def _is_element(dtype: Any) -> bool:
-    """Return True if JAX has arrays of `dtype`; NumPy has other dtypes (strings, dates, objects)."""
+def _is_element(dtype: np.dtype) -> bool:
+    """Return True if JAX has arrays of `dtype`, unlike strings, dates and objects of NumPy."""
     return dtype == jax.dtypes.float0 or any(
         jnp.issubdtype(dtype, kind) for kind in (np.number, np.bool_, jax.dtypes.extended)
     )
 
 
-def as_jax_reads(dtype: np.dtype) -> Any:
-    """Return the dtype of the JAX array made from a NumPy array: with 64-bit types disabled, float32 for float64."""
+def as_jax_reads(dtype: np.dtype) -> np.dtype:
+    """Return the dtype of the JAX array made from a NumPy array.
+
+    With 64-bit types disabled, it is float32 for float64.
+    """
     return jax.dtypes.canonicalize_dtype(dtype) if _is_element(dtype) else dtype
 
 
@@ -126,11 +130,14 @@ class ArrayType(_Alternative):
 
     element: ElementType
     shape: tuple[Size | EllipsisType, ...]
-    names: Mapping[Hashable, Size] = dataclasses.field(hash=False)  # `==` ignores their order
+    names: Mapping[Hashable, Size] = dataclasses.field(hash=False)  # `==` ignores the order
     open: bool  # True if there may be further names
 
     def sizes(self, ndim: int) -> tuple[Size, ...] | None:
-        """Return the sizes of `ndim` positional axes, or `None` if the rank does not match; `...` stands for any number of axes."""
+        """Return the sizes of `ndim` positional axes, or `None` if the rank does not match.
+
+        `...` stands for any number of axes.
+        """
         sizes: tuple[Any, ...] = self.shape
         if ... in sizes:
             at = sizes.index(...)
@@ -154,9 +161,10 @@ class ArrayType(_Alternative):
 _BRACES = (Mapping, set, frozenset)
 
 
-def _parse(element: ElementType, item: Any) -> ArrayType:
+def _parse(element: ElementType, item: object) -> ArrayType:
     """Return the array type for `element[item]`."""
-    parts, named = list(item) if type(item) is tuple else [item], {}
+    parts: list[Any] = list(item) if isinstance(item, tuple) and type(item) is tuple else [item]
+    named: Any = {}
     if parts and isinstance(parts[-1], _BRACES):
         named = parts.pop()
     if len(parts) == 1 and type(parts[0]) is tuple:
@@ -261,7 +269,7 @@ ELEMENT_TYPES: tuple[ElementType, ...] = tuple(
 
 
 @functools.lru_cache(maxsize=256)
-def element_type(dtype: Any) -> ElementType:
+def element_type(dtype: DType) -> ElementType:
     """Return the element type of a dtype, also for dtypes without a name in this module.
 
     Raises:

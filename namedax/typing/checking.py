@@ -1,4 +1,4 @@
-"""Comparison of values with annotations: `check`, `matches`, and `checked`, which checks every call of a function."""
+"""Comparison of values with annotations: `check`, `matches` and `checked`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ __all__ = ["check", "checked", "matches"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 @checks_signature
-def check(value: object, annotation: object, sizes: dict[str, int] | None = None) -> Any:
+def check(value: T, annotation: object, sizes: dict[str, int] | None = None) -> T:
     """Return `value` if its type matches `annotation`.
 
     Args:
@@ -44,8 +45,7 @@ def check(value: object, annotation: object, sizes: dict[str, int] | None = None
     >>> check(x, f32[{"batch"}])
     Traceback (most recent call last):
       ...
-    namedax.errors.ArrayTypeError: check: the value should be f32[{'batch'}], but is f32[]{batch:8, k:3}. It has the axis 'k',
-    ...
+    namedax.errors.ArrayTypeError: check: the value should be f32[{'batch'}], but is ...
     """
     problem = _check(value, annotation, sizes)
     if problem is not None:
@@ -110,15 +110,18 @@ def checked(fun: object = None, *, localns: Mapping[str, object] | None = None) 
     >>> import jax.numpy as jnp, namedax as nx
     >>> from namedax.typing import f32
     >>> @checked
-    ... def predict(w: f32[{"inputs": "i", "hidden": "h"}], x: f32[{"batch", "inputs"}]) -> f32[{"batch", "hidden"}]:
+    ... def predict(
+    ...     w: f32[{"inputs": "i", "hidden": "h"}], x: f32[{"batch", "inputs"}]
+    ... ) -> f32[{"batch", "hidden"}]:
     ...     return nx.dot(x, w, "inputs")
-    >>> w, x = nx.named(jnp.ones((3, 6)), ["inputs", "hidden"]), nx.named(jnp.ones((8, 3)), ["batch", "inputs"])
+    >>> w = nx.named(jnp.ones((3, 6)), ["inputs", "hidden"])
+    >>> x = nx.named(jnp.ones((8, 3)), ["batch", "inputs"])
     >>> predict(w, x).dims
     ('batch', 'hidden')
     >>> predict(w, w)
     Traceback (most recent call last):
       ...
-    namedax.errors.ArrayTypeError: predict: argument x should be f32[{'batch', 'inputs'}], but is f32[]{inputs:3, hidden:6}. ...
+    namedax.errors.ArrayTypeError: predict: argument x should be f32[{'batch', 'inputs'}], but ...
     """
     if fun is None and localns is not None:
         return functools.partial(checked, localns=localns)
@@ -146,7 +149,7 @@ def checked(fun: object = None, *, localns: Mapping[str, object] | None = None) 
     signature = inspect.signature(fun)
 
     @functools.wraps(fun)
-    def wrapper(*args: object, **kwargs: object) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> object:
         nonlocal compared
         if compared is None:
             try:
@@ -174,7 +177,10 @@ def checked(fun: object = None, *, localns: Mapping[str, object] | None = None) 
 def _given(
     bound: inspect.BoundArguments, compared: Mapping[str, Compare]
 ) -> Iterator[tuple[Any, Compare, str]]:
-    """Yield the arguments to compare, with their locations, in the order of the signature; defaults are included."""
+    """Yield the arguments to compare, with their locations, in the order of the signature.
+
+    Defaults are included.
+    """
     bound.apply_defaults()
     for name, value in bound.arguments.items():
         if (compare := compared.get(name)) is None:
@@ -188,7 +194,7 @@ def _given(
             yield value, compare, where
 
 
-def _annotated(fun: Any) -> Any:
+def _annotated(fun: Any) -> Callable[..., Any]:
     """Return the function whose annotations are used."""
     while isinstance(fun, functools.partial):
         fun = fun.func
@@ -196,7 +202,7 @@ def _annotated(fun: Any) -> Any:
     return fun if hasattr(fun, "__qualname__") else type(fun).__call__
 
 
-def _names_of_class(inner: Any) -> dict[str, Any]:
+def _names_of_class(inner: Callable[..., Any]) -> dict[str, Any]:
     """Return the names that the class of a method defines; none for other functions."""
     first, *others = inner.__qualname__.split(".")
     owner: Any = getattr(inner, "__globals__", {}).get(first)
@@ -206,7 +212,10 @@ def _names_of_class(inner: Any) -> dict[str, Any]:
 
 
 def _mentioned(inner: object, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the names that the annotations of a function may mention; the others are not kept alive."""
+    """Select the names that the annotations of a function may mention.
+
+    The other values can be garbage-collected.
+    """
     try:
         annotations = getattr(inner, "__annotations__", {})
     except NameError:  # since Python 3.14 reading annotations evaluates them
@@ -216,7 +225,10 @@ def _mentioned(inner: object, names: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compared(inner: object, local: dict[str, Any], op: str) -> dict[str, Compare]:
-    """Return the comparisons of a function's arguments, by parameter, and of its result ("return"), for array annotations."""
+    """Return the comparisons for the array annotations of a function.
+
+    They are keyed by parameter, with `"return"` for the result.
+    """
     try:
         hints = typing.get_type_hints(inner, localns=local, include_extras=True)
     except (NameError, NamedaxError):

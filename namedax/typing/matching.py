@@ -1,4 +1,4 @@
-"""The differences between a value and an annotation: an array type, or an annotation that contains array types.
+"""Differences between a value and an annotation that is or contains an array type.
 
 An annotation is read once and becomes a function, `compare(value, sizes, where)`. The function
 returns the differences or `None`, and adds new size variables to `sizes`.
@@ -46,15 +46,12 @@ __all__ = [
 ]
 
 
-# --- descriptions of a mismatch between a value and an annotation. All sentences about such a value are written here
-
-
-# The size variables of one call: the size, and its first occurrence: the value, such as "argument
-# x[0]", and its axis.
+# The size variables of one call: the size, and its first occurrence as the value (such as "argument
+# x[0]") and its axis.
 Sizes = dict[str, tuple[int, str, Hashable]]
 
 
-# --- values ---------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 class Seen(NamedTuple):
@@ -67,12 +64,11 @@ class Seen(NamedTuple):
 
 
 def see(value: object) -> Seen | None:
-    """Return the properties of an array of namedax, JAX or NumPy, or a Python number; `None` for other values."""
+    """Return the properties of an array or a Python number; `None` for other values."""
     if isinstance(value, NamedArray):
         data: Any = value.data
-        if not hasattr(data, "dtype") or len(data.shape) != len(
-            value.dims
-        ):  # a transformation of JAX stored another object
+        # A transformation of JAX may have stored another object.
+        if not hasattr(data, "dtype") or len(data.shape) != len(value.dims):
             return None
         return Seen(data.dtype, getattr(data, "weak_type", False), value.shape, value._sizes)
     if isinstance(value, NUMPY):
@@ -83,7 +79,7 @@ def see(value: object) -> Seen | None:
     return None if number is None else Seen(np.dtype(number), number is not bool, (), {})
 
 
-def came(value: object) -> str:
+def describe_value(value: object) -> str:
     """Describe a value, for messages."""
     if value is None:
         return "None"
@@ -95,7 +91,7 @@ def came(value: object) -> str:
     return f"of type {type(value).__qualname__}{length}"
 
 
-# --- differences ----------------------------------------------------------------------------------------------------
+# --- differences ----------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,17 +106,21 @@ class Problem:
 
     def text(self) -> str:
         """Return the problem as sentences."""
-        sentences = [f"{self.where} should be {self.expected}, but is {came(self.value)}."]
+        sentences = [
+            f"{self.where} should be {self.expected}, but is {describe_value(self.value)}."
+        ]
         sentences += [f"{what[0].upper()}{what[1:]}." for what in self.differences]
         return " ".join((*sentences, *self.remedies))
 
 
-def no_array_problem(value: Any, want: ArrayType, where: str) -> Problem:
+def no_array_problem(value: object, want: ArrayType, where: str) -> Problem:
     """Describe a value that is not an array although the annotation requires one."""
-    remedy = {type(None): f"If None is allowed here, write {want} | None."}.get(type(value))
-    if isinstance(value, (list, tuple)):
-        remedy = "Make it an array first (jnp.asarray, nx.named)."
-    return Problem(where, repr(want), value, (), (remedy,) if remedy else ())
+    remedies: tuple[str, ...] = ()
+    if value is None:
+        remedies = (f"If None is allowed here, write {want} | None.",)
+    elif isinstance(value, (list, tuple)):
+        remedies = ("Make it an array first (jnp.asarray, nx.named).",)
+    return Problem(where, repr(want), value, (), remedies)
 
 
 def array_problem(
@@ -131,40 +131,46 @@ def array_problem(
     sizes: Sizes,
     where: str,
 ) -> Problem:
-    """Describe an array of another type; `wrong` has the axes of another size, each with the expected and the actual size."""
-    said, remedies = [], []
+    """Describe an array of another type.
+
+    `wrong` has the axes of another size, each with the expected and the actual size.
+    """
+    differences, remedies = [], []
     if not want.element.has(have.dtype, weak=have.weak):
-        said.append(f"the dtype is {_element_text(value, have)}, not {want.element}")
+        differences.append(f"the dtype is {_element_text(value, have)}, not {want.element}")
         remedies += _about_elements(value, have, want)
     ndim, rank = len(have.shape), want.sizes(len(have.shape)) is not None
     if not rank:
         least = "at least " if ... in want.shape else ""
         axes = f"{ndim or 'no'} positional {'axis' if ndim == 1 else 'axes'}"
-        said.append(f"it has {axes}, not {least}{len(want.shape) - want.shape.count(...)}")
+        differences.append(f"it has {axes}, not {least}{len(want.shape) - want.shape.count(...)}")
     for axis, size, n in wrong:
-        said.append(
+        differences.append(
             f"{_axis(axis)} has size {n},"
             f" {f'not {size}' if isinstance(size, int) else f'but {_bound(size, sizes, where)}'}"
         )
     missing = [name for name in want.names if name not in have.named]
     extra = [] if want.open else [name for name in have.named if name not in want.names]
     if missing:
-        said.append(f"it lacks {_axes(missing)}")
+        differences.append(f"it lacks {_axes(missing)}")
     if extra:
-        said.append(f"it has {_axes(extra)}, which the type lacks")
+        differences.append(f"it has {_axes(extra)}, which the type lacks")
     if missing or extra:
         remedies += _about_names(want, missing, extra, None if rank else ndim)
     elif not rank:
         remedies.append("Reshape it, or write ... in the type for any number of positional axes.")
-    elif len(said) == len(wrong):
+    elif len(differences) == len(wrong):
         remedies.append(
             "Pass another array, or write a size variable or None where the size may differ."
         )
-    return Problem(where, repr(want), value, said, remedies)
+    return Problem(where, repr(want), value, differences, remedies)
 
 
 def union_problem(value: object, text: str, problems: list[Problem], where: str) -> Problem:
-    """Describe a value that matches none of the alternatives in `text`; `problems` are those of array alternatives."""
+    """Describe a value that matches none of the alternatives in `text`.
+
+    `problems` are the problems of the array alternatives.
+    """
     if len(problems) == 1:
         return (
             problems[0]
@@ -172,7 +178,8 @@ def union_problem(value: object, text: str, problems: list[Problem], where: str)
             else dataclasses.replace(problems[0], expected=text)
         )
     differences = [
-        f"for {p.expected}: {'; '.join(p.differences) or 'it is ' + came(value)}" for p in problems
+        f"for {p.expected}: {'; '.join(p.differences) or 'it is ' + describe_value(value)}"
+        for p in problems
     ]
     return Problem(where, text, value, differences)
 
@@ -186,7 +193,7 @@ def unreadable(what: str, error: BaseException) -> ArrayTypeError:
     )
 
 
-# --- phrases --------------------------------------------------------------------------------------------------------
+# --- phrases --------------------------------------------------------------------------------------
 
 
 def _axis(axis: Hashable) -> str:
@@ -233,7 +240,7 @@ def _about_elements(value: object, have: Seen, want: ArrayType) -> list[str]:
 def _about_names(
     want: ArrayType, missing: list[Hashable], extra: list[Hashable], ndim: int | None
 ) -> list[str]:
-    """Return the remedies for names; `ndim` is given if the number of positional axes is wrong as well."""
+    """Return the remedies for names; `ndim` is given if the rank is wrong as well."""
     if missing and extra:
         close = {
             name: difflib.get_close_matches(str(name), map(str, extra), n=1, cutoff=0.6)
@@ -262,7 +269,7 @@ _TYPE_STATEMENT: Any = getattr(typing, "TypeAliasType", ())  # since Python 3.12
 
 
 def read(annotation: Any) -> Compare | None:
-    """Return a function that compares values with an annotation; `None` if it contains no array type."""
+    """Return a function that compares values with an annotation; `None` without array types."""
     if isinstance(annotation, ElementType):
         annotation = ArrayType(annotation, (...,), {}, True)
     if isinstance(annotation, ArrayType):
@@ -296,7 +303,7 @@ def _is_container(kind: object) -> bool:
 
 
 def _inside(annotation: Any, kind: object) -> tuple[Any, ...]:
-    """Return the annotations inside another one: of the same value, of alternatives, or of items."""
+    """Return the annotations inside another one, for the same value, alternatives or items."""
     args = typing.get_args(annotation)
     if isinstance(annotation, typing.NewType):
         return (annotation.__supertype__,)
@@ -318,7 +325,7 @@ def _text_of(annotation: object) -> str:
     return repr(annotation).replace("typing.", "")
 
 
-# --- comparison functions -------------------------------------------------------------------------------------------
+# --- comparison functions -------------------------------------------------------------------------
 
 
 def _array(want: ArrayType, value: object, sizes: Sizes, where: str) -> Problem | None:
@@ -413,7 +420,10 @@ def _record(kind: Any, value: Any, sizes: Sizes, where: str) -> Problem | None:
 
 @functools.lru_cache(maxsize=1024)
 def _fields(kind: Any) -> Mapping[str, Compare]:
-    """Return the comparisons of the fields with array types; evaluated on first use, because a class may contain itself."""
+    """Return the comparisons of the fields with array types.
+
+    They are evaluated on first use, because a class may contain itself.
+    """
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
     except Exception as error:
@@ -442,7 +452,7 @@ def _alias(alias: object, value: object, sizes: Sizes, where: str) -> Problem | 
 
 @functools.lru_cache(maxsize=1024)
 def _value_of(alias: Any) -> Compare | None:
-    """Read the value of a `type` statement; evaluated on first use, because it may contain itself."""
+    """Read the value of a `type` statement on first use, because it may contain itself."""
     return read(alias.__value__)
 
 
@@ -471,11 +481,13 @@ def _union(annotations: Sequence[Any], inside: Sequence[Compare | None]) -> Comp
 
 
 def _class_of(annotation: Any) -> Any:
-    """Return the class of a value of one alternative of a union; `object` if Python cannot test it (a Literal, a Protocol)."""
+    """Return the class of the values of one alternative of a union.
+
+    It is `object` if Python cannot test the alternative (a Literal, a Protocol).
+    """
     kind = typing.get_origin(annotation) or annotation
-    if (
-        kind is typing.Annotated
-    ):  # an array type does not determine the class: NamedArray and jax.Array both match it
+    # An array type does not determine the class: NamedArray and jax.Array both match it.
+    if kind is typing.Annotated:
         return object if read(annotation) else _class_of(typing.get_args(annotation)[0])
     # Annotations follow Python's numeric tower: an int is a float.
     kind = {float: (float, int), complex: (complex, float, int)}.get(

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Hashable
 from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr
+from jax.extend.core import Jaxpr
 from jax.sharding import Mesh
 
 from namedax.core.array import NamedArray, is_named
 from namedax.core.functions import source_of
 from namedax.errors import ArgumentError
 from namedax.programs import costs
-from namedax.programs.primitives import aval_of
 from namedax.resources.mesh import concrete_mesh
 from namedax.resources.processes import compare, mesh_text, spans_processes, stable_text
 
 __all__ = ["compare_calls"]
 
 
-def compare_calls(xmapped: Any, args: Any, kwargs: Any) -> None:
-    """Compare the first call for each type of arguments with the call of the other processes of the mesh.
+def compare_calls(xmapped: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Compare the first call for each type of arguments with the call of the other processes.
 
     Calls under `jax.jit` are not compared, because a single process may trace a program.
     """
@@ -48,7 +48,7 @@ def _types(args: object, kwargs: object) -> tuple[Any, ...]:
     return tree, *(_type(leaf) for leaf in leaves)
 
 
-def _type(leaf: Any) -> Any:
+def _type(leaf: Any) -> Hashable:
     dims = leaf._dims if isinstance(leaf, NamedArray) else None
     data = leaf._data if isinstance(leaf, NamedArray) else leaf
     return (
@@ -61,13 +61,10 @@ def _type(leaf: Any) -> Any:
 def _description(xmapped: Any, args: object, kwargs: object, mesh: Mesh) -> dict[str, str]:
     source = source_of(xmapped._fun)
     code = getattr(source, "__code__", None)
-    where = (
-        ""
-        if code is None
-        else (
-            f" at {code.co_filename.replace(chr(92), '/').rsplit('/', 1)[-1]}:{code.co_firstlineno}"
-        )
-    )
+    where = ""
+    if code is not None:
+        file = code.co_filename.replace(chr(92), "/").rsplit("/", 1)[-1]
+        where = f" at {file}:{code.co_firstlineno}"
     paths, _ = jax.tree_util.tree_flatten_with_path((args, kwargs), is_leaf=is_named)
     arguments = {jax.tree_util.keystr(path): _text(leaf) for path, leaf in paths}
     return {
@@ -89,7 +86,7 @@ def _description(xmapped: Any, args: object, kwargs: object, mesh: Mesh) -> dict
     }
 
 
-def _text(leaf: Any) -> Any:
+def _text(leaf: Any) -> str:
     data = leaf._data if isinstance(leaf, NamedArray) else leaf
     if hasattr(data, "dtype"):
         # Without the sharding, which may differ between processes for a traced or uncommitted
@@ -103,7 +100,7 @@ def _text(leaf: Any) -> Any:
     return type(leaf).__qualname__
 
 
-def _program(xmapped: Any, args: Any, kwargs: Any) -> str:
+def _program(xmapped: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Return a hash of the program's equations, or the error if the program cannot be traced."""
     try:
         args, kwargs = xmapped._place(args, kwargs, only_type=True)
@@ -115,17 +112,14 @@ def _program(xmapped: Any, args: Any, kwargs: Any) -> str:
     return f"hash {found.hexdigest()[:16]}"
 
 
-def _hash_equations(jaxpr: ClosedJaxpr, found: Any) -> None:
+def _hash_equations(jaxpr: Jaxpr, found: hashlib._Hash) -> None:
     """Hash primitives, types and plain parameters.
 
     The text of other objects may differ between processes.
     """
     for equation in jaxpr.eqns:
-        types = [
-            (aval_of(v).shape, str(aval_of(v).dtype))
-            for v in equation.outvars
-            if hasattr(v.aval, "shape")
-        ]
+        avals: list[Any] = [v.aval for v in equation.outvars]
+        types = [(aval.shape, str(aval.dtype)) for aval in avals if hasattr(aval, "shape")]
         parts: Any = costs.what_it_does(equation)
         primitive, parameters = parts
         found.update(f"{primitive} {types}".encode())
@@ -133,7 +127,7 @@ def _hash_equations(jaxpr: ClosedJaxpr, found: Any) -> None:
             _hash_parameter(name, value, found)
 
 
-def _hash_parameter(name: str, value: Any, found: Any) -> None:
+def _hash_parameter(name: str, value: Any, found: hashlib._Hash) -> None:
     inner = getattr(value, "jaxpr", value)
     if hasattr(inner, "eqns"):
         _hash_equations(inner, found)

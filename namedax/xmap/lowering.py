@@ -6,8 +6,6 @@ XLA's partitioner it uses global arrays with sharding constraints (`run_auto`). 
 body and converts its results to arrays.
 """
 
-# Long: one call of a mapped function, from its arguments to its program.
-
 from __future__ import annotations
 
 import contextlib
@@ -26,11 +24,10 @@ from namedax.core.closure_capture import type_of_programs
 from namedax.core.display import type_text
 from namedax.core.functions import Source
 from namedax.core.name_scopes import Renaming, Scope, scope_text
-from namedax.core.names import Dims
+from namedax.core.names import Dims, Mesh, MeshAxes, PyTree
 from namedax.core.padded_sharding import block_size
 from namedax.core.records import Record
 from namedax.core.region import Region, enter, hidden_axes
-from namedax.core.types import Mesh, PyTree
 from namedax.core.variance import cast_data, varying
 from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, show_names
 from namedax.operands.broadcasting import make_result, to_local
@@ -69,17 +66,17 @@ from namedax.xmap.options import XmapOptions
 __all__ = [
     "Argument",
     "Call",
+    "describe_argument",
     "run_auto",
     "run_in_steps",
     "run_manual",
     "run_nested",
     "run_unmapped",
-    "what_of",
 ]
 
 
 class Argument(Record, frozen=False):
-    """One array among the arguments: the original leaf, its data, its dims under the axis mapping, and its path.
+    """One array among the arguments: its leaf, data, dims by the axis mapping, and path.
 
     The data is global. Within a surrounding mapped function, it is a block along the named axes of
     the leaf.
@@ -94,11 +91,11 @@ class Argument(Record, frozen=False):
     @property
     def what(self) -> str:
         """Describe the argument for messages."""
-        return what_of(self.path, self.names)
+        return describe_argument(self.path, self.names)
 
 
-def what_of(path: Sequence[Any], names: Sequence[str]) -> str:
-    """Describe the argument at a path of `(args, kwargs)` for messages, with the given parameter names."""
+def describe_argument(path: Sequence[Any], names: Sequence[str]) -> str:
+    """Describe the argument at a path of `(args, kwargs)`; `names` are the parameters."""
     group, first, *rest = path
     label = (
         names[first.idx]
@@ -111,7 +108,10 @@ def what_of(path: Sequence[Any], names: Sequence[str]) -> str:
 
 
 def _check_arguments(arguments: Iterable[Argument], region: Region) -> None:
-    """Record the axis names of the arguments, and check that each array has at most one of them per mesh axis."""
+    """Record the axis names of the arguments, and check their placement.
+
+    Each array has at most one of its names on a mesh axis.
+    """
     checked = set[Dims]()
     for argument in arguments:
         if argument.dims not in checked:
@@ -131,44 +131,46 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> PyTree:
     hoists = has_explicit_axes(mesh) or call.tracked
     # In a trace that only produces a jaxpr, the body itself raises `ClosesOver` for the values that
     # it closes over.
-    says = hoists and bool(datas) and {*map(type, datas)} == {type_of_programs()}
-    late = functools.partial(call.with_late_sums, says=says)
-    run = _run_hoisted if hoists and not says else lambda mapped, datas: mapped(*datas)
+    reports_closure = hoists and bool(datas) and {*map(type, datas)} == {type_of_programs()}
+    late = functools.partial(call.with_late_sums, reports_closure=reports_closure)
+    run = _run_hoisted if hoists and not reports_closure else lambda mapped, datas: mapped(*datas)
     if call.results_are_placed:
         out_specs = call.result_specs()
         body: Callable[..., Any] = late(call.body)
     else:
         body, out_specs = call.noting_specs(late(call.flat_body))
 
-    def rebuild(results: Any) -> Any:
+    def rebuild(results: PyTree) -> PyTree:
         return results if call.results_are_placed else call.rebuild(results)
 
     given = [argument.data for argument in call.arguments]
-    own, also, with_also = take_reduced(
+    run_body, operands, operand_specs = take_reduced(
         body, given, datas, specs, _axes_of(call.region.resources), mesh
     )
     try:
-        return rebuild(
-            run(group_specs(shard_map, with_also)(call.within(own), out_specs=out_specs), also)
-        )
+        mapped = group_specs(shard_map, operand_specs)(call.within(run_body), out_specs=out_specs)
+        return rebuild(run(mapped, operands))
     except ClosesOver as found:
         consts, again = [replicated(value) for value in found.values], found.body
     if not call.results_are_placed:
         out_specs[:] = call.probed_specs()
 
-    def opened_body(*blocks: jax.Array) -> Any:
+    def body_with_consts(*blocks: jax.Array) -> PyTree:
         return again(blocks[: len(consts)], blocks[len(consts) :])
 
     mapped = group_specs(shard_map, [PartitionSpec()] * len(consts) + list(specs))(
-        call.within(opened_body), out_specs=out_specs
+        call.within(body_with_consts), out_specs=out_specs
     )
     return rebuild(mapped(*consts, *datas))
 
 
 def _on_devices(
     call: Call, mesh: Any, from_context: bool, resources: Assignment
-) -> tuple[list[Any], Callable[..., Any]]:
-    """Return the data of the arguments with the shardings of `resources`, and `jax.shard_map` over their mesh axes."""
+) -> tuple[list[jax.Array], Callable[..., Any]]:
+    """Return the data of the arguments, and `jax.shard_map` over the mesh axes of `resources`.
+
+    On Explicit mesh axes, the data is sharded by `resources`.
+    """
     used = _axes_of(resources)
     datas = [
         data if isinstance(data := argument.data, jax.core.Tracer) else jnp.asarray(data)
@@ -188,10 +190,10 @@ def _axes_of(resources: Assignment) -> frozenset[str]:
 
 
 def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> PyTree:
-    """Run the body within the body of a surrounding mapped function, which already uses some mesh axes.
+    """Run the body within the body of a surrounding mapped function.
 
-    Axes on these mesh axes are sliced to their blocks, as in `nx.rename`. A nested `jax.shard_map`
-    maps over `new_axes`.
+    That function already uses some mesh axes. Axes on these mesh axes are sliced to their blocks,
+    as in `nx.rename`. A nested `jax.shard_map` maps over `new_axes`.
     """
     region = call.region
 
@@ -257,7 +259,7 @@ def run_in_steps(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
         return _run_in_steps(call, mesh, from_context)
 
 
-def _run_in_steps(call: Call, mesh: Mesh | None, from_context: bool) -> Any:
+def _run_in_steps(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
     resources = call.region.resources
     devices, loops = on_devices(resources), loops_of(resources)
     # Axes with short last steps enter and leave with padding, so that each step can take a full
@@ -282,12 +284,12 @@ def _run_in_steps(call: Call, mesh: Mesh | None, from_context: bool) -> Any:
     )
     # The traced body is split and rewritten, so the scope encloses the execution.
     if call.results_are_placed:
-        body = call.within(call.with_late_sums(call.body, loops), says=False)
+        body = call.within(call.with_late_sums(call.body, loops), scoped=False)
         with call.scope():
             return ends.unpadded(run(body, out_specs=call.result_specs()))
     flat_body, out_specs = call.noting_specs(call.with_late_sums(call.flat_body, loops))
     with call.scope():
-        flat = ends.unpadded(run(call.within(flat_body, says=False), out_specs=out_specs))
+        flat = ends.unpadded(run(call.within(flat_body, scoped=False), out_specs=out_specs))
     return call.rebuild(flat)
 
 
@@ -312,7 +314,7 @@ class _Ends(Record):
         dims = [argument.dims for argument in self.call.arguments]
         return self._each(list(datas), dims, self._pad, before=True)
 
-    def unpadded(self, results: object) -> Any:
+    def unpadded(self, results: PyTree) -> PyTree:
         """Remove the padding of the results. Requires a traced body."""
         leaves, tree = jax.tree.flatten(results)
         return jax.tree.unflatten(
@@ -322,18 +324,18 @@ class _Ends(Record):
             ),
         )
 
-    def _pad(self, data: jax.Array, dim: int, name: Hashable, axes: tuple[str, ...]) -> Any:
+    def _pad(self, data: jax.Array, dim: int, name: Hashable, axes: MeshAxes) -> jax.Array:
         region = self.call.region
         blocks = region.mesh_axis_size(region.resources[name])
         data = padded(data, dim, block_size(region.sizes[name], blocks) * blocks)
         return comm.cut(data, dim, axes) if axes else data
 
-    def _unpad(self, data: jax.Array, dim: int, name: Hashable, axes: tuple[str, ...]) -> Any:
+    def _unpad(self, data: jax.Array, dim: int, name: Hashable, axes: MeshAxes) -> jax.Array:
         data = comm.all_gather(data, dim, axes, "invarying") if axes else data
         return unpadded(data, dim, self.call.region.sizes[name])
 
     def _each(
-        self, datas: list[Any], dims: Sequence[Dims], change: Callable[..., Any], before: bool
+        self, datas: list[Any], dims: Sequence[Dims], change: Callable[..., jax.Array], before: bool
     ) -> list[Any]:
         devices = on_devices(self.call.region.resources)
         for i, own in enumerate(dims):
@@ -345,7 +347,9 @@ class _Ends(Record):
             if not places:
                 continue
 
-            def changed(data: object, places: Any = places) -> Any:
+            def changed(
+                data: jax.Array, places: list[tuple[int, Hashable, MeshAxes]] = places
+            ) -> jax.Array:
                 for place in places:
                     data = change(data, *place)
                 return data
@@ -363,7 +367,7 @@ class _Ends(Record):
         return datas
 
 
-def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
+def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> PyTree:
     """Run `mapped` with its closed-over values replicated.
 
     `jax.shard_map` accepts closed-over values that are sharded over Explicit axes in no other way.
@@ -379,7 +383,7 @@ def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
 
 
 def run_auto(call: Call, mesh: Any, from_context: bool) -> PyTree:
-    """Run the body on global arrays, with sharding constraints from their named axes for XLA's partitioner."""
+    """Run the body on global arrays, with sharding constraints for XLA's partitioner."""
     datas = [jnp.asarray(argument.data) for argument in call.arguments]
     if not has_explicit_axes(mesh):
         return call.run(*datas)
@@ -400,18 +404,18 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> PyTree:
         return call.rebuild(mapped(traced.closure, *datas))
 
 
-# --- the body, and its results --------------------------------------------------------------------------------------
+# --- the body, and its results --------------------------------------------------------------------
 
 
 class _Result(Record, frozen=False):
-    """The dims of one result: in the body, including the names in `out_axes`, and in the returned array."""
+    """The dims of one result in the body (with the names in `out_axes`), and as returned."""
 
     dims: Dims
     final: Dims
 
 
 class Call:
-    """One call during lowering: the function, its arguments, the region, and the variants of the body for each lowering.
+    """One call during lowering: function, arguments, region, and variants of the body.
 
     Args:
       function: the function, which takes the arguments as a list of (named) arrays.
@@ -440,21 +444,14 @@ class Call:
         carried: frozenset[Hashable] = frozenset(),
     ):
         self.function, self.name, self.options = function, name, options
-        self.arguments, self.region, self.program, self.tracked, self.carried = (
-            arguments,
-            region,
-            program,
-            tracked,
-            carried,
-        )
-        self.source = source
+        self.arguments, self.region, self.program = arguments, region, program
+        self.tracked, self.carried, self.source = tracked, carried, source
         # Axes that enter and leave unsharded, because JAX has no arrays with uneven blocks. The
         # body slices and gathers them.
         self.whole: frozenset[Hashable] = frozenset()
         self.results: list[_Result] = []
-        self._result_axes: dict[
-            Dims, frozenset[str]
-        ] = {}  # the mesh axes of results, by their dims
+        # The mesh axes of results, by their dims.
+        self._result_axes: dict[Dims, frozenset[str]] = {}
         self._tree: Any = None
         _check_arguments(arguments, region)
         mappings = jax.tree.leaves(options.out_axes, is_leaf=lambda m: m is None or is_mapping(m))
@@ -486,8 +483,8 @@ class Call:
         """Return True if every result is a plain array whose axes are all in `out_axes`."""
         return None not in self._mappings and not self.carried
 
-    def result_specs(self) -> Any:
-        """Return a prefix tree of partition specs for the results, if `out_axes` determines all of them."""
+    def result_specs(self) -> PyTree:
+        """Return a prefix tree of partition specs for results that `out_axes` determines."""
 
         def spec(mapping: object) -> PartitionSpec:
             names = parse_mapping(mapping, "xmap, out_axes").names
@@ -498,7 +495,7 @@ class Call:
 
         return jax.tree.map(spec, self.options.out_axes, is_leaf=is_mapping)
 
-    def _outputs(self, datas: Sequence[Any]) -> Any:
+    def _outputs(self, datas: Sequence[Any]) -> PyTree:
         """Run the function on named arrays of the given (local) data."""
         region = self.region
         named = self._named(datas)
@@ -526,15 +523,18 @@ class Call:
             for array, data, dims in zip(arrays, datas, all_dims, strict=True)
         ]
 
-    def _cut(self, data: jax.Array, dims: Dims) -> Any:
+    def _cut(self, data: jax.Array, dims: Dims) -> jax.Array:
         """Slice this device's block of an argument along the axes that entered unsharded."""
         for i, dim in enumerate(dims):
             if dim in self.whole:
                 data = comm.cut(data, i, self.region.place(dim))
         return data
 
-    def _finish(self, leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
-        """Convert a result to an array that varies exactly over the mesh axes of its named axes, and record its dims."""
+    def _finish(self, leaf: Any, mapping: AxisMapping | None, path: tuple[Any, ...]) -> jax.Array:
+        """Convert a result to an array, and record its dims.
+
+        The array varies exactly over the mesh axes of its named axes.
+        """
 
         def what() -> str:
             return f"the result{jax.tree_util.keystr(path)}"
@@ -582,7 +582,7 @@ class Call:
         self.results.append(_Result(dims, final))
         return data
 
-    def body(self, *datas: jax.Array) -> Any:
+    def body(self, *datas: jax.Array) -> PyTree:
         """Compute the data of the results from local data of the arguments."""
         with enter(self.region):
             self.region.state.closure.begin(lambda value: enter_mesh(value, self.region.mesh))
@@ -625,7 +625,7 @@ class Call:
 
         return noted, specs
 
-    def rebuild(self, flat: Sequence[Any]) -> Any:
+    def rebuild(self, flat: Sequence[Any]) -> PyTree:
         """Rebuild the results, named or not, from the data of their leaves."""
         leaves = [
             (
@@ -637,17 +637,20 @@ class Call:
         ]
         return jax.tree.unflatten(self._tree, leaves)
 
-    def within(self, body: Callable[..., Any], says: bool = True) -> Callable[..., Any]:
-        """Wrap `body` to run in the region, including its custom derivatives, and with `says` in the scope of the function."""
+    def within(self, body: Callable[..., Any], scoped: bool = True) -> Callable[..., Any]:
+        """Wrap `body` to run in the region, including its custom derivatives.
 
-        def run(*datas: jax.Array) -> Any:
-            with enter(self.region), self.scope() if says else contextlib.nullcontext():
+        With `scoped`, it also runs in the scope of the function.
+        """
+
+        def run(*datas: jax.Array) -> PyTree:
+            with enter(self.region), self.scope() if scoped else contextlib.nullcontext():
                 return body(*datas)
 
         return run
 
     def scope(self) -> Scope:
-        """Return the scope of the function, with the mesh axes of each axis: `nx.xmap{batch:x+y,hidden:z}`."""
+        """Return the scope of the function, with all mesh axes: `nx.xmap{batch:x+y,hidden:z}`."""
         places = self.region.resources.items()
         on_mesh = (
             (name, "+".join(axis for axis in axes if not isinstance(axis, LoopAxis)))
@@ -664,28 +667,31 @@ class Call:
         return LATE_SUMS not in self.region.left_out
 
     def with_late_sums(
-        self, body: Callable[..., Any], loops: Collection[str] = (), says: bool = False
+        self, body: Callable[..., Any], loops: Collection[str] = (), reports_closure: bool = False
     ) -> Callable[..., Any]:
         """Wrap `body` to be checked for raw collectives after tracing, with its psums postponed.
 
-        With `says`, it raises `ClosesOver` for closed-over values that must be replicated.
+        With `reports_closure`, it raises `ClosesOver` for values that must be replicated.
         """
-        options = (self.refuse_raw, self.late_sums, self.region.state.closure.traced, self.source)
-        return postponing(body, set(loops), *options, is_tracked if says else None)
+        options = (self.reject_raw, self.late_sums, self.region.state.closure.traced, self.source)
+        return postponing(body, set(loops), *options, is_tracked if reports_closure else None)
 
     def traced(self, loops: Collection[str] = ()) -> Traced:
-        """Return the flat body as a `Traced`, which is traced before it is executed, with the options of `with_late_sums`."""
+        """Return the flat body as a `Traced`, with the options of `with_late_sums`.
+
+        It is traced before it is executed.
+        """
         return Traced(
             self.flat_body,
             set(loops),
-            self.refuse_raw,
+            self.reject_raw,
             self.late_sums,
             self.region.state.closure.traced,
             self.source,
         )
 
-    def refuse_raw(self, closed: ClosedJaxpr) -> None:
-        """Reject a traced body with raw collectives, or with functions of JAX that combine elements of blocks."""
+    def reject_raw(self, closed: ClosedJaxpr) -> None:
+        """Reject a traced body with raw collectives or with reductions of blocks by JAX."""
         dims = (
             [argument.dims for argument in self.arguments],
             [result.dims for result in self.results],
@@ -704,7 +710,7 @@ class Call:
         """
         return [replicated(jnp.asarray(argument.data)) for argument in self.arguments]
 
-    def run(self, *datas: jax.Array) -> Any:
+    def run(self, *datas: jax.Array) -> PyTree:
         """Run the body unchanged on the data of the arguments, and return the results."""
         with self.scope():
             return self.rebuild(self.flat_body(*datas))
@@ -712,19 +718,19 @@ class Call:
     def _check_names_used(self) -> None:
         """Check that every axis name in `axis_resources` and `axis_sizes` occurred in a value."""
         seen = self.region.seen
-        for name in self.options.axis_sizes:
-            if name not in seen and name not in self.options.axis_resources:
-                raise AxisResourceError(
-                    f"xmap: axis_sizes gives {name!r} the size {self.options.axis_sizes[name]}, but"
-                    f" no value in {self.name} has an axis {name!r}; the axes are"
-                    f" {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} Correct the"
-                    " name, or remove it from axis_sizes."
+        sizes, resources = self.options.axis_sizes, self.options.axis_resources
+        for option, name in (
+            *(("axis_sizes", name) for name in sizes if name not in resources),
+            *(("axis_resources", name) for name in resources if name not in sizes),
+        ):
+            if name not in seen:
+                entry = (
+                    f"gives {name!r} the size {sizes[name]}"
+                    if name in sizes
+                    else f"maps {name!r} to {resources[name]}"
                 )
-        for name in self.options.axis_resources:
-            if name not in seen and name not in self.options.axis_sizes:
                 raise AxisResourceError(
-                    f"xmap: axis_resources maps {name!r} to {self.options.axis_resources[name]},"
-                    f" but no value in {self.name} has an axis {name!r}; the axes are"
-                    f" {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} Correct the"
-                    " name, or remove it from axis_resources."
+                    f"xmap: {option} {entry}, but no value in {self.name} has an axis {name!r}; the"
+                    f" axes are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)}"
+                    f" Correct the name, or remove it from {option}."
                 )

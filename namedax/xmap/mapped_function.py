@@ -24,6 +24,7 @@ from namedax.core.axis_mappings import is_mapping
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
 from namedax.core.functions import set_display_source, source_of
+from namedax.core.names import PyTree
 from namedax.core.region import Region, active_regions, ambient
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import under_automatic_casts
@@ -46,24 +47,24 @@ from namedax.resources.mesh import (
 )
 from namedax.resources.serial import loops_of, on_devices, with_loops
 from namedax.xmap.call_comparison import compare_calls
+from namedax.xmap.explanations import (
+    carried_names,
+    check_nested,
+    explain_jax_error,
+    no_devices,
+    shorten_traceback,
+)
 from namedax.xmap.lowering import (
     Argument,
     Call,
+    describe_argument,
     run_auto,
     run_in_steps,
     run_manual,
     run_nested,
     run_unmapped,
-    what_of,
 )
 from namedax.xmap.options import Partitioning, XmapOptions
-from namedax.xmap.refusals import (
-    carried_names,
-    check_nested,
-    explain_refusal,
-    no_devices,
-    shorten_traceback,
-)
 
 __all__ = [
     "Shared",
@@ -76,10 +77,10 @@ __all__ = [
 
 
 class Shared:
-    """State that all wrappers of one function with the same options share, such as the compiled programs. It outlives them.
+    """State that all wrappers of one function with the same options share.
 
-    It refers to the function only through the current wrapper, so that the function and its closure
-    can be garbage-collected.
+    It contains the compiled programs, and outlives the wrappers. It refers to the function only
+    through the current wrapper, so that the function and its closure can be garbage-collected.
     """
 
     __slots__ = ("jitted", "program", "wrapper")
@@ -94,7 +95,7 @@ def compile_mapped(xmapped: Xmapped) -> Any:
     """Wrap the calls of a mapped function in `jax.jit`."""
     shared, options = xmapped._shared, xmapped._options
 
-    def run(*args: object, **kwargs: object) -> Any:
+    def run(*args: object, **kwargs: object) -> PyTree:
         return _run(shared.wrapper(), *args, **kwargs)
 
     run.__name__ = run.__qualname__ = xmapped._name
@@ -142,10 +143,10 @@ class Xmapped:
             if is_distributed() and (not active_regions or ambient() is None):
                 compare_calls(self, args, kwargs)
             is_outside = self._options.axis_resources and (not active_regions or ambient() is None)
-            moves = is_outside and not self._arrivals.are_in_place(args, kwargs)
-            if moves or not is_outside:
+            reshards = is_outside and not self._arrivals.are_in_place(args, kwargs)
+            if reshards or not is_outside:
                 check_values(args, kwargs)
-            if moves:
+            if reshards:
                 if not isinstance(self._options.mesh, Mesh):
                     self._check_devices(args, kwargs)
                 args, kwargs = self._place(args, kwargs)
@@ -155,9 +156,9 @@ class Xmapped:
                 else self._shared.jitted
             )
             result = under_automatic_casts(run, *args, **kwargs)
-            return without_types(result, self._options.mesh) if moves else result
+            return without_types(result, self._options.mesh) if reshards else result
         except Exception as error:
-            explain_refusal(
+            explain_jax_error(
                 error, self._name, self._options.mesh, self._options.axis_resources, (args, kwargs)
             )
             shorten_traceback(error)
@@ -167,7 +168,7 @@ class Xmapped:
     def _passes(self) -> tuple[Pass, ...]:
         return tuple(name for name in PASSES if name not in self._options.left_out)
 
-    def __get__(self, instance: object, owner: object = None) -> Any:
+    def __get__(self, instance: object, owner: object = None) -> Xmapped | types.MethodType:
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
@@ -177,9 +178,10 @@ class Xmapped:
         return self._shared.jitted if self._shared.jitted is not None else compile_mapped(self)
 
     def lower(self, *args: object, **kwargs: object) -> jax.stages.Lowered:
-        """Lower the function for the given arguments (arrays, or `jax.ShapeDtypeStruct`s), like `jax.jit(f).lower`.
+        """Lower the function for the given arguments, like `jax.jit(f).lower`.
 
-        With an `AbstractMesh` it lowers for the default backend. For another one write
+        The arguments are arrays or `jax.ShapeDtypeStruct`s. With an `AbstractMesh` it lowers for
+        the default backend. For another one write
         `f.trace(...).lower(lowering_platforms=("tpu",))`.
         """
         if self._options.axis_resources:
@@ -204,8 +206,8 @@ class Xmapped:
         )
         return traced
 
-    def eval_shape(self, *args: object, **kwargs: object) -> Any:
-        """Compute the shapes and dtypes of the results without running the function, like `jax.jit(f).eval_shape`."""
+    def eval_shape(self, *args: object, **kwargs: object) -> PyTree:
+        """Compute the types of the results without running, like `jax.jit(f).eval_shape`."""
         return under_automatic_casts(self._compiled_form().eval_shape, *args, **kwargs)
 
     def _check_devices(self, args: object, kwargs: object) -> None:
@@ -214,7 +216,9 @@ class Xmapped:
         if mesh is not None:
             raise MeshError(f"xmap: {no_devices(self._name, mesh)}")
 
-    def _place(self, args: object, kwargs: object, only_type: bool = False) -> Any:
+    def _place(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], only_type: bool = False
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Reshard concrete arrays that are committed to another mesh or device onto the mesh.
 
         With `only_type` replace them by their type and sharding on the mesh, for lowering.
@@ -231,7 +235,7 @@ class Xmapped:
         resources = on_devices(with_loops(self._options.axis_resources))
         check_mesh_axes(resources, mesh)
 
-        def move(argument: Argument) -> Any:
+        def move(argument: Argument) -> object:
             data, leaf = argument.data, argument.leaf
             if (
                 not isinstance(data, jax.Array)
@@ -259,7 +263,7 @@ class Xmapped:
         )
 
 
-# --- arguments to named arrays --------------------------------------------------------------------------------------
+# --- arguments to named arrays --------------------------------------------------------------------
 
 
 def static_indices(xmapped: Xmapped, count: int) -> frozenset[int]:
@@ -268,7 +272,7 @@ def static_indices(xmapped: Xmapped, count: int) -> frozenset[int]:
 
 
 def dynamic_arguments(
-    xmapped: Xmapped, args: Any, kwargs: Any
+    xmapped: Xmapped, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments that are not static."""
     static = static_indices(xmapped, len(args))
@@ -279,9 +283,15 @@ def dynamic_arguments(
 
 
 def _join(
-    xmapped: Xmapped, args: Any, kwargs: Any, dynamic: Any
+    xmapped: Xmapped,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    dynamic: tuple[Sequence[Any], Mapping[str, Any]],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Replace the dynamic arguments in `args` and `kwargs` by `dynamic`, which has the structure from `dynamic_arguments`."""
+    """Replace the dynamic arguments in `args` and `kwargs`.
+
+    The new ones, `dynamic`, have the structure from `dynamic_arguments`.
+    """
     static = static_indices(xmapped, len(args))
     supply = iter(dynamic[0])
     return tuple(arg if i in static else next(supply) for i, arg in enumerate(args)), {
@@ -295,7 +305,10 @@ def _dynamic_parameters(xmapped: Xmapped) -> tuple[str, ...]:
 
 
 def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the mappings of `count` positional arguments and of the keyword arguments, as a prefix of `(args, kwargs)`."""
+    """Return the mappings of the arguments as a prefix of `(args, kwargs)`.
+
+    There are `count` positional arguments.
+    """
     in_axes = xmapped._options.in_axes
     if in_axes is None or is_mapping(in_axes):
         return (in_axes,) * count, dict.fromkeys(kwargs, in_axes)
@@ -337,8 +350,10 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
     return in_axes[:count], found
 
 
-def name_arguments(xmapped: Xmapped, args: object, kwargs: object) -> tuple[list[Argument], Any]:
-    """Return all arrays in the dynamic arguments with their dims, and the tree structure of the dynamic `(args, kwargs)`."""
+def name_arguments(
+    xmapped: Xmapped, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[list[Argument], jax.tree_util.PyTreeDef]:
+    """Return the arrays in the dynamic arguments with their dims, and the tree structure."""
     dynamic, names = dynamic_arguments(xmapped, args, kwargs), _dynamic_parameters(xmapped)
     mappings = (
         None
@@ -365,13 +380,13 @@ def name_arguments(xmapped: Xmapped, args: object, kwargs: object) -> tuple[list
 
 
 def _text_of(leaf: object, path: Sequence[Any], names: Sequence[str]) -> str:
-    return f"{what_of(path, names)}, {type_text(leaf)},"
+    return f"{describe_argument(path, names)}, {type_text(leaf)},"
 
 
 def _collect_sizes(
     arguments: Sequence[Argument], axis_sizes: Mapping[Hashable, int], outer: Region | None
 ) -> dict[Hashable, int]:
-    """Collect the sizes of all axes, from the surrounding mapped function, the arguments and `axis_sizes`."""
+    """Collect axis sizes from the surrounding mapped function, the arguments and `axis_sizes`."""
     sizes: dict[Hashable, int] = {} if outer is None else dict(outer.sizes)
     origin: dict[Hashable, str | Argument] = dict.fromkeys(sizes, "the surrounding mapped function")
     for name, size in axis_sizes.items():
@@ -410,7 +425,7 @@ def _collect_sizes(
     return sizes
 
 
-def _without_entries(
+def _is_empty(
     resources: Assignment, sizes: Mapping[Hashable, int], arguments: Sequence[Argument]
 ) -> bool:
     """Return True if a mapped axis or every argument is empty.
@@ -422,11 +437,11 @@ def _without_entries(
     return bool(arguments) and all(0 in np.shape(argument.data) for argument in arguments)
 
 
-# --- one call -------------------------------------------------------------------------------------------------------
+# --- one call -------------------------------------------------------------------------------------
 
 
-def _run(xmapped: Xmapped, *args: object, **kwargs: object) -> Any:
-    """Run one call, traced or eager: name the arguments, create the region and lower the body into it."""
+def _run(xmapped: Xmapped, *args: object, **kwargs: object) -> PyTree:
+    """Run one call, traced or eager: name the arguments, create the region, lower the body."""
     outer, options = ambient(), xmapped._options
     arguments, tree = name_arguments(xmapped, args, kwargs)
     sizes = _collect_sizes(arguments, xmapped._options.axis_sizes, outer)
@@ -435,7 +450,7 @@ def _run(xmapped: Xmapped, *args: object, **kwargs: object) -> Any:
     if SERIAL_STEPS in left_out:
         resources = on_devices(resources)
 
-    def function(named: list[Any]) -> Any:
+    def function(named: list[Any]) -> PyTree:
         args_, kwargs_ = _join(xmapped, args, kwargs, jax.tree.unflatten(tree, named))
         return call_user_code(xmapped._fun, *args_, **kwargs_)
 
@@ -451,11 +466,10 @@ def _run(xmapped: Xmapped, *args: object, **kwargs: object) -> Any:
     check_mesh_axes(devices, mesh, names=sizes)
     if devices and not from_context:
         mesh = mesh_for(mesh, [argument.data for argument in arguments])
-    auto = xmapped._options.partitioning == "auto" or _without_entries(resources, sizes, arguments)
+    auto = xmapped._options.partitioning == "auto" or _is_empty(resources, sizes, arguments)
     if auto:
-        resources = dividing(
-            devices, sizes, mesh
-        )  # XLA's partitioner supports no loops, and aborts on uneven blocks
+        # XLA's partitioner supports no loops, and aborts on uneven blocks.
+        resources = dividing(devices, sizes, mesh)
     loops = loops_of(resources)
     traced_on = virtual_mesh(mesh, loops) if loops else mesh
     mode: Partitioning = "auto" if auto and resources else "manual"
@@ -493,7 +507,7 @@ def _call_in(
     region: Region,
     carried: frozenset[Hashable],
 ) -> Call:
-    """Return the call of `function`, which takes named arrays, in a region whose blocks fit the sizes."""
+    """Return the call of `function` in a region, after checking that its blocks fit the sizes."""
     for name in sizes:
         if name in region.resources:
             region.block_size(name, sizes[name], "xmap", supports_padding=True)
@@ -508,7 +522,7 @@ def _call_in(
 def _given(
     options: XmapOptions, arguments: list[Argument], outer: Region | None
 ) -> frozenset[Hashable]:
-    """Return the names that a mapped function within another one gives itself."""
+    """Return the names that an inner mapped function attaches or sizes itself."""
     if outer is None:
         return frozenset()
     new = (
@@ -525,7 +539,7 @@ def _run_within(
     left_out: frozenset[str],
     given: frozenset[Hashable],
     call_in: Callable[..., Call],
-) -> Any:
+) -> PyTree:
     """Run one call within the body of a mapped function that shards axes over a mesh."""
     new_axes = check_nested(xmapped._name, xmapped._options.mesh, resources, outer)
     region = Region(

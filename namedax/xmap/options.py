@@ -1,4 +1,4 @@
-"""The options of one `xmap` as an immutable record, which is also the key under which compiled programs are kept."""
+"""The options of one `xmap`, as an immutable record that makes the key of compiled programs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import Any, Literal
 
 from namedax.core.axis_mappings import freeze
+from namedax.core.names import Mesh
 from namedax.core.records import Record
 from namedax.ops.contraction.rings import Overlap
 from namedax.resources.assignment import Assignment
@@ -26,17 +27,17 @@ class XmapOptions(Record):
       mesh: the mesh, or `None` for that of the context.
       donate_argnums: positions of the arguments whose memory may be reused.
       static_argnums: positions of the arguments that are compiled in.
-      partitioning: who chooses the communication, namedax (`"manual"`) or XLA (`"auto"`).
-      overlap: how contractions overlap communication with computation by default.
-      left_out: the passes that are switched off.
-      jit: whether the program is compiled.
+      partitioning: `"manual"` if namedax inserts the communication, `"auto"` if XLA does.
+      overlap: the default of `overlap` for contractions.
+      left_out: the skipped passes.
+      jit: True if the program is compiled.
     """
 
     in_axes: Any
     out_axes: Any
     axis_sizes: dict[Hashable, int]
     axis_resources: Assignment
-    mesh: Any
+    mesh: Mesh | None
     donate_argnums: tuple[int, ...]
     static_argnums: tuple[int, ...]
     partitioning: Partitioning

@@ -12,8 +12,7 @@ import numpy as np
 
 from namedax.core.axis_mappings import copied, is_mapping
 from namedax.core.call_errors import checks_signature
-from namedax.core.names import is_name
-from namedax.core.types import Mesh
+from namedax.core.names import Mesh, is_name
 from namedax.errors import (
     ArgumentError,
     AxisMappingError,
@@ -24,15 +23,11 @@ from namedax.errors import (
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.programs.evaluator import PASSES, Pass, skipped_passes
 from namedax.resources.assignment import parse_resources
-from namedax.resources.mesh import (
-    check_mesh,
-)
+from namedax.resources.mesh import check_mesh
 from namedax.xmap.mapped_function import Shared, Xmapped, compile_mapped
 from namedax.xmap.options import Partitioning, XmapOptions
 
 __all__ = ["xmap"]
-
-# --- the wrapper ----------------------------------------------------------------------------------------------------
 
 
 @checks_signature
@@ -109,7 +104,8 @@ def xmap(
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
     >>> def predict(w, images):
     ...     return nx.nn.relu(nx.dot(images, w, "inputs"))
-    >>> f = nx.xmap(predict, in_axes=(["inputs", "hidden"], ["batch", "inputs"]), out_axes=["batch", "hidden"],
+    >>> f = nx.xmap(predict, in_axes=(["inputs", "hidden"], ["batch", "inputs"]),
+    ...             out_axes=["batch", "hidden"],
     ...             axis_resources={"batch": "x", "hidden": "y"}, mesh=mesh)
     >>> f(jnp.ones((3, 6)), jnp.ones((8, 3))).sharding.spec
     P('x', 'y')
@@ -148,9 +144,8 @@ def xmap(
         shared = _shared(fun, options.key())
         known = shared.wrapper() if shared.wrapper is not None else None
         if known is None:
-            own = options.replace(
-                in_axes=copied(in_axes), out_axes=copied(out_axes)
-            )  # users may change theirs
+            # Users may change their own mappings.
+            own = options.replace(in_axes=copied(in_axes), out_axes=copied(out_axes))
             known = Xmapped(fun, own, parameters, shared)
             if jit and shared.jitted is None:
                 shared.jitted = compile_mapped(known)
@@ -177,9 +172,7 @@ def _shared(fun: object, options: Hashable) -> Shared:
         hash(key)
         if id(fun) not in _programs:
             weakref.finalize(fun, _programs.pop, id(fun), None).atexit = False
-    except (
-        TypeError
-    ):  # the function is not hashable or not weakly referenceable, or an option is not hashable
+    except TypeError:  # the function or an option is not hashable, or not weakly referenceable
         return Shared()
     programs = _programs.setdefault(id(fun), {})
     programs[key] = shared = programs.pop(key, None) or Shared()
@@ -210,8 +203,11 @@ def _parse_sizes(axis_sizes: Mapping[Hashable, int] | None) -> dict[Hashable, in
     return sizes
 
 
-def _parameter_names(fun: Any) -> tuple[str, ...] | None:
-    """Return the names of the parameters that accept positional arguments, or `None` if their number is unknown."""
+def _parameter_names(fun: Callable[..., Any]) -> tuple[str, ...] | None:
+    """Return the names of the parameters that accept positional arguments.
+
+    Return `None` if their number is unknown.
+    """
     try:
         parameters = inspect.signature(fun).parameters.values()
     except (TypeError, ValueError):

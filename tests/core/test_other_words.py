@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import pytest
 
 import namedax as nx
+from namedax import hints
 from namedax.errors import ArrayAttributeError
-from namedax.hints import migration
 from tests.harness import array, said
 
 X = nx.named(array(4, 6), ["q", "k"])
@@ -69,9 +69,9 @@ def test_what_is_to_be_written(word, written):
 
 
 def test_the_table_has_words_that_arrays_lack_and_functions_that_there_are():
-    for word in migration._ATTRIBUTES:
+    for word in hints._ATTRIBUTES:
         assert not hasattr(nx.NamedArray, word), word
-        text = migration.what_to_write(nx, word, ("q", "k"))
+        text = hints.what_to_write(nx, word, ("q", "k"))
         for path in re.findall(r"\bnx((?:\.\w+)+)", text):
             found = nx
             for part in path[1:].split("."):
@@ -108,7 +108,7 @@ def test_what_is_said_runs():
         "median",
         "diff",
     ):
-        text = migration.what_to_write(nx, word, ("q", "k"))
+        text = hints.what_to_write(nx, word, ("q", "k"))
         code = re.split(r", or | for |, which |, x\.min|, of | and its like", text)[0]
         value = {"nx": nx, "x": X, "np": __import__("numpy"), "idx": jnp.array([0]), "ids": IDS, "mask": X > 0, "value": 0.0}
         assert eval(code, value) is not None, code
@@ -133,7 +133,7 @@ def test_a_function_that_is_not_at_the_top(word, written):
     with pytest.raises(AttributeError) as error:
         getattr(nx, word)
     assert str(error.value) == f"module 'namedax' has no attribute {word!r}{written}"
-    assert not set(migration._AT_FACE) & set(nx.__all__)
+    assert not set(hints._AT_FACE) & set(nx.__all__)
 
 
 def test_a_word_that_nobody_has():

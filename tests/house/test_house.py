@@ -390,3 +390,27 @@ def test_other_lookups_are_left_alone(allowed):
 def test_a_lookup_that_goes_downward_is_left_alone():
     source = 'import importlib\nimportlib.import_module("namedax.core.array")'
     assert upwards(by_literal_name({"hints": lookups_of(ast.parse(source))})) == []
+
+
+def share_of_any(paths):
+    """The shares of the parameters, and of the results, whose annotation is `Any`."""
+    found = {"parameters": [], "results": []}
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                more = [one for one in (node.args.vararg, node.args.kwarg) if one]
+                every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, *more]
+                found["parameters"] += [ast.unparse(one.annotation) == "Any" for one in every if one.annotation]
+                found["results"] += [node.returns is not None and ast.unparse(node.returns) == "Any"]
+    return {what: sum(found[what]) / len(found[what]) for what in found}
+
+
+@pytest.mark.parametrize(("pattern", "most"), [("*.py", 0.1), ("*.pyi", 0.05)])
+def test_types_are_precise(pattern, most):
+    shares = share_of_any(PACKAGE.rglob(pattern))
+    assert max(shares.values()) < most, shares
+
+
+def test_the_share_of_any_is_counted(tmp_path):
+    (tmp_path / "module.py").write_text("def f(x: Any, y: int, *z: Any) -> Any: ...\ndef g(self) -> list[Any]: ...\n")
+    assert share_of_any([tmp_path / "module.py"]) == {"parameters": 2 / 3, "results": 0.5}

@@ -21,11 +21,10 @@ from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
-from namedax.core.names import is_name
+from namedax.core.names import AxisName, DType, PyTree, is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient, vmapped_by
-from namedax.core.types import AxisName, DType, PyTree
 from namedax.core.variance import with_varying_form
 from namedax.errors import (
     ArgumentError,

@@ -20,9 +20,8 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope, scope_text
-from namedax.core.names import is_name
+from namedax.core.names import AxisName, DType, is_name
 from namedax.core.region import ambient
-from namedax.core.types import AxisName, DType
 from namedax.errors import (
     ArgumentError,
     AxisNameError,

@@ -33,10 +33,10 @@ from namedax.core.closure_capture import type_of_programs
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
 from namedax.core.name_scopes import scope_text
+from namedax.core.names import DType, MeshAxes
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
-from namedax.core.types import DType, MeshAxes
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.pytree import data_of

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.types import AxisName
+from namedax.core.names import AxisName
 from namedax.errors import PositionalAxisError
 from namedax.operands import kernels
 from namedax.operands.nmap import explain_type_errors

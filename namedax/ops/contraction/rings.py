@@ -30,8 +30,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec
 
+from namedax.core.names import DType
 from namedax.core.records import Record
-from namedax.core.types import DType
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 from namedax.resources.serial import LoopAxis

@@ -44,11 +44,10 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
 from namedax.core.name_scopes import theirs
-from namedax.core.names import Dims, is_name
+from namedax.core.names import Dims, MeshAxes, PyTree, is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
-from namedax.core.types import MeshAxes, PyTree
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data, varying, varying_of
 from namedax.errors import (

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.core.names import MeshAxes
 from namedax.core.padded_sharding import plain
 from namedax.core.records import Record
-from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 

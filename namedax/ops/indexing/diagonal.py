@@ -11,9 +11,8 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.array import as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.names import is_name
+from namedax.core.names import DType, is_name
 from namedax.core.region import ambient
-from namedax.core.types import DType
 from namedax.errors import ArgumentTypeError, PositionalAxisError, format_value
 from namedax.operands.along_axes import along_axes, checks_axes, to_front
 from namedax.operands.axes import is_axis_name, resolve_axis

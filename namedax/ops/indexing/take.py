@@ -19,10 +19,9 @@ from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import additive_identity, check_fits, weak_as
 from namedax.core.name_scopes import in_scope, names_in, scope_text
-from namedax.core.names import is_name
+from namedax.core.names import MeshAxes, is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
-from namedax.core.types import MeshAxes
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, format_value, raise_not_found
 from namedax.operands import kernels

@@ -14,8 +14,8 @@ from jax import lax
 from namedax.core.annotations import AnyArray
 from namedax.core.array import dims_of, make_in_region
 from namedax.core.display import type_text
+from namedax.core.names import PyTree
 from namedax.core.padded_sharding import Uneven, plain
-from namedax.core.types import PyTree
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError

@@ -20,8 +20,8 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
+from namedax.core.names import PyTree
 from namedax.core.records import Record
-from namedax.core.types import PyTree
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError

@@ -21,10 +21,9 @@ from jax.sharding import PartitionSpec
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named
-from namedax.core.names import Dims
+from namedax.core.names import Dims, PyTree
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.types import PyTree
 from namedax.core.variance import cast, varying
 from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import make_result, merge_dims, of_real_entries

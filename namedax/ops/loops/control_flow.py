@@ -21,9 +21,9 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.names import PyTree
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.region import ambient, hiding
-from namedax.core.types import PyTree
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data
 from namedax.errors import (
@@ -447,8 +447,8 @@ def _check_bounds(first: ArrayLike, end: ArrayLike) -> None:
     weak = {Element.of(jnp.asarray(bound)).weak for bound in (first, end)}
     if not (is_signed and weak == {True, False}):
         raise ArgumentTypeError(
-            f"fori_loop: lower has dtype {dtypes[0]}, but upper has dtype {dtypes[1]}. Convert one of"
-            f" them: jnp.asarray(upper, {str(dtypes[0])!r})."
+            f"fori_loop: lower has dtype {dtypes[0]}, but upper has dtype {dtypes[1]}. Convert one"
+            f" of them: jnp.asarray(upper, {str(dtypes[0])!r})."
         )
 
 

@@ -23,8 +23,8 @@ from namedax.core.annotations import AnyArray
 from namedax.core.argument_kinds import check_function
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.display import type_text
+from namedax.core.names import PyTree
 from namedax.core.region import Region, ambient, enter
-from namedax.core.types import PyTree
 from namedax.core.user_code import call_backward_rule, call_user_code
 from namedax.core.variance import cast_data, varying
 from namedax.errors import (

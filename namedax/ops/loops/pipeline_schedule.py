@@ -29,12 +29,11 @@ from jax.interpreters import ad, batching, mlir
 from namedax.core.annotations import AnyArray
 from namedax.core.array import dims_of, make_in_region
 from namedax.core.jax_errors import ErrorKind, unbound_axis
-from namedax.core.names import Dims
+from namedax.core.names import Dims, PyTree
 from namedax.core.padded_sharding import Uneven, block_size, plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
 from namedax.core.reshape import as_one
-from namedax.core.types import PyTree
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisNameError, PipelineError, PlacementConflictError

@@ -16,9 +16,8 @@ import numpy as np
 
 from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.names import is_name
+from namedax.core.names import Dims, PyTree, is_name
 from namedax.core.region import ambient
-from namedax.core.types import Dims, PyTree
 from namedax.core.user_code import call_user_code
 from namedax.errors import (
     ArgumentError,

@@ -37,9 +37,9 @@ from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
 from namedax.core.element_types import weak_as
 from namedax.core.functions import joined
+from namedax.core.names import MeshAxes, PyTree
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.types import MeshAxes, PyTree
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data
 from namedax.errors import (

@@ -19,10 +19,9 @@ from jax.extend.core import jaxpr_as_fun
 from namedax.core.argument_kinds import check_function
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import checks_signature
-from namedax.core.names import Dims
+from namedax.core.names import Dims, PyTree
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient, hiding
-from namedax.core.types import PyTree
 from namedax.core.user_code import call_checked_code, call_user_code
 from namedax.core.variance import cast, cast_data
 from namedax.errors import (

@@ -42,11 +42,11 @@ from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
+from namedax.core.names import DType, MeshAxes
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.reshape import as_one
-from namedax.core.types import DType, MeshAxes
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
     ArgumentError,

@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 
 from namedax.core.element_types import common_type
-from namedax.core.types import DType, MeshAxes, PyTree
+from namedax.core.names import DType, MeshAxes, PyTree
 from namedax.core.variance import cast_alike, cast_data
 from namedax.resources import communication as comm
 

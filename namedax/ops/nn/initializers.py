@@ -25,9 +25,8 @@ import numpy as np
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
 from namedax.core.call_errors import bound as bound_arguments
-from namedax.core.names import is_name
+from namedax.core.names import DType, Shape, is_name
 from namedax.core.region import ambient
-from namedax.core.types import DType, Shape
 from namedax.errors import (
     AxisNotFoundError,
     PositionalAxisError,

@@ -19,7 +19,7 @@ import numpy as np
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
 from namedax.core.call_errors import checks_signature
-from namedax.core.types import DType
+from namedax.core.names import DType
 from namedax.errors import ArgumentError, format_value
 from namedax.operands.new_axis import named_sizes
 from namedax.ops.collectives.reducing import global_index

@@ -36,9 +36,8 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type, inexact_type
-from namedax.core.names import is_name
+from namedax.core.names import DType, is_name
 from namedax.core.region import ambient
-from namedax.core.types import DType
 from namedax.core.variance import cast_data, varying
 from namedax.errors import (
     ArgumentError,

@@ -23,10 +23,9 @@ from jax.sharding import AxisType, Mesh, PartitionSpec
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.names import Dims, is_name
+from namedax.core.names import Dims, MeshAxes, is_name
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
-from namedax.core.types import MeshAxes
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,

@@ -18,8 +18,8 @@ import numpy as np
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
+from namedax.core.names import DType
 from namedax.core.region import ambient
-from namedax.core.types import DType
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,

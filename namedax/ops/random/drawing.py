@@ -32,8 +32,8 @@ from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.call_errors import checks_signature, refuse_no_element_type
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope, is_in_program, names_in, scope_text
+from namedax.core.names import Dims
 from namedax.core.region import ambient
-from namedax.core.types import Dims
 from namedax.errors import (
     ArgumentTypeError,
     AxisSizeError,

@@ -20,9 +20,9 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArgument
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import extreme, has_infinity, weak_as
+from namedax.core.names import DType
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
-from namedax.core.types import DType
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, format_value
 from namedax.operands import kernels

@@ -26,7 +26,7 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import as_array, dims_of
 from namedax.core.element_types import as_inexact, extreme, has_infinity, inexact_type
-from namedax.core.types import DType
+from namedax.core.names import DType
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError
 from namedax.operands.along_axes import along_axes, by_name, checks_axes, entries_of, names_in

@@ -13,9 +13,8 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.names import is_name
+from namedax.core.names import Shape, is_name
 from namedax.core.region import ambient
-from namedax.core.types import Shape
 from namedax.core.variance import cast_data
 from namedax.errors import (
     ArgumentTypeError,

@@ -23,9 +23,8 @@ from namedax.core.element_types import (
     is_foreign_type,
     refuse_foreign,
 )
-from namedax.core.names import Dims, check_dims
+from namedax.core.names import Dims, PyTree, check_dims
 from namedax.core.region import ambient
-from namedax.core.types import PyTree
 from namedax.errors import (
     ArgumentTypeError,
     AxisMappingError,
@@ -161,8 +160,8 @@ def _check_positional(dims: Dims, mapping: AxisMapping, op: str, what: What) -> 
         )
         remedy += f" To rename its axes, call nx.rename(x, {renamed!r}) first." if renamed else ""
     raise AxisMappingError(
-        f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {text_of(what)} has"
-        f" {free} positional axes, and the named axes {show_names(own)}. {remedy}"
+        f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {text_of(what)}"
+        f" has {free} positional axes, and the named axes {show_names(own)}. {remedy}"
     )
 
 
@@ -206,17 +205,17 @@ def detach_names(
                 "".join(did_you_mean(name, left)[1:] + " " for name in meant) + f"Write {right}."
             )
         raise NamedAxesLeftError(
-            f"{op}: {text_of(what)}, {type_text(array)}, still has the axes {show_names(left)}, which"
-            f" {mapping.text} does not place. {remedy}"
+            f"{op}: {text_of(what)}, {type_text(array)}, still has the axes {show_names(left)},"
+            f" which {mapping.text} does not place. {remedy}"
         )
     missing = [name for name in placed if name not in dims]
     for name in missing:
         size = None if region is None else region.sizes.get(name)
         if size is None:
             raise AxisMappingError(
-                f"{op}: {mapping.text} places {name!r}, but {text_of(what)}, {type_text(array)}, has"
-                " no such axis, and it has no size to broadcast to. Remove it from the mapping, or"
-                " give its size in axis_sizes."
+                f"{op}: {mapping.text} places {name!r}, but {text_of(what)}, {type_text(array)},"
+                " has no such axis, and it has no size to broadcast to. Remove it from the mapping,"
+                " or give its size in axis_sizes."
             )
         n = size if region is None else region.block_size(name, size, op, supports_padding=True)
         data = lax.broadcast_in_dim(data, (n, *data.shape), range(1, data.ndim + 1))

@@ -13,9 +13,8 @@ from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax, check_fits, refuse_foreign
-from namedax.core.names import check_dims, check_name, is_name
+from namedax.core.names import DType, Shape, check_dims, check_name, is_name
 from namedax.core.region import ambient
-from namedax.core.types import DType, Shape
 from namedax.core.variance import cast_data
 from namedax.errors import (
     ArgumentError,

@@ -14,7 +14,7 @@ import numpy as np
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray, as_array
 from namedax.core.call_errors import checks_signature
-from namedax.core.types import DType
+from namedax.core.names import DType
 from namedax.operands.axes import resolve_axis
 from namedax.operands.operation import AxisRequirement, Explicit, operation
 from namedax.operands.pytree import data_of

@@ -24,11 +24,10 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, make, make_in_region
 from namedax.core.display import type_text
-from namedax.core.names import Dims, check_dims
+from namedax.core.names import Dims, MeshAxes, check_dims
 from namedax.core.padded_sharding import plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
-from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_data
 from namedax.errors import AxisSizeError, RearrangeError, show_names
 from namedax.operands.broadcasting import constrain_sharding, to_local

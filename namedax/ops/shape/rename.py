@@ -12,9 +12,8 @@ from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
 from namedax.core.name_scopes import Renaming
-from namedax.core.names import Dims, check_dims, is_name
+from namedax.core.names import Dims, MeshAxes, PyTree, check_dims, is_name
 from namedax.core.region import Region, ambient
-from namedax.core.types import MeshAxes, PyTree
 from namedax.core.variance import (
     cast,
     cast_data,

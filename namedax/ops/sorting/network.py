@@ -24,10 +24,10 @@ import numpy as np
 from jax import lax
 
 from namedax.core.element_types import weak_as
+from namedax.core.names import DType
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.types import DType
 from namedax.core.variance import cast_data, varying
 from namedax.ops.reduction.site import ReductionPlan
 from namedax.resources import communication as comm

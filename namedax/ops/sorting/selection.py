@@ -18,9 +18,8 @@ import numpy as np
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.names import is_name
+from namedax.core.names import AxisName, is_name
 from namedax.core.region import ambient
-from namedax.core.types import AxisName
 from namedax.errors import (
     ArgumentError,
     AxisNameError,

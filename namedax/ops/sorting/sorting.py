@@ -16,10 +16,9 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.names import Dims
+from namedax.core.names import Dims, DType, PyTree
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
-from namedax.core.types import DType, PyTree
 from namedax.core.variance import cast_data, varying
 from namedax.errors import (
     ArgumentError,

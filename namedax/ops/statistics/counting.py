@@ -17,9 +17,9 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, to_type
+from namedax.core.names import Dims, DType
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
-from namedax.core.types import Dims, DType
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, as_integer, format_value
 from namedax.operands import kernels

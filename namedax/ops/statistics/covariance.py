@@ -12,9 +12,8 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
-from namedax.core.names import is_name
+from namedax.core.names import AxisName, DType, is_name
 from namedax.core.region import ambient
-from namedax.core.types import AxisName, DType
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,

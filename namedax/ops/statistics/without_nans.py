@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import as_array
 from namedax.core.element_types import extreme
-from namedax.core.types import DType
+from namedax.core.names import DType
 from namedax.operands.along_axes import along_axes, checks_axes, names_in
 from namedax.operands.axes import refuse_order_of_storage
 from namedax.operands.operation import REDUCED, Explicit, operation

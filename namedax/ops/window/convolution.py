@@ -20,12 +20,11 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.names import Dims
+from namedax.core.names import Dims, DType, MeshAxes
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
 from namedax.core.reshape import as_one
-from namedax.core.types import DType, MeshAxes
 from namedax.core.variance import cast_alike, with_varying_form
 from namedax.errors import AxisResourceError, PositionalAxisError, format_value
 from namedax.operands.axes import new_names, unwrap_single

@@ -18,7 +18,7 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import as_array
 from namedax.core.element_types import inexact_type
-from namedax.core.types import Shape
+from namedax.core.names import Shape
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, as_integer, format_value
 from namedax.operands.axes import new_names

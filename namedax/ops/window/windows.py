@@ -15,10 +15,9 @@ import numpy as np
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray, make_in_region
-from namedax.core.names import Dims
+from namedax.core.names import Dims, MeshAxes
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.types import MeshAxes
 from namedax.errors import AxisSizeError, PositionalAxisError, format_value
 from namedax.operands.broadcasting import constrain_sharding
 from namedax.operands.one_axis import along

@@ -15,8 +15,8 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
+from namedax.core.names import MeshAxes
 from namedax.core.records import Record
-from namedax.core.types import MeshAxes
 from namedax.errors import SerialLoopError
 from namedax.programs.evaluator import inlined_source, is_pinned, is_remat_of_gradient, number_of
 from namedax.programs.primitives import (

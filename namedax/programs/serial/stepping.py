@@ -34,8 +34,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from namedax.core.element_types import weak_as
+from namedax.core.names import Mesh, PyTree
 from namedax.core.records import Record
-from namedax.core.types import Mesh, PyTree
 from namedax.errors import SerialLoopError
 from namedax.programs.postpone_psum import postponing
 from namedax.programs.primitives import jaxprs_within, mapped_jaxpr

@@ -3,5 +3,7 @@
 
 from namedax.core.annotations import AnyArray, ArrayLike
 
-def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tuple[AnyArray, AnyArray]:
+def vq(
+    obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True,
+) -> tuple[AnyArray, AnyArray]:
     """Assign codes from a code book to a set of observations."""

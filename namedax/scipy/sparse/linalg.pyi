@@ -1,22 +1,23 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.scipy.sparse.linalg`: `jax.scipy.sparse.linalg` for pytrees of named arrays."""
 
-from typing import Any
+from collections.abc import Callable
 
 import jax
+import jax.typing
 
-from namedax.core.annotations import ArrayLike
+from namedax.core.names import PyTree
 
 def bicgstab(
-    A: Any,
-    b: Any,
-    x0: Any = None,
+    A: Callable[..., PyTree] | jax.typing.ArrayLike,
+    b: PyTree,
+    x0: PyTree = None,
     *,
-    tol: ArrayLike = 1e-05,
-    atol: ArrayLike = 0.0,
+    tol: jax.typing.ArrayLike = 1e-05,
+    atol: jax.typing.ArrayLike = 0.0,
     maxiter: int | None = None,
-    M: Any = None,
-) -> tuple[Any, None]:
+    M: Callable[..., PyTree] | jax.typing.ArrayLike | None = None,
+) -> tuple[PyTree, None]:
     """Solve `A(x) = b` by the stabilized biconjugate gradient method.
 
     The named version of `jax.scipy.sparse.linalg.bicgstab`, with its arguments and results. All
@@ -48,15 +49,15 @@ def bicgstab(
       ArgumentTypeError: `A` returns a different structure or dtype, or `b` is not floating-point.
     """
 def cg(
-    A: Any,
-    b: Any,
-    x0: Any = None,
+    A: Callable[..., PyTree] | jax.typing.ArrayLike,
+    b: PyTree,
+    x0: PyTree = None,
     *,
-    tol: ArrayLike = 1e-05,
-    atol: ArrayLike = 0.0,
+    tol: jax.typing.ArrayLike = 1e-05,
+    atol: jax.typing.ArrayLike = 0.0,
     maxiter: int | None = None,
-    M: Any = None,
-) -> tuple[Any, None]:
+    M: Callable[..., PyTree] | jax.typing.ArrayLike | None = None,
+) -> tuple[PyTree, None]:
     """Solve `A(x) = b` by conjugate gradients.
 
     The named version of `jax.scipy.sparse.linalg.cg`, with its arguments and results. All
@@ -88,17 +89,17 @@ def cg(
       ArgumentTypeError: `A` returns a different structure or dtype, or `b` is not floating-point.
     """
 def gmres(
-    A: Any,
-    b: Any,
-    x0: Any = None,
+    A: Callable[..., PyTree] | jax.typing.ArrayLike,
+    b: PyTree,
+    x0: PyTree = None,
     *,
-    tol: ArrayLike = 1e-05,
-    atol: ArrayLike = 0.0,
+    tol: jax.typing.ArrayLike = 1e-05,
+    atol: jax.typing.ArrayLike = 0.0,
     restart: int = 20,
     maxiter: int | None = None,
-    M: Any = None,
+    M: Callable[..., PyTree] | jax.typing.ArrayLike | None = None,
     solve_method: str = 'batched',
-) -> tuple[Any, jax.Array]:
+) -> tuple[PyTree, jax.Array]:
     """Solve `A(x) = b` by the generalized minimal residual method with restarts.
 
     The named version of `jax.scipy.sparse.linalg.gmres`, with its arguments and results. All

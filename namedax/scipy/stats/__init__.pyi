@@ -1,7 +1,7 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.scipy.stats`: `jax.scipy.stats` for named arrays, and its distributions."""
 
-from typing import Any
+from typing import NamedTuple
 
 from jax.scipy.stats import gaussian_kde as gaussian_kde  # type: ignore[attr-defined, unused-ignore]
 
@@ -33,14 +33,28 @@ from namedax.scipy.stats import uniform as uniform
 from namedax.scipy.stats import vonmises as vonmises
 from namedax.scipy.stats import wrapcauchy as wrapcauchy
 
-def mode(a: ArrayLike, axis: AxisSpec = 0, nan_policy: str = 'propagate', keepdims: bool = False) -> Any:
+class _ModeResult(NamedTuple):
+    mode: AnyArray
+    count: AnyArray  # type: ignore[assignment]
+def mode(
+    a: ArrayLike, axis: AxisSpec = 0, nan_policy: str = 'propagate', keepdims: bool = False,
+) -> _ModeResult:
     """Compute the mode (most common value) along an axis of an array."""
 def rankdata(
-    a: ArrayLike, method: str = 'average', *, axis: AxisSpec = None, nan_policy: str = 'propagate',
+    a: ArrayLike,
+    method: str = 'average',
+    *,
+    axis: AxisSpec = None,
+    nan_policy: str = 'propagate',
 ) -> AnyArray:
     """Compute the rank of data along an array axis."""
 def sem(
-    a: ArrayLike, axis: AxisSpec = 0, ddof: int = 1, nan_policy: str = 'propagate', *, keepdims: bool = False,
+    a: ArrayLike,
+    axis: AxisSpec = 0,
+    ddof: int = 1,
+    nan_policy: str = 'propagate',
+    *,
+    keepdims: bool = False,
 ) -> AnyArray:
     """Compute the standard error of the mean, `std / sqrt(count)`, over positional or named axes.
 

@@ -6,16 +6,22 @@ from typing import overload
 import jax
 import jax.typing
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
 
 @overload
-def cdf(x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
+def cdf(
+    x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray:
     """Beta cumulative distribution function"""
 @overload
-def cdf(x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+def cdf(
+    x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray: ...
 @overload
-def cdf(x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+def cdf(
+    x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray: ...
 @overload
 def cdf(
     x: jax.typing.ArrayLike,
@@ -26,12 +32,18 @@ def cdf(
 ) -> jax.Array:
     """Beta cumulative distribution function"""
 @overload
-def logcdf(x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
+def logcdf(
+    x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray:
     """Beta log cumulative distribution function."""
 @overload
-def logcdf(x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+def logcdf(
+    x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray: ...
 @overload
-def logcdf(x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+def logcdf(
+    x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray: ...
 @overload
 def logcdf(
     x: jax.typing.ArrayLike,
@@ -42,12 +54,18 @@ def logcdf(
 ) -> jax.Array:
     """Beta log cumulative distribution function."""
 @overload
-def logpdf(x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
+def logpdf(
+    x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray:
     """Beta log probability distribution function."""
 @overload
-def logpdf(x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+def logpdf(
+    x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray: ...
 @overload
-def logpdf(x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+def logpdf(
+    x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray: ...
 @overload
 def logpdf(
     x: jax.typing.ArrayLike,
@@ -58,12 +76,18 @@ def logpdf(
 ) -> jax.Array:
     """Beta log probability distribution function."""
 @overload
-def logsf(x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
+def logsf(
+    x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray:
     """Beta distribution log survival function."""
 @overload
-def logsf(x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+def logsf(
+    x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray: ...
 @overload
-def logsf(x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+def logsf(
+    x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray: ...
 @overload
 def logsf(
     x: jax.typing.ArrayLike,
@@ -74,12 +98,18 @@ def logsf(
 ) -> jax.Array:
     """Beta distribution log survival function."""
 @overload
-def pdf(x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
+def pdf(
+    x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray:
     """Beta probability distribution function."""
 @overload
-def pdf(x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+def pdf(
+    x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray: ...
 @overload
-def pdf(x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+def pdf(
+    x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray: ...
 @overload
 def pdf(
     x: jax.typing.ArrayLike,
@@ -90,12 +120,18 @@ def pdf(
 ) -> jax.Array:
     """Beta probability distribution function."""
 @overload
-def sf(x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
+def sf(
+    x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray:
     """Beta distribution survival function."""
 @overload
-def sf(x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+def sf(
+    x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray: ...
 @overload
-def sf(x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+def sf(
+    x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray: ...
 @overload
 def sf(
     x: jax.typing.ArrayLike,

@@ -6,7 +6,7 @@ from typing import overload
 import jax
 import jax.typing
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
 
 @overload
@@ -18,7 +18,10 @@ def logpmf(k: ArrayLike, n: NamedArray, p: ArrayLike, loc: ArrayLike = 0) -> Nam
 def logpmf(k: ArrayLike, n: ArrayLike, p: NamedArray, loc: ArrayLike = 0) -> NamedArray: ...
 @overload
 def logpmf(
-    k: jax.typing.ArrayLike, n: jax.typing.ArrayLike, p: jax.typing.ArrayLike, loc: ArrayLike = 0,
+    k: jax.typing.ArrayLike,
+    n: jax.typing.ArrayLike,
+    p: jax.typing.ArrayLike,
+    loc: ArrayLike = 0,
 ) -> jax.Array:
     """Binomial log probability mass function."""
 @overload
@@ -29,5 +32,10 @@ def pmf(k: ArrayLike, n: NamedArray, p: ArrayLike, loc: ArrayLike = 0) -> NamedA
 @overload
 def pmf(k: ArrayLike, n: ArrayLike, p: NamedArray, loc: ArrayLike = 0) -> NamedArray: ...
 @overload
-def pmf(k: jax.typing.ArrayLike, n: jax.typing.ArrayLike, p: jax.typing.ArrayLike, loc: ArrayLike = 0) -> jax.Array:
+def pmf(
+    k: jax.typing.ArrayLike,
+    n: jax.typing.ArrayLike,
+    p: jax.typing.ArrayLike,
+    loc: ArrayLike = 0,
+) -> jax.Array:
     """Binomial probability mass function."""

@@ -6,7 +6,7 @@ from typing import overload
 import jax
 import jax.typing
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
 
 @overload
@@ -15,23 +15,33 @@ def cdf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) 
 @overload
 def cdf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def cdf(x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
+def cdf(
+    x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> jax.Array:
     """Chi-square cumulative distribution function."""
 @overload
-def logcdf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
+def logcdf(
+    x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray:
     """Chi-square log cumulative distribution function."""
 @overload
-def logcdf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+def logcdf(
+    x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray: ...
 @overload
 def logcdf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
     """Chi-square log cumulative distribution function."""
 @overload
-def logpdf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
+def logpdf(
+    x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray:
     """Chi-square log probability distribution function."""
 @overload
-def logpdf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+def logpdf(
+    x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray: ...
 @overload
 def logpdf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
@@ -43,7 +53,9 @@ def logsf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 @overload
 def logsf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def logsf(x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
+def logsf(
+    x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> jax.Array:
     """Chi-square log survival function."""
 @overload
 def pdf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
@@ -51,7 +63,9 @@ def pdf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) 
 @overload
 def pdf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def pdf(x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
+def pdf(
+    x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> jax.Array:
     """Chi-square probability distribution function."""
 @overload
 def sf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
@@ -59,5 +73,7 @@ def sf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
 @overload
 def sf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def sf(x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
+def sf(
+    x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> jax.Array:
     """Chi-square survival function."""

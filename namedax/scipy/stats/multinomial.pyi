@@ -6,7 +6,7 @@ from typing import overload
 import jax
 import jax.typing
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
 
 @overload
@@ -17,7 +17,9 @@ def logpmf(x: ArrayLike, n: NamedArray, p: ArrayLike) -> NamedArray: ...
 @overload
 def logpmf(x: ArrayLike, n: ArrayLike, p: NamedArray) -> NamedArray: ...
 @overload
-def logpmf(x: jax.typing.ArrayLike, n: jax.typing.ArrayLike, p: jax.typing.ArrayLike) -> jax.Array:
+def logpmf(
+    x: jax.typing.ArrayLike, n: jax.typing.ArrayLike, p: jax.typing.ArrayLike,
+) -> jax.Array:
     """Multinomial log probability mass function."""
 @overload
 def pmf(x: NamedArray, n: ArrayLike, p: ArrayLike) -> NamedArray:

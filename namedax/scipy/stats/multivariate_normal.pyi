@@ -6,10 +6,12 @@ from typing import overload
 import jax
 import jax.typing
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
 
-def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None = None) -> ArrayLike:
+def logpdf(
+    x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None = None,
+) -> ArrayLike:
     """Multivariate normal log probability distribution function."""
 @overload
 def pdf(x: NamedArray, mean: ArrayLike, cov: ArrayLike) -> NamedArray:
@@ -19,5 +21,7 @@ def pdf(x: ArrayLike, mean: NamedArray, cov: ArrayLike) -> NamedArray: ...
 @overload
 def pdf(x: ArrayLike, mean: ArrayLike, cov: NamedArray) -> NamedArray: ...
 @overload
-def pdf(x: jax.typing.ArrayLike, mean: jax.typing.ArrayLike, cov: jax.typing.ArrayLike) -> jax.Array:
+def pdf(
+    x: jax.typing.ArrayLike, mean: jax.typing.ArrayLike, cov: jax.typing.ArrayLike,
+) -> jax.Array:
     """Multivariate normal probability distribution function."""

@@ -6,7 +6,7 @@ from typing import overload
 import jax
 import jax.typing
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
 
 @overload
@@ -15,7 +15,9 @@ def cdf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
 @overload
 def cdf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def cdf(x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
+def cdf(
+    x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> jax.Array:
     """Pareto cumulative distribution function."""
 @overload
 def logcdf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
@@ -23,7 +25,9 @@ def logcdf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 @overload
 def logcdf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def logcdf(x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
+def logcdf(
+    x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> jax.Array:
     """Pareto log cumulative distribution function."""
 @overload
 def logpdf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
@@ -31,7 +35,9 @@ def logpdf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 @overload
 def logpdf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def logpdf(x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
+def logpdf(
+    x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> jax.Array:
     """Pareto log probability distribution function."""
 @overload
 def logsf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
@@ -39,7 +45,9 @@ def logsf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
 @overload
 def logsf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def logsf(x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
+def logsf(
+    x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> jax.Array:
     """Pareto log survival function."""
 @overload
 def pdf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
@@ -47,7 +55,9 @@ def pdf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
 @overload
 def pdf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def pdf(x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
+def pdf(
+    x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> jax.Array:
     """Pareto probability distribution function."""
 @overload
 def ppf(q: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
@@ -55,7 +65,9 @@ def ppf(q: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
 @overload
 def ppf(q: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def ppf(q: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
+def ppf(
+    q: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> jax.Array:
     """Pareto percent point function (inverse CDF)."""
 @overload
 def sf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
@@ -63,5 +75,7 @@ def sf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
 @overload
 def sf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def sf(x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
+def sf(
+    x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> jax.Array:
     """Pareto survival function."""

@@ -6,7 +6,7 @@ from typing import overload
 import jax
 import jax.typing
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
 
 @overload

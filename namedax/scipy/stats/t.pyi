@@ -6,14 +6,18 @@ from typing import overload
 import jax
 import jax.typing
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
 
 @overload
-def logpdf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
+def logpdf(
+    x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray:
     """Student's T log probability distribution function."""
 @overload
-def logpdf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+def logpdf(
+    x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> NamedArray: ...
 @overload
 def logpdf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
@@ -25,5 +29,7 @@ def pdf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) 
 @overload
 def pdf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def pdf(x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
+def pdf(
+    x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> jax.Array:
     """Student's T probability distribution function."""

@@ -1,17 +1,17 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """`jax.scipy.stats.truncnorm` for named arrays."""
 
-from typing import Any
+from namedax.core.names import PyTree
 
-def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x: object, a: object, b: object, loc: object = 0, scale: object = 1) -> PyTree:
     """Truncated normal cumulative distribution function."""
-def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x: object, a: object, b: object, loc: object = 0, scale: object = 1) -> PyTree:
     """Truncated normal log cumulative distribution function."""
-def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x: object, a: object, b: object, loc: object = 0, scale: object = 1) -> PyTree:
     """Truncated normal log probability distribution function."""
-def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x: object, a: object, b: object, loc: object = 0, scale: object = 1) -> PyTree:
     """Truncated normal distribution log survival function."""
-def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x: object, a: object, b: object, loc: object = 0, scale: object = 1) -> PyTree:
     """Truncated normal probability distribution function."""
-def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x: object, a: object, b: object, loc: object = 0, scale: object = 1) -> PyTree:
     """Truncated normal distribution survival function."""

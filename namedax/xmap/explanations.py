@@ -1,19 +1,18 @@
-"""Explanations and remedies for errors that JAX raises around the call of a mapped function."""
+"""Explanations of errors in mapped functions, shorter tracebacks, and checks of nesting."""
 
 from __future__ import annotations
 
 import sys
 import types
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 import jax
 from jax.sharding import AbstractMesh
 
 from namedax.core.array import dims_of
 from namedax.core.jax_errors import ErrorKind
+from namedax.core.names import Mesh
 from namedax.core.region import Region, ambient
-from namedax.core.types import Mesh
 from namedax.errors import (
     ArgumentError,
     AxisResourceError,
@@ -26,10 +25,10 @@ from namedax.resources.mesh import is_tracked_on
 from namedax.resources.serial import loops_of, with_loops
 from namedax.xmap.lowering import Argument
 
-__all__ = ["carried_names", "check_nested", "explain_refusal", "no_devices", "shorten_traceback"]
+__all__ = ["carried_names", "check_nested", "explain_jax_error", "no_devices", "shorten_traceback"]
 
 
-def explain_refusal(
+def explain_jax_error(
     error: Exception, function: str, mesh: Mesh | None, resources: Assignment, arguments: object
 ) -> None:
     """Add a note to an error from the call of a mapped function, or raise a more specific error.
@@ -58,20 +57,19 @@ def explain_refusal(
     ):
         error.add_note(f"namedax: {no_devices(function, mesh)}")
     elif ErrorKind.INCOMPATIBLE_DEVICES.matches(error):
-        error.add_note(f"namedax: {_must_be_brought(function)}")
+        error.add_note(f"namedax: {_cannot_reshard(function)}")
     elif ErrorKind.INDIVISIBLE.matches(error) or _is_of_another_mesh(error, arguments):
-        raise MeshError(f"xmap: {_must_be_brought(function)}") from error
+        raise MeshError(f"xmap: {_cannot_reshard(function)}") from error
 
 
-# With fewer nested functions the bodies have most of the stack, so an infinite recursion comes from
-# a body.
-_DEEP = 12
+# At smaller depths most of the stack belongs to the bodies, so one of them recurses infinitely.
+_DEEP_NESTING = 12
 
 
 def _explain_nesting(error: RecursionError, function: str) -> None:
     outer = ambient()
     depth = 1 if outer is None else outer.depth + 1
-    if depth >= _DEEP:
+    if depth >= _DEEP_NESTING:
         raise ArgumentError(
             f"xmap: {function} is called at depth {depth} of nested mapped functions, which exceeds"
             f" Python's recursion limit of {sys.getrecursionlimit()}. Map the outermost function"
@@ -81,13 +79,13 @@ def _explain_nesting(error: RecursionError, function: str) -> None:
 
 
 def _is_of_another_mesh(error: Exception, arguments: object) -> bool:
-    """Return True if JAX failed to find a mesh axis of an argument's type on the function's mesh."""
+    """Return True if the function's mesh lacks a mesh axis of an argument's type."""
     return isinstance(error, KeyError) and any(
         is_tracked_on(leaf, error.args[0]) for leaf in jax.tree.leaves(arguments)
     )
 
 
-def _must_be_brought(function: str) -> str:
+def _cannot_reshard(function: str) -> str:
     return (
         f"under a JAX transformation, xmap cannot reshard an argument of {function} that is"
         " committed to other devices or to another mesh. Reshard it onto the mesh first, with"
@@ -108,7 +106,7 @@ def _explain_forward_mode(error: TypeError, function: str, resources: Assignment
         ) from error
 
 
-def no_devices(function: str, mesh: Any) -> str:
+def no_devices(function: str, mesh: Mesh) -> str:
     """Return the message for the call of a function on a mesh without devices."""
     return (
         f"the mesh of {function} is an AbstractMesh {dict(mesh.shape)}, which has no devices to"
@@ -118,10 +116,10 @@ def no_devices(function: str, mesh: Any) -> str:
     )
 
 
-# --- tracebacks without the frames of this package between a user's call an -----------------------
-# These frames show how a body is traced, and rarely help to locate an error. The frames of user code
-# stay, and all frames below the last one of them. For an error of namedax, only the last of these
-# lower frames stays, because the message has the details.
+# --- tracebacks -----------------------------------------------------------------------------------
+# The frames of this package show how a body is traced, and rarely help to locate an error. The
+# frames of user code stay, and all frames below the last one of them. For an error of namedax, only
+# the last of these lower frames stays, because the message has the details.
 
 
 # JAX removes its own frames, except for those below its last boundary. The other packages occur
@@ -130,7 +128,7 @@ _MACHINERY = ("namedax", "jax", "jaxlib", "contextlib", "functools")
 
 
 def shorten_traceback(error: Exception) -> None:
-    """Remove the frames of this package from the traceback of an error that an exception handler is about to raise again.
+    """Remove the frames of this package from the traceback of an error that is raised again.
 
     The JAX option `jax_traceback_filtering=off`, or the environment variable
     JAX_TRACEBACK_FILTERING=off, disables this filter, as it disables JAX's own.
@@ -155,13 +153,13 @@ def shorten_traceback(error: Exception) -> None:
     error.__traceback__ = traceback
 
 
-# --- checks for a mapped function that is called within another mapped func -----------------------
+# --- nested mapped functions ----------------------------------------------------------------------
 
 
 def check_nested(
     function: str, mesh: Mesh | None, resources: Assignment, outer: Region
 ) -> frozenset[str]:
-    """Check the mesh and `axis_resources` of an inner mapped function, and return the mesh axes that only it uses.
+    """Check the options of an inner mapped function, and return the mesh axes that only it uses.
 
     Args:
       function: the inner function, for messages.
@@ -220,7 +218,7 @@ def check_nested(
 
 
 def carried_names(outer: Region, arguments: Sequence[Argument]) -> frozenset[Hashable]:
-    """Return the axis names of the surrounding function that are batch axes of an inner mapped function.
+    """Return the outer axis names that are batch axes of an inner mapped function.
 
     These are all of its axis names except the names that the axis mappings of the inner function
     attach.
