@@ -112,7 +112,7 @@ def _program(xmapped: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str
     return f"hash {found.hexdigest()[:16]}"
 
 
-def _hash_equations(jaxpr: Jaxpr, found: hashlib._Hash) -> None:
+def _hash_equations(jaxpr: Jaxpr, found: Any) -> None:
     """Hash primitives, types and plain parameters.
 
     The text of other objects may differ between processes.
@@ -127,7 +127,7 @@ def _hash_equations(jaxpr: Jaxpr, found: hashlib._Hash) -> None:
             _hash_parameter(name, value, found)
 
 
-def _hash_parameter(name: str, value: Any, found: hashlib._Hash) -> None:
+def _hash_parameter(name: str, value: Any, found: Any) -> None:
     inner = getattr(value, "jaxpr", value)
     if hasattr(inner, "eqns"):
         _hash_equations(inner, found)

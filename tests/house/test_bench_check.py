@@ -57,4 +57,5 @@ def test_what_is_not_recorded_is_said():
 def test_the_record_has_namedax_beside_its_rival(part):
     counts = json.loads(check.RECORD.read_text())["counts"][part]
     assert all(own >= 0 and (rival is None or rival >= 0) for own, rival in counts.values())
-    assert any(rival is not None for _, rival in counts.values())
+    # A ratio of times is one to the rival.
+    assert any(rival is not None or metric in check.TOLERANCE for metric, (_, rival) in counts.items())

@@ -419,7 +419,7 @@ def test_mistakes():
         pbroadcast(x, "a", 4)
     with pytest.raises(AxisNameError, match="not all different"):
         ppermute(x, ("a", "a"), [])
-    with pytest.raises(PositionalAxisError, match="give the same number of each"):
+    with pytest.raises(PositionalAxisError, match="Pass the same number of each"):
         pdot(x, x, "a", pos_contract=((0,), ()))
     with pytest.raises(PositionalAxisError, match="out of range for operand 1"):
         pdot(x, x, "a", pos_contract=((0,), (1,)))
