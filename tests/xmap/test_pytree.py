@@ -51,6 +51,10 @@ def test_errors_about_a_leaf_have_its_path(op, case):
         OF_TREES[op](tree_with(leaf))
     if op == "shard" and case in ("set", "strings"):
         fact = f"{'{1}' if case == 'set' else '<U1[1]'} is not an array that JAX supports."
+    if op == "named" and case == "string":
+        fact = "expected an array, got 'adam'."
+    if op == "named" and case == "strings":
+        fact = "the dtype <U1 of <U1[1] is not supported by JAX. Convert strings to indices: "
     assert said(error.value).startswith(f"{op}, x['layers'][1]['name']: {fact}")
     with pytest.raises(kind) as error:
         nx.named(leaf, ["a"]) if case in ("strings", "wide") else nx.named([leaf], [["a"]])
