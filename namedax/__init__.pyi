@@ -39,8 +39,8 @@ from namedax.core.array import NamedArray as NamedArray
 from namedax.distributed import from_process_local as from_process_local
 from namedax.distributed import process_entries as process_entries
 from namedax.drawing.arrays import draw as draw
-from namedax.interop import from_xarray as from_xarray
-from namedax.interop import to_xarray as to_xarray
+from namedax.interop.xarray import from_xarray as from_xarray
+from namedax.interop.xarray import to_xarray as to_xarray
 from namedax.numpy import abs as abs
 from namedax.numpy import absolute as absolute
 from namedax.numpy import acos as acos

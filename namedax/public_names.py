@@ -18,7 +18,7 @@ NAMES: dict[str, str] = {
     "core.array": "NamedArray",
     "distributed": "from_process_local process_entries",
     "drawing.arrays": "draw",
-    "interop": "from_xarray to_xarray",
+    "interop.xarray": "from_xarray to_xarray",
     "numpy": (
         "abs absolute acos acosh add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh"
         " around asin asinh atan atan2 atanh bitwise_and bitwise_count bitwise_invert"

@@ -1,0 +1,75 @@
+"""The types and shardings of restored arrays, which checkpointers need."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import jax
+
+from namedax.core.array import NamedArray, is_named, make
+from namedax.core.call_errors import checks_signature
+from namedax.core.names import Mesh, PyTree
+from namedax.core.region import ambient
+from namedax.errors import (
+    AxisResourceError,
+)
+from namedax.operands.pytree import data_of
+from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
+from namedax.resources.mesh import any_mesh
+from namedax.resources.serial import on_devices, with_loops
+
+__all__ = ["abstract"]
+
+
+@checks_signature
+def abstract(
+    tree: PyTree, axis_resources: Mapping[Hashable, Any], mesh: Mesh | None = None
+) -> PyTree:
+    """Return the types and shardings of a tree of arrays, into which a checkpointer restores.
+
+    The result is the tree of `nx.shard(tree, axis_resources, mesh)` with a `jax.ShapeDtypeStruct`
+    in place of every value, as from `jax.eval_shape`.
+
+    Args:
+      tree: a pytree of arrays, named or not, or of their types (from `jax.eval_shape`).
+      axis_resources: as in `xmap`. Axis names that an array lacks, and `SerialLoop`s, have no
+        effect here.
+      mesh: a mesh, possibly an `AbstractMesh` without devices. Default: the mesh of `jax.set_mesh`.
+
+    Returns:
+      The tree with named arrays whose `data` is a `jax.ShapeDtypeStruct` with a sharding. An array
+      without named axes becomes a replicated `jax.ShapeDtypeStruct`.
+
+    Raises:
+      AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
+      MeshError: there is no mesh, or it lacks a mesh axis.
+      PlacementConflictError: two axes of one array are sharded over one mesh axis.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
+    >>> types = jax.eval_shape(lambda: {"w": nx.named(jnp.ones((8, 3)), ["batch", "k"])})
+    >>> abstract(types, {"batch": "x"}, mesh)
+    {'w': NamedArray(f32[]{batch:8@x, k:3})}
+    """
+    surrounding = ambient()
+    if surrounding is not None and surrounding.resources:
+        raise AxisResourceError(
+            "abstract: this function cannot be called inside a mapped function. Call it before the"
+            " mapped function."
+        )
+    # Loops do not affect the sharding.
+    assignment = on_devices(with_loops(parse_resources(axis_resources, "abstract")))
+    mesh = any_mesh(mesh, "abstract")
+    check_mesh_axes(assignment, mesh, "abstract")
+
+    def abstract_leaf(leaf: object) -> NamedArray | jax.ShapeDtypeStruct:
+        data = data_of(leaf)
+        dims = leaf.dims if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
+        sharding = named_sharding(dims, data.shape, assignment, mesh, "abstract")
+        placed = jax.ShapeDtypeStruct(data.shape, data.dtype, sharding=sharding)
+        return make(placed, dims) if isinstance(leaf, NamedArray) else placed
+
+    return jax.tree.map(
+        abstract_leaf, jax.eval_shape(lambda leaves: leaves, tree), is_leaf=is_named
+    )

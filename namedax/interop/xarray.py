@@ -1,0 +1,176 @@
+"""Conversion from and to xarray, which has dimension names of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.array import dims_of, make
+from namedax.core.call_errors import checks_signature
+from namedax.core.display import type_text
+from namedax.core.element_types import as_jax
+from namedax.core.names import Dims, check_dims
+from namedax.core.region import ambient
+from namedax.errors import (
+    AxisMappingError,
+    AxisNameError,
+    PositionalAxisError,
+    format_value,
+    raise_not_found,
+    show_names,
+)
+from namedax.operands.broadcasting import to_local
+from namedax.operands.pytree import data_of
+
+__all__ = ["from_xarray", "to_xarray"]
+
+
+def _xarray(op: str) -> ModuleType:
+    try:
+        import xarray
+    except ImportError as error:
+        raise ImportError(
+            f"{op}: xarray is not installed. Install it with `pip install xarray`."
+        ) from error
+    module: ModuleType = xarray
+    return module
+
+
+@checks_signature
+def to_xarray(
+    x: ArrayLike | Mapping[Hashable, ArrayLike],
+    coords: Mapping[Any, Any] | None = None,
+    name: Hashable | None = None,
+    *,
+    dims: Sequence[Hashable] | None = None,
+) -> Any:
+    """Convert an array to an `xarray.DataArray`, or a dict of arrays to an `xarray.Dataset`.
+
+    The values are copied to this host, so a sharded array is gathered. Requires xarray.
+
+    Args:
+      x: an array, named or not, or a dict from variable names to arrays. Arrays must be concrete,
+        so do not call it in a traced function.
+      coords: coordinates, as in `xarray.DataArray`. For a dict they apply to all variables.
+        Default: none.
+      name: the name of the `DataArray`. Default: none.
+      dims: names for the positional axes, in order. Default: `dim_0`, `dim_1`, ... For a dict, each
+        variable uses the first names.
+
+    Returns:
+      A `DataArray` with dimensions in the order of `x.dims`, or a `Dataset`.
+
+    Raises:
+      AxisNameError: a positional axis would get the name of another axis.
+      PositionalAxisError: the number of names in `dims` is not the number of positional axes.
+      AxisMappingError: `name` is given for a dict.
+      ImportError: xarray is not installed.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.arange(6.0).reshape(2, 3), ["city", "month"])
+    >>> temperature = to_xarray(x, coords={"month": [1, 2, 3]}, name="temperature")
+    >>> temperature.dims, temperature.sel(month=2).values.tolist()
+    (('city', 'month'), [1.0, 4.0])
+    """
+    xarray = _xarray("to_xarray")
+    if isinstance(x, Mapping):
+        if name is not None:
+            raise AxisMappingError(
+                f"to_xarray: name={name!r} is given for a dict, whose keys {list(x)} name the"
+                " variables. Omit name=."
+            )
+        variables = {
+            key: (_xarray_dims(value, dims, prefix=True), np.asarray(data_of(value)))
+            for key, value in x.items()
+        }
+        return xarray.Dataset(variables, coords=coords)
+    return xarray.DataArray(
+        np.asarray(data_of(x)), coords=coords, dims=_xarray_dims(x, dims), name=name
+    )
+
+
+def _xarray_dims(x: ArrayLike, given: Sequence[Hashable] | None, prefix: bool = False) -> Dims:
+    dims = dims_of(x)
+    count = dims.count(None)
+    names = [f"dim_{i}" for i in range(count)] if given is None else list(given)
+    if len(names) < count or (len(names) > count and not prefix):
+        raise PositionalAxisError(
+            f"to_xarray: dims={format_value(names)} has {len(names)} names for the {count}"
+            f" positional axes of {type_text(x)}; xarray names every axis. Pass one name per"
+            " positional axis."
+        )
+    taken = [name for name in names[:count] if name in dims]
+    if taken:
+        raise AxisNameError(
+            f"to_xarray: a positional axis of {type_text(x)} would get the name of its named axis"
+            f" {show_names(taken)}. Pass other names for the positional axes in dims=."
+        )
+    positional = iter(names)
+    return check_dims(tuple(next(positional) if dim is None else dim for dim in dims), "to_xarray")
+
+
+@checks_signature
+def from_xarray(
+    array: object, positional: Sequence[Hashable] = ()
+) -> AnyArray | dict[Hashable, AnyArray]:
+    """Convert an `xarray.DataArray` to a named array, or a `Dataset` to a dict of named arrays.
+
+    Coordinates, attributes and the name of the `DataArray` are dropped. Values get JAX dtypes: 64
+    bits become 32 unless `jax_enable_x64` is set, and integers that do not fit raise an error.
+
+    Args:
+      array: a `DataArray` or a `Dataset`.
+      positional: dimensions that become positional axes, such as `dim_0` from `to_xarray`. They
+        keep the order of the `DataArray`. Default: none.
+
+    Returns:
+      A named array (a plain one if no named axis remains), or a dict from variable names to such
+      arrays.
+
+    Raises:
+      AxisNameError: the name of a dimension is not a valid axis name. For example, xarray allows
+        integers.
+      AxisNotFoundError: `positional` contains a dimension that does not exist.
+      AxisMappingError: the argument is neither a `DataArray` nor a `Dataset`.
+      ArgumentError: integers do not fit into 32 bits, and 64-bit types are off (as for the
+        milliseconds of a date).
+      ImportError: xarray is not installed.
+
+    >>> import xarray
+    >>> from_xarray(xarray.DataArray([[1.0, 2.0]], dims=["city", "month"])).dims
+    ('city', 'month')
+    """
+    xarray = _xarray("from_xarray")
+    if not isinstance(array, (xarray.DataArray, xarray.Dataset)):
+        raise AxisMappingError(
+            "from_xarray: expected an xarray.DataArray or an xarray.Dataset, got a value of type"
+            f" {type(array).__name__}. Use nx.named for arrays without names."
+        )
+    if isinstance(positional, str):
+        positional = (positional,)
+    for name in positional:
+        if name not in array.dims:
+            text = f"{type(array).__name__} of dimensions {dict(array.sizes)}"
+            raise_not_found("from_xarray", name, text, array.dims, "It is listed in positional=.")
+    if isinstance(array, xarray.Dataset):
+        return {
+            name: _from_data_array(variable, positional)
+            for name, variable in array.data_vars.items()
+        }
+    return _from_data_array(array, positional)
+
+
+def _from_data_array(array: Any, positional: Sequence[Hashable]) -> AnyArray:
+    dims = check_dims(
+        tuple(None if dim in positional else dim for dim in array.dims), "from_xarray"
+    )
+    data = as_jax("from_xarray", array.values)
+    return (
+        to_local(make(data, dims), "from_xarray", ambient())
+        if any(dim is not None for dim in dims)
+        else data
+    )
