@@ -1,0 +1,24 @@
+"""The weights of the tiny models: made from their keys, so that PyTorch and the tests have the same without a file.
+
+`tools/golden.py` runs in an environment without JAX, so this module imports NumPy only.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+
+import numpy as np
+
+
+def make(key: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the tensor of a state dict: random numbers that depend on the key and the shape alone."""
+    rng = np.random.default_rng(zlib.crc32(key.encode()))
+    if key.endswith("A_log"):  # Mamba: decay rates from 1 to 4
+        return np.log(rng.uniform(1, 4, shape)).astype(np.float32)
+    values = rng.normal(size=shape)
+    if ("norm" in key.lower() and key.endswith("weight")) or key.endswith(".D"):
+        return (1 + 0.2 * values).astype(np.float32)
+    if len(shape) < 2:
+        return (0.2 * values).astype(np.float32)
+    return (values / math.sqrt(math.prod(shape[1:]))).astype(np.float32)

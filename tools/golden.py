@@ -1,0 +1,471 @@
+"""Write the golden files of examples/models: logits, losses, gradients and greedy tokens of PyTorch.
+
+It needs `torch` and `transformers`, which take 6 GB and are in no extra, so run it in an
+environment of its own:
+
+    python3 -m venv golden-env
+    golden-env/bin/pip install torch transformers
+    golden-env/bin/python tools/golden.py [CASE ...]
+
+Each case is a tiny model of a published architecture. Its weights are made from their keys by
+`tests/models/weights.py`. The tests compute the same numbers over names, in every layout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+import transformers
+
+transformers.logging.disable_progress_bar()
+ROOT = pathlib.Path(__file__).parents[1]
+GOLDEN = ROOT / "tests" / "models" / "golden"
+sys.path.insert(0, str(ROOT))
+
+from tests.models.weights import make  # noqa: E402  (it needs the path)
+
+BATCH, POS, VOCAB = 8, 16, 48
+PROMPTS, NEW = (5, 9, 2), 6
+DECODER = {
+    "vocab_size": VOCAB,
+    "hidden_size": 32,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+    "attn_implementation": "eager",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A model class, its configuration, and the keys whose gradients are compared."""
+
+    model: str
+    config: str
+    entries: dict[str, Any]
+    gradients: tuple[str, ...]
+    kind: str = "decoder"
+    written: dict[str, Any] = dataclasses.field(default_factory=dict)  # entries of config.json
+
+
+LAYER = "model.layers.1."
+ATTENTION = (f"{LAYER}self_attn.q_proj.weight", f"{LAYER}self_attn.k_proj.weight")
+DENSE = (
+    "model.embed_tokens.weight",
+    *ATTENTION,
+    f"{LAYER}mlp.down_proj.weight",
+    f"{LAYER}input_layernorm.weight",
+)
+EXPERTS = (
+    "model.embed_tokens.weight",
+    *ATTENTION,
+)
+
+CASES = {
+    "llama3": Case(
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        DECODER
+        | {
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "rope_theta": 100.0,
+                "factor": 4.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 16,
+            },
+        },
+        (*DENSE, "lm_head.weight"),
+    ),
+    "llama_yarn": Case(
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        DECODER
+        | {
+            "tie_word_embeddings": True,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 100.0,
+                "factor": 4.0,
+                "beta_fast": 8.0,
+                "beta_slow": 1.0,
+                "original_max_position_embeddings": 16,
+            },
+        },
+        DENSE,
+    ),
+    "mistral": Case(
+        "MistralForCausalLM",
+        "MistralConfig",
+        DECODER
+        | {
+            "hidden_size": 36,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 3,
+            "head_dim": 8,
+            "sliding_window": 5,
+        },
+        (*DENSE, "lm_head.weight"),
+    ),
+    "qwen3": Case(
+        "Qwen3ForCausalLM",
+        "Qwen3Config",
+        DECODER | {"head_dim": 12, "tie_word_embeddings": True},
+        (*DENSE, f"{LAYER}self_attn.q_norm.weight"),
+    ),
+    "mixtral": Case(
+        "MixtralForCausalLM",
+        "MixtralConfig",
+        DECODER
+        | {
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "output_router_logits": True,
+        },
+        (
+            *EXPERTS,
+            f"{LAYER}block_sparse_moe.gate.weight",
+            f"{LAYER}block_sparse_moe.experts.2.w2.weight",
+        ),
+    ),
+    "qwen3_moe": Case(
+        "Qwen3MoeForCausalLM",
+        "Qwen3MoeConfig",
+        DECODER
+        | {
+            "head_dim": 12,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 24,
+            "norm_topk_prob": True,
+            "output_router_logits": True,
+        },
+        (
+            *EXPERTS,
+            f"{LAYER}self_attn.k_norm.weight",
+            f"{LAYER}mlp.gate.weight",
+            f"{LAYER}mlp.experts.2.up_proj.weight",
+        ),
+    ),
+    "gemma3": Case(
+        "Gemma3ForCausalLM",
+        "Gemma3TextConfig",
+        DECODER
+        | {
+            "num_hidden_layers": 4,
+            "head_dim": 8,
+            "query_pre_attn_scalar": 10,
+            "sliding_window": 5,
+            "layer_types": ["sliding_attention"] * 2 + ["full_attention", "sliding_attention"],
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 3.0,
+        },
+        (*DENSE, f"{LAYER}post_feedforward_layernorm.weight", f"{LAYER}self_attn.q_norm.weight"),
+    ),
+    "t5": Case(
+        "T5ForConditionalGeneration",
+        "T5Config",
+        {
+            "vocab_size": VOCAB,
+            "d_model": 32,
+            "d_kv": 8,
+            "d_ff": 40,
+            "num_layers": 2,
+            "num_heads": 4,
+            "relative_attention_num_buckets": 8,
+            "relative_attention_max_distance": 12,
+            "dropout_rate": 0.0,
+            "pad_token_id": 0,
+            "decoder_start_token_id": 0,
+            "eos_token_id": None,
+        },
+        (
+            "shared.weight",
+            "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+            "decoder.block.1.layer.1.EncDecAttention.k.weight",
+            "encoder.block.1.layer.1.DenseReluDense.wi.weight",
+        ),
+        "encoder-decoder",
+    ),
+    "t5_v1_1": Case(
+        "T5ForConditionalGeneration",
+        "T5Config",
+        {
+            "vocab_size": VOCAB,
+            "d_model": 24,
+            "d_kv": 8,
+            "d_ff": 40,
+            "num_layers": 2,
+            "num_decoder_layers": 1,
+            "num_heads": 3,
+            "relative_attention_num_buckets": 8,
+            "relative_attention_max_distance": 12,
+            "feed_forward_proj": "gated-gelu",
+            "tie_word_embeddings": False,
+            "dropout_rate": 0.0,
+            "pad_token_id": 0,
+            "decoder_start_token_id": 0,
+            "eos_token_id": None,
+        },
+        (
+            "shared.weight",
+            "lm_head.weight",
+            "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+            "encoder.block.1.layer.1.DenseReluDense.wi_1.weight",
+        ),
+        "encoder-decoder",
+    ),
+    "whisper": Case(
+        "WhisperForConditionalGeneration",
+        "WhisperConfig",
+        {
+            "vocab_size": VOCAB,
+            "num_mel_bins": 6,
+            "d_model": 32,
+            "encoder_layers": 2,
+            "decoder_layers": 2,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4,
+            "encoder_ffn_dim": 40,
+            "decoder_ffn_dim": 40,
+            "max_source_positions": 12,
+            "max_target_positions": 16,
+            "decoder_start_token_id": 1,
+            "pad_token_id": 0,
+            "bos_token_id": None,
+            "eos_token_id": None,
+            "suppress_tokens": None,
+            "begin_suppress_tokens": None,
+            "attn_implementation": "eager",
+        },
+        (
+            "model.encoder.conv1.weight",
+            "model.encoder.conv2.bias",
+            "model.encoder.layers.1.self_attn.q_proj.bias",
+            "model.decoder.layers.1.encoder_attn.v_proj.weight",
+            "model.decoder.embed_tokens.weight",
+        ),
+        "speech",
+    ),
+    "vit": Case(
+        "ViTForImageClassification",
+        "ViTConfig",
+        {
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "intermediate_size": 40,
+            "image_size": 12,
+            "patch_size": 4,
+            "num_channels": 3,
+            "num_labels": 5,
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+            "attn_implementation": "eager",
+        },
+        (
+            "vit.embeddings.cls_token",
+            "vit.embeddings.patch_embeddings.projection.weight",
+            "classifier.weight",
+        ),
+        "images",
+    ),
+    "mamba2": Case(
+        "Mamba2ForCausalLM",
+        "Mamba2Config",
+        {
+            "vocab_size": VOCAB,
+            "hidden_size": 16,
+            "num_heads": 4,
+            "head_dim": 8,
+            "state_size": 6,
+            "n_groups": 2,
+            "expand": 2,
+            "conv_kernel": 4,
+            "chunk_size": 8,
+            "num_hidden_layers": 2,
+            "bos_token_id": None,
+            "eos_token_id": None,
+            "pad_token_id": None,
+            "tie_word_embeddings": False,
+            "use_cache": True,
+        },
+        (
+            "backbone.embeddings.weight",
+            "backbone.layers.1.mixer.in_proj.weight",
+            "backbone.layers.1.mixer.A_log",
+            "backbone.layers.1.mixer.dt_bias",
+            "backbone.layers.0.mixer.conv1d.weight",
+        ),
+    ),
+}
+
+
+def integers(*shape: int, seed: int, low: int = 2) -> np.ndarray:
+    """Return random tokens; 0 and 1 are special in some models."""
+    return np.random.default_rng(seed).integers(low, VOCAB, shape).astype(np.int32)
+
+
+def floats(*shape: int, seed: int) -> np.ndarray:
+    """Return random features."""
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def inputs_of(case: Case, config: Any) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Return the inputs of a case, and the argument of `forward` that each of them is."""
+    if case.kind == "decoder":
+        return {"tokens": integers(BATCH, POS, seed=0)}, {"tokens": "input_ids"}
+    if case.kind == "encoder-decoder":
+        arrays = {"inputs": integers(BATCH, POS, seed=0), "tokens": integers(BATCH, 12, seed=1)}
+        return arrays, {"inputs": "input_ids", "tokens": "decoder_input_ids"}
+    if case.kind == "speech":
+        frames = 2 * config.max_source_positions
+        arrays = {
+            "features": floats(BATCH, config.num_mel_bins, frames, seed=0),
+            "tokens": integers(BATCH, 12, seed=1),
+        }
+        return arrays, {"features": "input_features", "tokens": "decoder_input_ids"}
+    size = config.image_size
+    return {"images": floats(BATCH, config.num_channels, size, size, seed=0)}, {
+        "images": "pixel_values"
+    }
+
+
+def greedy(case: Case, model: Any, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return greedy continuations: of three prompts of different lengths, or of the encoder's inputs."""
+    options = {"max_new_tokens": NEW, "do_sample": False, "use_cache": True}
+    if case.kind == "decoder":
+        found = [
+            model.generate(torch.tensor(inputs["tokens"][i : i + 1, :length]).long(), **options)
+            for i, length in enumerate(PROMPTS)
+        ]
+        new = np.stack([row[0, -NEW:].numpy() for row in found])
+        return {"greedy": new, "prompt_lengths": np.array(PROMPTS)}
+    if case.kind == "encoder-decoder":
+        found = model.generate(torch.tensor(inputs["inputs"]).long(), **options)
+        return {"greedy": found[:, -NEW:].numpy()}
+    if case.kind == "speech":  # without Whisper's own generate, which adds tokens of its own
+        tokens = torch.full((BATCH, 1), model.config.decoder_start_token_id)
+        for _ in range(NEW):
+            logits = model(
+                input_features=torch.tensor(inputs["features"]), decoder_input_ids=tokens
+            ).logits
+            tokens = torch.cat([tokens, logits[:, -1:].argmax(-1)], 1)
+        return {"greedy": tokens[:, 1:].numpy()}
+    return {}
+
+
+def share_embeddings(model: Any) -> Any:
+    """Let encoder and decoder share embeddings in T5 1.1, whose output layer does not share them."""
+    if hasattr(model, "shared"):
+        model.set_input_embeddings(model.shared)
+    return model
+
+
+def published(model: Any, folder: pathlib.Path) -> dict[str, torch.Tensor]:
+    """Save a model, and return its tensors by the keys that a published checkpoint has."""
+    model.save_pretrained(folder)
+    return safetensors.torch.load_file(folder / "model.safetensors")
+
+
+def write(name: str, case: Case) -> pathlib.Path:
+    """Run a case, and write its file."""
+    torch.manual_seed(0)
+    config = getattr(transformers, case.config)(**case.entries)
+    config.tie_word_embeddings = case.entries.get("tie_word_embeddings", config.tie_word_embeddings)
+    folder = pathlib.Path(tempfile.mkdtemp())
+    model = share_embeddings(getattr(transformers, case.model)(config))
+    state = {key: tensor.shape for key, tensor in published(model, folder).items()}
+    weights = {key: torch.tensor(make(key, tuple(shape))) for key, shape in state.items()}
+    safetensors.torch.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    options = {"dtype": torch.float32, "attn_implementation": "eager"}
+    model = type(model).from_pretrained(folder, config=config, **options)
+    model = share_embeddings(model).eval()
+    for key, tensor in published(model, folder).items():
+        np.testing.assert_array_equal(tensor.numpy(), weights[key].numpy(), err_msg=key)
+    text = json.dumps(json.loads((folder / "config.json").read_text()) | case.written, indent=1)
+    inputs, arguments = inputs_of(case, config)
+    operands = {
+        argument: torch.tensor(inputs[key]).long()
+        if inputs[key].dtype == np.int32
+        else torch.tensor(inputs[key])
+        for key, argument in arguments.items()
+    }
+    output = model(**operands)
+    logits = output.logits
+    classes = logits.shape[-1]
+    targets = (
+        np.random.default_rng(2).integers(0, classes, tuple(logits.shape[:-1])).astype(np.int32)
+    )
+    loss = torch.nn.functional.cross_entropy(
+        logits.reshape(-1, classes), torch.tensor(targets).long().reshape(-1)
+    )
+    loss.backward()
+    results = {}
+    if getattr(output, "aux_loss", None) is not None:
+        results["aux_loss"] = output.aux_loss.detach().numpy()
+    with torch.no_grad():
+        results |= greedy(case, model, inputs)
+        for (
+            parameter
+        ) in model.parameters():  # the checkpoint of the gradients has the published keys
+            parameter.copy_(
+                torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            )
+    gradients = published(model, folder)
+    results |= {f"grad/{key}": gradients[key].numpy() for key in case.gradients}
+    shutil.rmtree(folder)
+    versions = (
+        f"Python {platform.python_version()}, torch {torch.__version__}, "
+        f"transformers {transformers.__version__}, numpy {np.__version__}"
+    )
+    path = GOLDEN / f"{name}.npz"
+    np.savez_compressed(
+        path,
+        config=text,
+        versions=versions,
+        model=case.model,
+        keys=list(state),
+        shapes=json.dumps([list(shape) for shape in state.values()]),
+        targets=targets,
+        logits=logits.detach().numpy(),
+        loss=loss.detach().numpy(),
+        **inputs,
+        **results,
+    )
+    return path
+
+
+def main(argv: list[str] | None = None, progress: Callable[[str], None] = print) -> None:
+    """Write the cases that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("cases", nargs="*", help=f"some of {', '.join(CASES)}; all by default")
+    wanted = parser.parse_args(argv).cases or list(CASES)
+    if unknown := sorted({*wanted} - {*CASES}):
+        parser.error(f"unknown cases {', '.join(unknown)}; choose from {', '.join(CASES)}")
+    GOLDEN.mkdir(parents=True, exist_ok=True)
+    for name in wanted:
+        path = write(name, CASES[name])
+        progress(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1024:.0f} KiB")
+
+
+if __name__ == "__main__":
+    main()
