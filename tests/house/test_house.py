@@ -252,9 +252,9 @@ def test_every_room_is_inhabited():
     assert {room(module) for module in modules()} - {"ops"} == set(ROOMS)
 
 
-# Folders of tests that mirror no room: of whole programs, of this repository, of random programs.
+# Folders of tests that mirror no room: of whole programs, of this repository, of random programs, of examples/models.
 TESTS = PACKAGE.parent / "tests"
-OTHER_FOLDERS = ("whole", "house", "fuzz")
+OTHER_FOLDERS = ("whole", "house", "fuzz", "models")
 
 
 def without_a_room(paths):
