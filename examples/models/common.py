@@ -1,0 +1,237 @@
+"""Shared code of the models: configuration files, random parameters, layouts and loops over layers.
+
+The models are plain functions over axis names. An axis that is stored with one sharding and used
+with another has two names: parameters are stored over `embed_fsdp` and read as `embed`, and
+positions are named `pos_sp` between the layers. Without `axis_resources` this is only a renaming.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+import namedax as nx
+
+Params = dict[str, Any]
+Spec = Mapping[str, tuple[str, str]]
+C = TypeVar("C")
+
+# --- configuration files ---------------------------------------------------------------------------
+
+# Entries of config.json that do not change the function: of training, generation and tokenizers.
+IGNORED = frozenset(
+    "_attn_implementation _name_or_path _sliding_window_pattern architectures attention_dropout"
+    " attn_implementation auto_map bos_token_id cache_implementation classifier_dropout dtype"
+    " eos_token_id initializer_factor initializer_range is_encoder_decoder max_position_embeddings"
+    " max_window_layers model_type pad_token_id pretraining_tp router_jitter_noise task_specific_params"
+    " torch_dtype transformers_version use_cache".split()
+)
+
+
+def read_config(
+    path: str | os.PathLike[str],
+    fields: Mapping[str, str],
+    fixed: Mapping[str, Iterable[Any]] = {},
+    ignored: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Read a `config.json`, as published beside a checkpoint.
+
+    Args:
+      path: the file, or the directory that has it.
+      fields: the field of each entry. Entries without a value (`null`) are left out.
+      fixed: entries that the model supports with these values only.
+      ignored: further entries that do not change the function.
+
+    Returns:
+      The values by field. `rope_theta`, `rope_scaling` and `rope_parameters` become `theta` and
+      `scaling`.
+
+    Raises:
+      ValueError: an entry is unknown, or has a value that the model does not support.
+    """
+    path = pathlib.Path(path)
+    path = path / "config.json" if path.is_dir() else path
+    entries = json.loads(path.read_text())
+    rope = entries.pop("rope_parameters", None) or {}
+    if "rope_theta" in rope or "rope_type" in rope:
+        entries["rope_theta"] = rope.get("rope_theta", entries.get("rope_theta"))
+        entries["rope_scaling"] = {k: v for k, v in rope.items() if k != "rope_theta"}
+    elif rope:  # one for each type of layer
+        entries["rope_parameters"] = rope
+    known = {"rope_theta": "theta", "rope_scaling": "scaling", **fields}
+    if unknown := sorted(entries.keys() - known.keys() - fixed.keys() - IGNORED - {*ignored}):
+        raise ValueError(
+            f"{path}: unknown configuration entries {', '.join(map(repr, unknown))}. Add them to the"
+            " fields of Config, or to `ignored` if they do not change the function."
+        )
+    for entry, allowed in fixed.items():
+        if entry in entries and entries[entry] not in (allowed := [*allowed]):
+            raise ValueError(
+                f"{path}: {entry} is {entries[entry]!r}; this model supports only"
+                f" {' or '.join(map(repr, allowed))}."
+            )
+    return {
+        known[entry]: value
+        for entry, value in entries.items()
+        if entry in known and value is not None
+    }
+
+
+def make_config(cls: type[C], path: str | os.PathLike[str], values: Mapping[str, Any]) -> C:
+    """Make the dataclass, or name the entries that the file lacks."""
+    missing = [
+        field.name
+        for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+        if field.default is dataclasses.MISSING and field.name not in values
+    ]
+    if missing:
+        raise ValueError(f"{path}: no entry gives {', '.join(missing)} of {cls.__name__}.")
+    return cls(**values)
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+def names_of(pattern: str) -> list[tuple[str, str]]:
+    """Return the named axes of a pattern of a SPEC, as pairs of an axis name and its letter.
+
+    >>> names_of("(kv g) e -> {layers, kv_heads=kv, group=g, embed_fsdp=e}")[1]
+    ('kv_heads', 'kv')
+    """
+    inside = pattern.partition("->")[2].strip().strip("{}")
+    pairs = (part.split("=") for part in re.split(r"[,\s]+", inside.strip()) if part)
+    return [(pair[0].strip(), pair[-1].strip()) for pair in pairs]
+
+
+def init(spec: Spec, sizes: Mapping[str, int], key: jax.Array, dtype: Any = jnp.float32) -> Params:
+    """Return random parameters with the axes of `spec`.
+
+    Matrices are normal with the variance `1 / fan_in`, where the inputs are all dimensions of the
+    stored tensor but the first. Norms are ones, and other vectors zeros.
+    """
+    params: Params = {}
+    for number, (place, pattern) in enumerate(spec.values()):
+        axes = names_of(pattern)
+        shape = {name: sizes[name] for name, _ in axes}
+        tensor = re.findall(r"\([^)]*\)|\w+", pattern.partition("->")[0])
+        letters = {letter: name for name, letter in axes}
+        inputs = re.findall(r"\w+", " ".join(tensor[1:]))
+        if inputs:
+            scale = 1 / math.sqrt(math.prod(sizes[letters[letter]] for letter in inputs))
+            drawn = nx.random.normal(jax.random.fold_in(key, number), named_shape=shape) * scale
+        else:
+            drawn = nx.full((), float("norm" in place), named_shape=shape)
+        array = nx.positional(drawn, list(shape)).astype(dtype)
+        put(params, place, nx.named(array, list(shape)))
+    return params
+
+
+def put(tree: Params, place: str, value: Any) -> None:
+    """Set `tree["a"]["b"]` for the place `"a/b"`."""
+    *parents, last = place.split("/")
+    for parent in parents:
+        tree = tree.setdefault(parent, {})
+    tree[last] = value
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+
+def apply_layers(
+    layer: Callable[[Any, Any], tuple[Any, Any]], x: Any, stacked: Any, config: Any
+) -> tuple[Any, Any]:
+    """Apply `layer(x, parameters) -> (x, output)` along the axis `layers`.
+
+    With `config.microbatches` the layers are a pipeline. With `config.remat` a layer is recomputed
+    in the backward pass, and only its input is a residual.
+    """
+    step = jax.checkpoint(layer) if config.remat else layer
+    if config.microbatches:
+        return nx.pipeline(
+            step, x, stacked, axis="layers", microbatches=config.microbatches, outputs=True
+        )
+    return nx.scan(step, x, stacked, axis="layers")
+
+
+def embedding(table: nx.NamedArray, tokens: Any) -> Any:
+    """Look up tokens in a table that is stored over `vocab` and `embed_fsdp`."""
+    x = nx.take(nx.rename(table, {"embed_fsdp": "embed"}), tokens, "vocab")
+    return nx.rename(x, {"pos": "pos_sp"})
+
+
+def read(x: nx.NamedArray, weight: nx.NamedArray, out: str) -> nx.NamedArray:
+    """Multiply the residual stream by a weight: gather `pos_sp` and `embed_fsdp`, contract `embed`.
+
+    The pattern leaves unmentioned axes alone, such as `batch` or the rows of packed documents.
+    """
+    return nx.einsum(
+        f"{{pos:pos_sp, embed}}, {{embed:embed_fsdp, {out}}} -> {{pos, {out}}}", x, weight
+    )
+
+
+def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str) -> nx.NamedArray:
+    """Contract `inner`, and return to the residual stream, whose positions are `pos_sp`."""
+    return nx.einsum(
+        f"{{pos, {inner}}}, {{{inner}, embed:embed_fsdp}} -> {{pos_sp:pos, embed}}", x, weight
+    )
+
+
+def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "vocab") -> Any:
+    """Return the mean cross-entropy of `batch["targets"]`, in nats; `batch["mask"]` selects some."""
+    losses = nx.nn.softmax_cross_entropy(logits, batch["targets"], axis)
+    if batch.get("mask") is None:
+        return nx.mean(losses, ...)
+    mask = batch["mask"].astype(losses.dtype)
+    return nx.sum(losses * mask, ...) / nx.sum(mask, ...)
+
+
+# --- layouts --------------------------------------------------------------------------------------
+
+TENSOR = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
+ACCUMULATE = ("data", nx.SerialLoop(2))
+RING = {"pos": "context", "pos_sp": "context"}
+#: The mesh axes of eight devices or fewer, and where the axes of the model are sharded.
+LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
+    "one device": ({}, {}),
+    "dp": ({"data": 4}, {"batch": "data"}),
+    "tp": ({"model": 2}, TENSOR),
+    "dp+tp": ({"data": 2, "model": 2}, {"batch": "data", **TENSOR}),
+    "fsdp": ({"data": 8}, {"batch": "data", "embed_fsdp": "data"}),
+    "fsdp+tp": ({"data": 4, "model": 2}, {"batch": "data", "embed_fsdp": "data", **TENSOR}),
+    "fsdp+tp+sp": (
+        {"data": 2, "model": 2},
+        {"batch": "data", "embed_fsdp": "data", "pos_sp": "model", **TENSOR},
+    ),
+    "fsdp, accumulated": ({"data": 2}, {"batch": ACCUMULATE, "embed_fsdp": "data"}),
+    "ring": ({"context": 4}, RING),
+    "ring+fsdp": (
+        {"context": 2, "data": 2},
+        {"batch": "data", "embed_fsdp": "data", **RING},
+    ),
+    "uneven tp": ({"model": 3}, TENSOR),
+    "pipeline+dp": ({"stage": 2, "data": 2}, {"layers": "stage", "batch": "data"}),
+}
+
+
+def layout(
+    title: str, names: Iterable[str], axis_types: Any = None
+) -> tuple[jax.sharding.Mesh | None, dict[str, Any]]:
+    """Return the mesh and `axis_resources` of a layout, for a model that has these axis names."""
+    axes, resources = LAYOUTS[title]
+    names = {*names}
+    chosen = {name: entry for name, entry in resources.items() if name in names}
+    if not axes:
+        return None, chosen
+    types = None if axis_types is None else (axis_types,) * len(axes)
+    devices = jax.devices()[: math.prod(axes.values())]
+    mesh = jax.make_mesh(tuple(axes.values()), tuple(axes), types, devices=devices)
+    return mesh, chosen

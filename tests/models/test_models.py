@@ -1,0 +1,114 @@
+"""Every model of examples/models equals PyTorch in every layout, on Auto and on Explicit axes: logits, loss and gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import sys
+import tempfile
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+
+import namedax as nx
+from tests.models.loading import golden, named_state, state_of, write_config
+
+MODELS = Path(__file__).parents[2] / "examples" / "models"
+sys.path.insert(0, str(MODELS))
+common = importlib.import_module("common")
+
+# The module of each golden case.
+CASES = {
+    "llama3": "llama",
+    "llama_yarn": "llama",
+    "mistral": "llama",
+    "qwen3": "llama",
+    "mixtral": "mixtral",
+    "qwen3_moe": "mixtral",
+    "gemma3": "gemma",
+    "t5": "t5",
+    "t5_v1_1": "t5",
+    "whisper": "whisper",
+    "vit": "vit",
+    "mamba2": "mamba",
+}
+TOLERANCE = {"rtol": 2e-5, "atol": 2e-5}
+INPUTS = {
+    "tokens": ["batch", "pos"],
+    "inputs": ["batch", "source"],
+    "features": ["batch", "mel", "frame"],
+    "images": ["batch", "channel", "row", "column"],
+}
+
+
+@functools.cache
+def model_of(case):
+    """The module and the configuration of a case, read from its `config.json`."""
+    module = importlib.import_module(CASES[case])
+    with tempfile.TemporaryDirectory() as folder:
+        return module, module.Config.from_json(write_config(case, Path(folder)))
+
+
+@functools.cache
+def params_of(case):
+    module, config = model_of(case)
+    return named_state(case, module.spec(config), config.sizes())
+
+
+def batch_of(case):
+    """The inputs and targets of a case, named."""
+    found = golden(case)
+    batch = {name: nx.named(found[name], axes) for name, axes in INPUTS.items() if name in found}
+    return batch | {"targets": nx.named(found["targets"], ["batch", "pos"][: found["targets"].ndim])}
+
+
+def names_of(case):
+    """The axis names of a case, for `common.layout`."""
+    config = model_of(case)[1]
+    return {*config.sizes(), "batch", "pos", "pos_sp", "layers"}
+
+
+def check(case, title, axis_types, **options):
+    """Logits, loss and gradients of one layout are those of the golden file."""
+    found = golden(case)
+    module, config = model_of(case)
+    if title.startswith("pipeline"):
+        config = dataclasses.replace(config, microbatches=2)
+    mesh, resources = common.layout(title, names_of(case), axis_types)
+
+    def body(params, batch):
+        inputs = [batch[name] for name in INPUTS if name in batch]
+        value, grads = jax.value_and_grad(module.loss)(params, batch, config)
+        return module.forward(params, *inputs, config), value, grads
+
+    f = nx.xmap(body, axis_resources=resources, mesh=mesh, **options)
+    logits, value, grads = f(params_of(case), batch_of(case))
+    axes = ["batch", "pos", "vocab"] if found["logits"].ndim == 3 else ["batch", "classes"]
+    np.testing.assert_allclose(nx.positional(logits, axes), found["logits"], **TOLERANCE)
+    np.testing.assert_allclose(value, found["loss"], **TOLERANCE)
+    gradients = state_of(grads, module.spec(config), config.sizes())
+    for name in found:
+        if name.startswith("grad/"):
+            key = name.removeprefix("grad/")
+            np.testing.assert_allclose(gradients[key], found[name], err_msg=key, **TOLERANCE)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_model_equals_pytorch(case):
+    check(case, "one device", None)
+
+
+@pytest.mark.part(4)
+@pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
+@pytest.mark.parametrize("title", [title for title in common.LAYOUTS if title != "one device"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_model_equals_pytorch_in_every_layout(case, title, axis_types):
+    check(case, title, axis_types)
+
+
+def test_every_case_has_a_golden_file():
+    assert {path.stem for path in (Path(__file__).parent / "golden").glob("*.npz")} == {*CASES}
