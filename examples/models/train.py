@@ -230,7 +230,7 @@ def run(job: Job) -> list[dict[str, float]]:
         )
     step, batch_of = make_step(job, optimizer), batches(job)
     first, history, began = int(state["step"]), [], time.perf_counter()
-    for i in range(first, options.steps):
+    for i in range(first, min(options.steps, options.until or options.steps)):
         state, metrics = step(frozen, state, batch_of(i))
         history.append({name: float(value) for name, value in metrics.items()})
         history[-1] |= {"step": i + 1, "rate": float(rate(i))}
@@ -276,6 +276,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--resources", type=json.loads, help='axis_resources, such as \'{"batch": "data"}\'')
     add("--explicit", action="store_true", help="a mesh with Explicit axes")
     add("--steps", type=int, default=100, help="(%(default)s)")
+    add("--until", type=int, default=0, help="stop after this step; --resume continues")
     add("--batch", type=int, default=16, help="sequences in a batch (%(default)s)")
     add("--pos", type=int, default=64, help="tokens in a sequence (%(default)s)")
     add("--accumulate", type=int, default=1, help="steps in time for the batch (%(default)s)")
