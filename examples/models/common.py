@@ -194,11 +194,10 @@ def embedding(table: nx.NamedArray, tokens: Any) -> Any:
 def read(x: nx.NamedArray, weight: nx.NamedArray, out: str) -> nx.NamedArray:
     """Multiply the residual stream by a weight: gather `pos_sp` and `embed_fsdp`, contract `embed`.
 
-    The pattern leaves unmentioned axes alone, such as `batch` or the rows of packed documents.
+    The pattern leaves unmentioned axes alone, such as `batch` or the axis of adapters.
     """
-    return nx.einsum(
-        f"{{pos:pos_sp, embed}}, {{embed:embed_fsdp, {out}}} -> {{pos, {out}}}", x, weight
-    )
+    stream, pos = ("pos:pos_sp, ", "pos, ") if "pos_sp" in x.named_shape else ("", "")
+    return nx.einsum(f"{{{stream}embed}}, {{embed:embed_fsdp, {out}}} -> {{{pos}{out}}}", x, weight)
 
 
 def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str) -> nx.NamedArray:
@@ -206,6 +205,30 @@ def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str) -> nx.NamedArray:
     return nx.einsum(
         f"{{pos, {inner}}}, {{{inner}, embed:embed_fsdp}} -> {{pos_sp:pos, embed}}", x, weight
     )
+
+
+# --- generation -----------------------------------------------------------------------------------
+
+
+def init_cache(config: Any, batch: int, capacity: int, dtype: Any = jnp.float32) -> nx.nn.KVCache:
+    """Return an empty cache for every layer, with the axis `cache` of earlier positions."""
+    shape = {"layers": config.layers, "batch": batch, "cache": capacity}
+    shape |= {"kv_heads": config.kv_heads, "key": config.key}
+    return nx.nn.KVCache.init(shape, rows=("layers", "batch"), dtype=dtype)
+
+
+def next_positions(x: nx.NamedArray, cache: Any) -> Any:
+    """Return the positions of new tokens: from 0, or after those in the cache."""
+    size = x.named_shape["pos"]
+    return nx.arange(size, axis="pos") if cache is None else cache.positions("pos", size)
+
+
+def last_token(x: nx.NamedArray, lengths: Any) -> nx.NamedArray:
+    """Return the residual stream at the last token of every row, without the axis of positions."""
+    return x[{"pos_sp": x.named_shape["pos_sp"] - 1 if lengths is None else lengths - 1}]
+
+
+# --- losses ---------------------------------------------------------------------------------------
 
 
 def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "vocab") -> Any:
