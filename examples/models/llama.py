@@ -86,32 +86,24 @@ FIXED = {
     "use_sliding_window": [False],
 }
 
-_LAYER, _HEADS = "model.layers.{layers}.", "kv_heads, group, key"
+_LAYER, _NORM = "model.layers.{layers}.", "embed -> {layers, embed}"
+_QUERY = "(kv_heads group key) e -> {layers, embed_fsdp=e, kv_heads, group, key}"
+_KEY = "(kv_heads key) e -> {layers, embed_fsdp=e, kv_heads, key}"
+_OUT = "e (kv_heads group key) -> {layers, kv_heads, group, key, embed_fsdp=e}"
+_UP = "hidden e -> {layers, embed_fsdp=e, hidden}"
 #: The key of each tensor in a checkpoint, its place in the parameters, and its axes.
 SPEC = {
     "model.embed_tokens.weight": ("embed", "vocab e -> {vocab, embed_fsdp=e}"),
-    f"{_LAYER}input_layernorm.weight": ("layers/norm1", "embed -> {layers, embed}"),
-    f"{_LAYER}self_attn.q_proj.weight": (
-        "layers/query",
-        "(kv_heads group key) e -> {layers, embed_fsdp=e, kv_heads, group, key}",
-    ),
-    f"{_LAYER}self_attn.k_proj.weight": (
-        "layers/key",
-        "(kv_heads key) e -> {layers, embed_fsdp=e, kv_heads, key}",
-    ),
-    f"{_LAYER}self_attn.v_proj.weight": (
-        "layers/value",
-        "(kv_heads key) e -> {layers, embed_fsdp=e, kv_heads, key}",
-    ),
-    f"{_LAYER}self_attn.o_proj.weight": (
-        "layers/out",
-        "e (kv_heads group key) -> {layers, kv_heads, group, key, embed_fsdp=e}",
-    ),
+    f"{_LAYER}input_layernorm.weight": ("layers/norm1", _NORM),
+    f"{_LAYER}self_attn.q_proj.weight": ("layers/query", _QUERY),
+    f"{_LAYER}self_attn.k_proj.weight": ("layers/key", _KEY),
+    f"{_LAYER}self_attn.v_proj.weight": ("layers/value", _KEY),
+    f"{_LAYER}self_attn.o_proj.weight": ("layers/out", _OUT),
     f"{_LAYER}self_attn.q_norm.weight": ("layers/query_norm", "key -> {layers, key}"),
     f"{_LAYER}self_attn.k_norm.weight": ("layers/key_norm", "key -> {layers, key}"),
-    f"{_LAYER}post_attention_layernorm.weight": ("layers/norm2", "embed -> {layers, embed}"),
-    f"{_LAYER}mlp.gate_proj.weight": ("layers/gate", "hidden e -> {layers, embed_fsdp=e, hidden}"),
-    f"{_LAYER}mlp.up_proj.weight": ("layers/up", "hidden e -> {layers, embed_fsdp=e, hidden}"),
+    f"{_LAYER}post_attention_layernorm.weight": ("layers/norm2", _NORM),
+    f"{_LAYER}mlp.gate_proj.weight": ("layers/gate", _UP),
+    f"{_LAYER}mlp.up_proj.weight": ("layers/up", _UP),
     f"{_LAYER}mlp.down_proj.weight": ("layers/down", "e hidden -> {layers, hidden, embed_fsdp=e}"),
     "model.norm.weight": ("norm", "embed -> {embed}"),
     "lm_head.weight": ("unembed", "vocab e -> {embed_fsdp=e, vocab}"),
