@@ -9,6 +9,7 @@ global arrays, and `flax` has axis names on parameters, and rules that shard the
 from namedax.interop.checkpointers import abstract
 from namedax.interop.flax import from_flax, from_logical_rules, to_flax
 from namedax.interop.optimizers import clip_by_global_norm, global_norm
+from namedax.interop.state_dicts import from_state_dict, to_state_dict
 from namedax.interop.xarray import from_xarray, to_xarray
 
 __all__ = [
@@ -16,9 +17,11 @@ __all__ = [
     "clip_by_global_norm",
     "from_flax",
     "from_logical_rules",
+    "from_state_dict",
     "from_xarray",
     "global_norm",
     "to_flax",
+    "to_state_dict",
     "to_xarray",
 ]
 
