@@ -36,6 +36,7 @@ __all__ = [
     "Entry",
     "Equation",
     "Header",
+    "Matched",
     "Plan",
     "Sizes",
     "Spec",
@@ -80,7 +81,6 @@ class Entry(NamedTuple):
     numbers: tuple[str, ...]  # the labels of the numbers in the key
     left: tuple[Term, ...]  # the axes of a tensor
     right: tuple[Term, ...]  # the axes of the named array
-    ones: tuple[Hashable, ...]  # labels of size 1, written as numbers
 
     @property
     def place_text(self) -> str:
@@ -139,6 +139,14 @@ class Plan(NamedTuple):
     def keys(self) -> list[str]:
         """Return the keys of all tensors."""
         return [self.entry.key_of(numbers) for numbers in np.ndindex(*self.counts)]
+
+
+class Matched(NamedTuple):
+    """A state dict that matches a spec."""
+
+    plans: list[Plan]
+    copies: dict[str, str]  # tied keys that the spec lacks, with their sources
+    ignored: list[str]  # keys that are left over
 
 
 # --- parsing --------------------------------------------------------------------------------------
@@ -211,7 +219,6 @@ def _parse_entry(key: object, value: object, op: str) -> Entry:
         numbers,
         parsed.left,
         parsed.right,
-        tuple(label for label, _ in parsed.numbers),
     )
     _check_labels(entry, of)
     return entry
@@ -255,9 +262,7 @@ def _check_labels(entry: Entry, op: str) -> None:
                 f"{op}: the key has the number {label!r}, which the right side lacks. Add the axis"
                 f" along which its tensors are stacked.\n  {entry.pattern}\n  {' ' * at}^"
             )
-    for label in sorted(left - right - set(entry.ones), key=str):
-        fail(f"axis {label!r} appears on the left only. Add it to the right side.", label, True)
-    for label in sorted(right - left - set(entry.ones) - set(entry.numbers), key=str):
+    for label in sorted(right - left - set(entry.numbers), key=str):
         hint = did_you_mean(label, [one for one in left - right if isinstance(one, str)])
         fail(
             f"axis {label!r} is neither on the left nor a number in the key.{hint} Write"
@@ -265,6 +270,8 @@ def _check_labels(entry: Entry, op: str) -> None:
             label,
             False,
         )
+    for label in sorted(left - right, key=str):
+        fail(f"axis {label!r} appears on the left only. Add it to the right side.", label, True)
 
 
 def parse_tied(tied: Tied | None, op: str) -> dict[str, str]:
@@ -314,7 +321,7 @@ def solve(
 ) -> tuple[dict[Hashable, int], list[str]]:
     """Return the sizes of all labels of an entry, and the problems."""
     equations = [*equations, *_given(entry, sizes, op)]
-    known: dict[Hashable, int] = dict.fromkeys(entry.ones, 1)
+    known: dict[Hashable, int] = {}
     problems: list[str] = []
     waiting = equations
     while waiting:
@@ -326,11 +333,7 @@ def solve(
                 later.append(equation)
             elif not unknown:
                 if product != equation.size:
-                    shown = ", ".join(
-                        f"{label}={known[label]}"
-                        for label in equation.labels
-                        if label not in entry.ones
-                    )
+                    shown = ", ".join(f"{label}={known[label]}" for label in equation.labels)
                     problems.append(f"{equation.what} has size {equation.size}, not {shown or 1}.")
             elif product == 0 or equation.size % product:
                 shown = ", ".join(f"{one}={known[one]}" for one in equation.labels if one in known)
@@ -397,11 +400,8 @@ def make_plans(
     ignore: Sequence[str] = (),
     dtype: DType | None = None,
     where: str = "the state dict",
-) -> tuple[list[Plan], dict[str, str]]:
+) -> Matched:
     """Match the keys of a state dict to a spec.
-
-    Returns:
-      The plans, and the keys that are not in the spec because they are tied, with their sources.
 
     Raises:
       CheckpointError: keys are missing or left over, or shapes do not fit; the message has them.
@@ -411,12 +411,14 @@ def make_plans(
     counts = _counts(entries, found, sizes, op)
     plans: list[Plan] = []
     copies: dict[str, str] = {}
+    ignored: list[str] = []
     for key in list(left_over):
         if key in tied:
             copies[key] = tied[key]
             left_over.remove(key)
             problems += _tie_problems(key, tied[key], headers)
         elif any(fnmatch.fnmatchcase(key, pattern) for pattern in ignore):
+            ignored.append(key)
             left_over.remove(key)
     for entry in entries:
         plan, faults = _plan(
@@ -431,7 +433,7 @@ def make_plans(
             " ignore=."
         )
     raise_problems(problems, where, op)
-    return plans, copies
+    return Matched(plans, copies, ignored)
 
 
 def raise_problems(problems: Sequence[str], where: str, op: str) -> None:

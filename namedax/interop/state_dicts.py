@@ -48,6 +48,7 @@ from namedax.resources.serial import on_devices, with_loops
 
 __all__ = [
     "Outgoing",
+    "check_tied",
     "from_state_dict",
     "ignored_patterns",
     "outgoing",
@@ -114,8 +115,8 @@ def from_state_dict(
     ...         "(heads key) e -> {layers, embed=e, heads, key}",
     ...     )
     ... }
-    >>> params = nx.interop.from_state_dict(state, spec, sizes={"heads": 3})
-    >>> params["layers"]["query"].named_shape
+    >>> params = from_state_dict(state, spec, sizes={"heads": 3})
+    >>> dict(params["layers"]["query"].named_shape)
     {'layers': 2, 'embed': 5, 'heads': 3, 'key': 2}
     """
     op = "from_state_dict"
@@ -127,7 +128,7 @@ def from_state_dict(
     target = target_of(axis_resources, mesh, op)
     entries, ties = parse_spec(spec, op), parse_tied(tied, op)
     headers = {key: header_of(key, tensor, op) for key, tensor in state.items()}
-    plans, copies = make_plans(
+    matched = make_plans(
         headers,
         entries,
         op,
@@ -137,12 +138,24 @@ def from_state_dict(
         dtype=dtype,
     )
 
-    def read(key: str) -> np.ndarray:
-        return host_tensor(state[key], headers[key])
+    reader = _InMemory(state, headers)
+    for key, source in matched.copies.items():
+        check_tied(key, source, reader.read(key), reader.read(source), op)
+    plans = matched.plans
+    return place_arrays(plans, (placed(plan, reader, target, op) for plan in plans))
 
-    for key, source in copies.items():
-        check_tied(key, source, read(key), read(source), op)
-    return place_arrays(plans, (placed(plan, read, target, op) for plan in plans))
+
+class _InMemory:
+    """A reader of the tensors of a state dict in memory."""
+
+    def __init__(self, state: Mapping[str, Any], headers: Mapping[str, Header]):
+        self.state, self.headers = state, headers
+
+    def read(self, key: str) -> np.ndarray:
+        return host_tensor(self.state[key], self.headers[key])
+
+    def release(self, key: str) -> None:
+        pass
 
 
 def target_of(
@@ -179,22 +192,27 @@ def ignored_patterns(ignore: str | Sequence[str], op: str) -> tuple[str, ...]:
     return tuple(patterns)
 
 
+_ROWS = 1 << 24  # bytes that are compared at a time
+
+
 def check_tied(key: str, source: str, have: np.ndarray, want: np.ndarray, op: str) -> None:
     """Check that two tied tensors have equal bits.
 
     Raises:
       CheckpointError: they differ.
     """
-    rows = zip(have, want, strict=True) if have.ndim else [(have, want)]
-    if not all(np.array_equal(_bits(one), _bits(other)) for one, other in rows):
+    step = max(1, _ROWS * len(have) // max(1, have.nbytes)) if have.ndim else 1
+    starts = range(0, len(have), step) if have.ndim else ()
+    parts = [slice(start, start + step) for start in starts] if have.ndim else [()]
+    if not all(_equal_bits(have[part], want[part]) for part in parts):
         raise CheckpointError(
             f"{op}: {key!r} is tied to {source!r}, but their values differ. Add {key!r} to spec,"
             " and remove it from tied=."
         )
 
 
-def _bits(array: np.ndarray) -> np.ndarray:
-    return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+def _equal_bits(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.tobytes() == other.tobytes()
 
 
 # --- from a tree ----------------------------------------------------------------------------------

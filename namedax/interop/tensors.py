@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -23,11 +23,23 @@ from namedax.interop.specs import Entry, Header, Plan
 from namedax.operands.pytree import array_of
 from namedax.resources.assignment import Assignment, named_sharding
 
-__all__ = ["Read", "Target", "header_of", "host_tensor", "placed", "tensors_of"]
+__all__ = ["Reader", "Target", "header_of", "host_tensor", "placed", "tensors_of"]
 
 Range = tuple[int, int]
-Read = Callable[[str], np.ndarray]  # returns a view of a tensor
 Target = tuple[Assignment, jax.sharding.Mesh]
+_CHUNK = 1 << 24  # bytes of a tensor that are read at a time
+
+
+class Reader(Protocol):
+    """A source of tensors, such as files."""
+
+    def read(self, key: str) -> np.ndarray:
+        """Return a view of a tensor."""
+        ...
+
+    def release(self, key: str) -> None:
+        """Release memory that the views of a tensor have used."""
+        ...
 
 
 # --- tensors of other libraries -------------------------------------------------------------------
@@ -63,7 +75,7 @@ def host_tensor(tensor: Any, header: Header) -> np.ndarray:
         tensor = tensor.detach().cpu()
         # PyTorch converts its short floats to NumPy as integers only. `empty.short()` has the dtype
         # without an import of PyTorch.
-        if not _is_builtin(header.dtype):
+        if header.dtype.isbuiltin != 1:
             empty = tensor.new_zeros(0)
             bits = empty.short() if header.dtype.itemsize == 2 else empty.byte()
             tensor = tensor.view(bits.dtype)
@@ -72,18 +84,14 @@ def host_tensor(tensor: Any, header: Header) -> np.ndarray:
     return array if array.dtype == header.dtype else array.view(header.dtype)
 
 
-def _is_builtin(dtype: np.dtype) -> bool:
-    return dtype.kind in "biufc"
-
-
 # --- reading --------------------------------------------------------------------------------------
 
 
-def placed(plan: Plan, read: Read, target: Target | None, op: str) -> AnyArray:
+def placed(plan: Plan, reader: Reader, target: Target | None, op: str) -> AnyArray:
     """Return the named array of a plan. Each device gets its own block."""
     shape, dims = plan.shape, plan.entry.dims
     if target is None:
-        whole = read_block(plan, tuple((0, n) for n in shape), read)
+        whole = read_block(plan, tuple((0, n) for n in shape), reader)
         return array_of(jax.block_until_ready(jax.device_put(whole)), dims)
     sharding = named_sharding(dims, shape, *target, op)
     devices: dict[tuple[Range, ...], list[Any]] = {}
@@ -92,7 +100,7 @@ def placed(plan: Plan, read: Read, target: Target | None, op: str) -> AnyArray:
         devices.setdefault(tuple(ranges), []).append(device)
     parts: list[jax.Array] = []
     for ranges, places in devices.items():
-        block = read_block(plan, ranges, read)
+        block = read_block(plan, ranges, reader)
         # Only one block at a time has two copies in memory.
         parts += jax.block_until_ready([jax.device_put(block, device) for device in places])
         del block
@@ -100,13 +108,13 @@ def placed(plan: Plan, read: Read, target: Target | None, op: str) -> AnyArray:
     return array_of(data, dims)
 
 
-def read_block(plan: Plan, ranges: Sequence[Range], read: Read) -> np.ndarray:
+def read_block(plan: Plan, ranges: Sequence[Range], reader: Reader) -> np.ndarray:
     """Return a new array with the elements in these ranges of the axes."""
     out = np.empty([stop - start for start, stop in ranges], plan.dtype)
     if not out.size:
         return out
     for where, labels in _boxes(plan, ranges):
-        _fill(out[where], plan, labels, read)
+        _fill(out[(*where, ...)], plan, labels, reader)
     return out
 
 
@@ -154,33 +162,38 @@ def _pieces(sizes: Sequence[int], start: int, stop: int) -> list[tuple[Range, ..
     return result
 
 
-def _fill(out: np.ndarray, plan: Plan, labels: Mapping[Hashable, Range], read: Read) -> None:
+def _fill(out: np.ndarray, plan: Plan, labels: Mapping[Hashable, Range], reader: Reader) -> None:
     """Copy a box from the tensors into `out`."""
     entry, sizes = plan.entry, plan.sizes
     right = [label for term in entry.right for label in term.axes]
     left = [label for term in entry.left for label in term.axes]
     # Splitting dimensions makes a view.
     out = out.reshape([labels[label][1] - labels[label][0] for label in right])
-    inner = [label for label in right if label in left and label not in entry.ones]
+    inner = [label for label in right if label in left]
     numbers = [range(*labels[label]) for label in entry.numbers]
     for values in itertools.product(*numbers):
         at = dict(zip(entry.numbers, values, strict=True))
         place = tuple(
-            at[label] - labels[label][0]
-            if label in at
-            else 0
-            if label in entry.ones
-            else slice(None)
-            for label in right
+            at[label] - labels[label][0] if label in at else slice(None) for label in right
         )
         key = entry.key_of(values)
-        tensor = read(plan.tied.get(key, key)).reshape([sizes[label] for label in left])
-        part = tensor[tuple(0 if one in entry.ones else slice(*labels[one]) for one in left)]
-        kept = [label for label in left if label not in entry.ones]
-        source = part.transpose([kept.index(label) for label in inner])
-        with np.errstate(all="ignore"):  # a cast may overflow to infinity, as in JAX
-            out[place] = source
-        del tensor, part, source
+        source_key = plan.tied.get(key, key)
+        tensor = reader.read(source_key)
+        tensor = tensor.reshape([sizes[label] for label in left])
+        part = tensor[(*(slice(*labels[label]) for label in left), ...)]
+        target = out[(*place, ...)].transpose([inner.index(label) for label in left])
+        row = tensor.nbytes // sizes[left[0]] if left else 0
+        for rows in _rows(part, max(1, _CHUNK // max(1, row))):
+            with np.errstate(all="ignore"):  # a cast may overflow to infinity, as in JAX
+                target[rows] = part[rows]
+            reader.release(source_key)
+
+
+def _rows(array: np.ndarray, step: int) -> list[Any]:
+    """Return indices that split an array along its first axis."""
+    if not array.ndim:
+        return [()]
+    return [slice(start, start + step) for start in range(0, len(array), step)]
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -226,11 +239,11 @@ def _as_tensor(
         for label in term.axes:
             shape.append(sizes[label])
             number = at.get(label) if isinstance(label, str) else None
-            index.append(0 if label in entry.ones else slice(None) if number is None else number)
-            if number is None and label not in entry.ones:
+            index.append(slice(None) if number is None else number)
+            if number is None:
                 kept.append(label)
     part = array.reshape(shape)[tuple(index)]
-    left = [label for term in entry.left for label in term.axes if label not in entry.ones]
+    left = [label for term in entry.left for label in term.axes]
     ordered = part.transpose([kept.index(label) for label in left])
     final = [math.prod(sizes[label] for label in term.axes) for term in entry.left]
     return np.array(ordered, order="C").reshape(final)
