@@ -427,6 +427,12 @@ CALLS |= {
     "nn.causal_mask": 'F({"query": 3, "k": N}, axis=("query", "k"))',
     "nn.prefix_mask": 'F({"query": 3, "k": N}, 2, axis=("query", "k"))',
     "nn.dot_product_attention": 'F(w, w, w, axis="k", features="out")',
+    "nn.rope": 'F(w, 3, "k")',
+    "nn.relative_position_buckets": 'F(nx.arange(N, axis="k") - 2, 8)',
+    "nn.relative_position_bias": (
+        'F(nx.ones(named_shape={"bucket": 8}), nx.arange(3, axis="query"), nx.arange(N, axis="k"),'
+        ' axis="bucket")'
+    ),
     "nn.dropout": "F(x, key, 0.5)",
     "nn.glu": 'F(z, "k")',
     "nn.one_hot": 'F(jnp.array([1, 0]), axis="k", num_classes=N)',
