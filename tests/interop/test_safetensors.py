@@ -72,7 +72,9 @@ def test_a_round_trip_keeps_every_bit(name, tmp_path):
 
 
 def test_unaligned_tensors(tmp_path):
-    text = json.dumps({"a": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]}, "w": {"dtype": "F32", "shape": [2, 1], "data_offsets": [3, 11]}})  # fmt: skip
+    header = {"a": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]}}
+    header["w"] = {"dtype": "F32", "shape": [2, 1], "data_offsets": [3, 11]}
+    text = json.dumps(header)
     data = np.asarray([[1.5], [-2.5]], np.float32)
     path = tmp_path / "m.safetensors"
     path.write_bytes(len(text).to_bytes(8, "little") + text.encode() + b"abc" + data.tobytes())
@@ -88,7 +90,7 @@ def shards(tmp_path):
 def test_sharded_files_with_an_index(tmp_path):
     tree = shards(tmp_path)
     names = sorted(os.listdir(tmp_path))
-    assert names == [*(f"model-0000{i}-of-00005.safetensors" for i in range(1, 6)), "model.safetensors.index.json"]
+    assert names == [*(f"model-0000{i}-of-00004.safetensors" for i in range(1, 5)), "model.safetensors.index.json"]
     index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
     assert index["metadata"] == {"total_size": 4 * (7 * 4 + 3 * 12 * 4 + 3 * 4)}
     for key, name in index["weight_map"].items():
@@ -187,10 +189,11 @@ def test_files_that_are_missing(tmp_path, file):
         load_safetensors([], SPEC)
     with pytest.raises(ArgumentTypeError, match=r"the path is 3, of type int. Pass a path, or a list of paths"):
         load_safetensors(3, SPEC)
-    with pytest.raises(
-        CheckpointError, match=r"'embed.weight' is in .*model.safetensors and in .*copy.safetensors. Pass the files of one"
-    ):
-        (tmp_path / "copy.safetensors").write_bytes(file.read_bytes())
+    (tmp_path / "copy.safetensors").write_bytes(file.read_bytes())
+    message = (
+        r"'embed.weight' is in .*model.safetensors and in .*copy.safetensors. Pass the files of one checkpoint, or its index"
+    )
+    with pytest.raises(CheckpointError, match=message):
         load_safetensors([file, tmp_path / "copy.safetensors"], SPEC)
 
 
@@ -199,10 +202,10 @@ def test_indices_that_do_not_match(tmp_path):
     index = tmp_path / "model.safetensors.index.json"
     text = index.read_text()
     weights = json.loads(text)
-    weights["weight_map"]["layers.0.q.weight"] = "model-00001-of-00005.safetensors"
+    weights["weight_map"]["layers.0.q.weight"] = "model-00001-of-00004.safetensors"
     index.write_text(json.dumps(weights))
     with pytest.raises(
-        CheckpointError, match=r"lists 'layers.0.q.weight' in 'model-00001-of-00005.safetensors', which does not have it \(1"
+        CheckpointError, match=r"lists 'layers.0.q.weight' in 'model-00001-of-00004.safetensors', which does not have it \(1"
     ):
         load_safetensors(tmp_path, SPEC, sizes=SIZES)
     for wrong in ("{", "[]", '{"weight_map": 3}', '{"weight_map": {"a": "../b"}}'):
@@ -212,8 +215,8 @@ def test_indices_that_do_not_match(tmp_path):
         ):
             load_safetensors(tmp_path, SPEC, sizes=SIZES)
     index.write_text(text)
-    os.remove(tmp_path / "model-00002-of-00005.safetensors")
-    with pytest.raises(CheckpointError, match=r"model-00002-of-00005.safetensors cannot be read: No such file"):
+    os.remove(tmp_path / "model-00002-of-00004.safetensors")
+    with pytest.raises(CheckpointError, match=r"model-00002-of-00004.safetensors cannot be read: No such file"):
         load_safetensors(tmp_path, SPEC, sizes=SIZES)
     safetensors.numpy.save_file(state_dict(), tmp_path / "model.safetensors")
     with pytest.raises(
