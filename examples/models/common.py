@@ -13,7 +13,7 @@ import math
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -135,6 +135,15 @@ def init(spec: Spec, sizes: Mapping[str, int], key: jax.Array, dtype: Any = jnp.
     return params
 
 
+def places(tree: Params, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every array with its place, such as `"layers/query"`."""
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from places(value, f"{prefix}{name}/")
+        else:
+            yield f"{prefix}{name}", value
+
+
 def put(tree: Params, place: str, value: Any) -> None:
     """Set `tree["a"]["b"]` for the place `"a/b"`."""
     *parents, last = place.split("/")
@@ -147,14 +156,28 @@ def put(tree: Params, place: str, value: Any) -> None:
 
 
 def apply_layers(
-    layer: Callable[[Any, Any], tuple[Any, Any]], x: Any, stacked: Any, config: Any
+    layer: Callable[[Any, Any], tuple[Any, Any]],
+    x: Any,
+    stacked: Any,
+    config: Any,
+    dropout_key: jax.Array | None = None,
 ) -> tuple[Any, Any]:
     """Apply `layer(x, parameters) -> (x, output)` along the axis `layers`.
 
     With `config.microbatches` the layers are a pipeline. With `config.remat` a layer is recomputed
-    in the backward pass, and only its input is a residual.
+    in the backward pass, and only its input is a residual. With a key, elements of the update of
+    each layer are dropped at the rate `config.dropout`.
     """
-    step = jax.checkpoint(layer) if config.remat else layer
+    step = layer
+    if dropout_key is not None:
+        keys = jax.random.split(dropout_key, config.layers)
+        stacked = (stacked, nx.named(keys, ["layers"]))
+
+        def step(x: Any, inputs: Any) -> tuple[Any, Any]:
+            y, output = layer(x, inputs[0])
+            return x + nx.nn.dropout(y - x, inputs[1], config.dropout), output
+
+    step = jax.checkpoint(step) if config.remat else step
     if config.microbatches:
         return nx.pipeline(
             step, x, stacked, axis="layers", microbatches=config.microbatches, outputs=True

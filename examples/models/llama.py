@@ -40,6 +40,7 @@ class Config:
     qk_norm: bool = False
     tied: bool = False
     remat: bool = True
+    dropout: float = 0.0
     microbatches: int = 0
 
     @classmethod
@@ -60,6 +61,9 @@ class Config:
         return sizes | {"embed_fsdp": self.embed, "group": self.heads // self.kv_heads}
 
 
+TINY = Config(
+    vocab=256, embed=64, hidden=160, layers=2, heads=4, kv_heads=2, key=16, theta=100.0, tied=True
+)  # fmt: skip
 ENTRIES = {
     "model_type": "type",
     "layer_types": "types",
@@ -167,6 +171,7 @@ def forward(
     positions: Any = None,
     segments: Any = None,
     cache: Any = None,
+    dropout_key: Any = None,
 ) -> Any:
     """Return the logits of the next token at every position; with a cache, also the next cache.
 
@@ -182,7 +187,7 @@ def forward(
         return feed_forward(x, p, config), part
 
     x = common.embedding(params["embed"], tokens)
-    x, cache = common.apply_layers(layer, x, (params["layers"], cache), config)
+    x, cache = common.apply_layers(layer, x, (params["layers"], cache), config, dropout_key)
     x = nx.nn.rms_norm(x, "embed", scale=params["norm"], epsilon=config.epsilon)
     logits = read(x, params["embed" if config.tied else "unembed"], "vocab")
     return logits if cache is None else (logits, cache)
@@ -190,5 +195,5 @@ def forward(
 
 def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     """Return the mean cross-entropy of the next tokens, in nats."""
-    more = {name: batch.get(name) for name in ("positions", "segments")}
+    more = {name: batch.get(name) for name in ("positions", "segments", "dropout_key")}
     return common.cross_entropy(forward(params, batch["tokens"], config, **more), batch)
