@@ -68,8 +68,8 @@ def batch_of(case):
 
 def names_of(case):
     """The axis names of a case, for `common.layout`."""
-    config = model_of(case)[1]
-    return {*config.sizes(), "batch", "pos", "pos_sp", "layers"}
+    inputs = {axis for name, axes in INPUTS.items() if name in golden(case) for axis in axes}
+    return {*model_of(case)[1].sizes(), *inputs, *(f"{axis}_sp" for axis in inputs), "pos", "pos_sp", "layers"}
 
 
 def check(case, title, axis_types, **options):
