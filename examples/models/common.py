@@ -46,7 +46,7 @@ def read_config(
 ) -> dict[str, Any]:
     """Read a `config.json`, as published beside a checkpoint.
 
-    If the file has the entry `text_config`, as those of multimodal models, its entries are read.
+    In files of multimodal models it reads the part `text_config`, with an entry `multimodal`.
 
     Args:
       path: the file, or the directory that has it.
@@ -64,7 +64,8 @@ def read_config(
     path = pathlib.Path(path)
     path = path / "config.json" if path.is_dir() else path
     entries = json.loads(path.read_text())
-    entries = entries.get("text_config", entries)
+    if "text_config" in entries:
+        entries = {**entries["text_config"], "multimodal": True}
     rope = entries.pop("rope_parameters", None) or {}
     if "rope_theta" in rope or "rope_type" in rope:
         entries["rope_theta"] = rope.get("rope_theta", entries.get("rope_theta"))
@@ -205,11 +206,11 @@ def embedding(table: nx.NamedArray, tokens: Any, pos: str = "pos") -> Any:
 def read(x: nx.NamedArray, weight: nx.NamedArray, out: str, pos: str = "pos") -> nx.NamedArray:
     """Multiply the residual stream by a weight: gather `pos_sp` and `embed_fsdp`, contract `embed`.
 
-    The pattern leaves unmentioned axes alone, such as `batch` or the rows of packed documents.
+    The pattern leaves unmentioned axes alone, such as `batch` or the axis of adapters.
     """
-    return nx.einsum(
-        f"{{{pos}:{pos}_sp, embed}}, {{embed:embed_fsdp, {out}}} -> {{{pos}, {out}}}", x, weight
-    )
+    at = f"{pos}, " if f"{pos}_sp" in x.named_shape else ""
+    stream = f"{pos}:{pos}_sp, " if at else ""
+    return nx.einsum(f"{{{stream}embed}}, {{embed:embed_fsdp, {out}}} -> {{{at}{out}}}", x, weight)
 
 
 def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str, pos: str = "pos") -> nx.NamedArray:
@@ -217,6 +218,30 @@ def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str, pos: str = "pos")
     return nx.einsum(
         f"{{{pos}, {inner}}}, {{{inner}, embed:embed_fsdp}} -> {{{pos}_sp:{pos}, embed}}", x, weight
     )
+
+
+# --- generation -----------------------------------------------------------------------------------
+
+
+def init_cache(config: Any, batch: int, capacity: int, dtype: Any = jnp.float32) -> nx.nn.KVCache:
+    """Return an empty cache for every layer, with the axis `cache` of earlier positions."""
+    shape = {"layers": config.layers, "batch": batch, "cache": capacity}
+    shape |= {"kv_heads": config.kv_heads, "key": config.key}
+    return nx.nn.KVCache.init(shape, rows=("layers", "batch"), dtype=dtype)
+
+
+def next_positions(x: nx.NamedArray, cache: Any) -> Any:
+    """Return the positions of new tokens: from 0, or after those in the cache."""
+    size = x.named_shape["pos"]
+    return nx.arange(size, axis="pos") if cache is None else cache.positions("pos", size)
+
+
+def last_token(x: nx.NamedArray, lengths: Any) -> nx.NamedArray:
+    """Return the residual stream at the last token of every row, without the axis of positions."""
+    return x[{"pos_sp": x.named_shape["pos_sp"] - 1 if lengths is None else lengths - 1}]
+
+
+# --- losses ---------------------------------------------------------------------------------------
 
 
 def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "vocab") -> Any:
@@ -232,7 +257,7 @@ def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "
 
 TENSOR = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
 ACCUMULATE = ("data", nx.SerialLoop(2))
-RING = {name: "context" for name in ("pos", "pos_sp", "source", "source_sp")}
+RING = dict.fromkeys(("pos", "pos_sp", "source", "source_sp"), "context")
 #: The mesh axes of eight devices or fewer, and where the axes of the model are sharded.
 LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "one device": ({}, {}),

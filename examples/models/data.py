@@ -39,6 +39,15 @@ def encode(text: bytes, tokenizer: pathlib.Path | None, vocab: int) -> np.ndarra
     return np.frombuffer(text, np.uint8).astype(np.int32) % vocab
 
 
+def decode(tokens: np.ndarray, tokenizer: pathlib.Path | None) -> str:
+    """Return the text of tokens."""
+    if tokenizer is not None and tokenizer.exists():
+        from tokenizers import Tokenizer  # only here: bytes need no library
+
+        return str(Tokenizer.from_file(str(tokenizer)).decode([int(token) for token in tokens]))
+    return bytes(int(token) % 256 for token in tokens).decode(errors="replace")
+
+
 @functools.cache
 def corpus() -> bytes:
     """Return the sources of the standard library."""

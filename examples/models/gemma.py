@@ -18,6 +18,8 @@ from typing import Any
 import common
 import jax
 import jax.numpy as jnp
+import llama
+import numpy as np
 from common import Params, read, write
 
 import namedax as nx
@@ -25,7 +27,7 @@ import namedax as nx
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Sizes and variants. The files of multimodal checkpoints rely on these defaults."""
+    """Sizes and variants, with the defaults that published files rely on."""
 
     vocab: int = 262_208
     embed: int = 2304
@@ -41,34 +43,27 @@ class Config:
     local_theta: float = 10_000.0
     local_scaling: Mapping[str, Any] | None = None
     window: int = 4096
-    local: tuple[bool, ...] = ()  # by default, all layers but every sixth
+    local: tuple[bool, ...] = (*5 * (True,), False)  # repeated for all layers
     attention_cap: float | None = None
     final_cap: float | None = None
-    prefix: str = ""  # of the keys: "language_model." in multimodal checkpoints
+    multimodal: bool = False  # the checkpoint has other tensors too
     remat: bool = True
-    microbatches: int = 0
     dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not self.local:
-            object.__setattr__(self, "local", every(6, self.layers))
+    microbatches: int = 0
 
     @classmethod
     def from_json(cls, path: str | os.PathLike[str]) -> Config:
         """Read the `config.json` of a published checkpoint, also of a multimodal one."""
         values = common.read_config(path, ENTRIES, FIXED)
-        types, pattern = values.pop("types", None), values.pop("pattern", 6)
-        if types is None:
-            values["local"] = every(pattern, values.get("layers", cls.layers))
-        elif other := {*types} - {"sliding_attention", "full_attention"}:
-            raise ValueError(f"{path}: layer_types has {', '.join(sorted(other))}.")
-        else:
+        if pattern := values.pop("pattern", 0):
+            values["local"] = (*(pattern - 1) * (True,), False)
+        if types := values.pop("types", ()):
             values["local"] = tuple(kind == "sliding_attention" for kind in types)
-        rope = values.pop("rope", {})
-        for kind, of in (("full_attention", ""), ("sliding_attention", "local_")):
-            if entries := rope.get(kind):
-                values[f"{of}theta"] = entries.get("rope_theta", getattr(cls, f"{of}theta"))
-                values[f"{of}scaling"] = entries
+        if other := {*types} - {"sliding_attention", "full_attention"}:
+            raise ValueError(f"{path}: layer_types has {', '.join(sorted(other))}.")
+        for kind, rope in values.pop("rope", {}).items():
+            of = "local_" if kind == "sliding_attention" else ""
+            values |= {f"{of}theta": rope["rope_theta"], f"{of}scaling": rope}
         return common.make_config(cls, path, values)
 
     def sizes(self) -> dict[str, int]:
@@ -78,12 +73,12 @@ class Config:
         return sizes | {"embed_fsdp": self.embed, "group": self.heads // self.kv_heads}
 
 
-def every(pattern: int, layers: int) -> tuple[bool, ...]:
-    """Return True for each local layer, if every layer of the number `pattern` is global."""
-    return tuple((number + 1) % pattern != 0 for number in range(layers))
-
-
+TINY = Config(
+    vocab=256, embed=64, hidden=160, layers=4, heads=4, kv_heads=2, key=16, query_scalar=16,
+    window=16, local=(True, False),
+)  # fmt: skip
 ENTRIES = {
+    "multimodal": "multimodal",
     "vocab_size": "vocab",
     "hidden_size": "embed",
     "intermediate_size": "hidden",
@@ -109,42 +104,18 @@ FIXED = {
     "use_bidirectional_attention": [False, None],
 }
 
-_LAYER = "model.layers.{layers}."
-#: The key of each tensor in a checkpoint, its place in the parameters, and its axes.
-SPEC = {
-    "model.embed_tokens.weight": ("embed", "vocab e -> {vocab, embed_fsdp=e}"),
-    f"{_LAYER}input_layernorm.weight": ("layers/norm1", "embed -> {layers, embed}"),
-    f"{_LAYER}self_attn.q_proj.weight": (
-        "layers/query",
-        "(kv_heads group key) e -> {layers, embed_fsdp=e, kv_heads, group, key}",
-    ),
-    f"{_LAYER}self_attn.k_proj.weight": (
-        "layers/key",
-        "(kv_heads key) e -> {layers, embed_fsdp=e, kv_heads, key}",
-    ),
-    f"{_LAYER}self_attn.v_proj.weight": (
-        "layers/value",
-        "(kv_heads key) e -> {layers, embed_fsdp=e, kv_heads, key}",
-    ),
-    f"{_LAYER}self_attn.o_proj.weight": (
-        "layers/out",
-        "e (kv_heads group key) -> {layers, kv_heads, group, key, embed_fsdp=e}",
-    ),
-    f"{_LAYER}self_attn.q_norm.weight": ("layers/query_norm", "key -> {layers, key}"),
-    f"{_LAYER}self_attn.k_norm.weight": ("layers/key_norm", "key -> {layers, key}"),
-    f"{_LAYER}post_attention_layernorm.weight": ("layers/norm2", "embed -> {layers, embed}"),
-    f"{_LAYER}pre_feedforward_layernorm.weight": ("layers/norm3", "embed -> {layers, embed}"),
-    f"{_LAYER}mlp.gate_proj.weight": ("layers/gate", "hidden e -> {layers, embed_fsdp=e, hidden}"),
-    f"{_LAYER}mlp.up_proj.weight": ("layers/up", "hidden e -> {layers, embed_fsdp=e, hidden}"),
-    f"{_LAYER}mlp.down_proj.weight": ("layers/down", "e hidden -> {layers, hidden, embed_fsdp=e}"),
-    f"{_LAYER}post_feedforward_layernorm.weight": ("layers/norm4", "embed -> {layers, embed}"),
-    "model.norm.weight": ("norm", "embed -> {embed}"),
+_LAYER, _NORM = "model.layers.{layers}.", "embed -> {layers, embed}"
+#: The key of each tensor in a checkpoint, its place in the parameters, and its axes: as in Llama.
+SPEC = {key: entry for key, entry in llama.SPEC.items() if entry[0] != "unembed"} | {
+    f"{_LAYER}pre_feedforward_layernorm.weight": ("layers/norm3", _NORM),
+    f"{_LAYER}post_feedforward_layernorm.weight": ("layers/norm4", _NORM),
 }
 
 
 def spec(config: Config) -> common.Spec:
-    """Return SPEC with the keys of the checkpoint."""
-    return {config.prefix + key: entry for key, entry in SPEC.items()}
+    """Return SPEC; multimodal checkpoints have the keys with a prefix."""
+    prefix = "language_model." if config.multimodal else ""
+    return {prefix + key: entry for key, entry in SPEC.items()}
 
 
 def init(config: Config, key: jax.Array) -> Params:
@@ -158,21 +129,25 @@ def norm(x: nx.NamedArray, weight: nx.NamedArray, config: Config, axis: str = "e
     return nx.nn.rms_norm(x, axis, scale=scale, epsilon=config.epsilon)
 
 
+init_cache = common.init_cache
+
+
 def attention(
     x: nx.NamedArray,
     p: Params,
     is_local: Any,
+    config: Config,
+    cache: Any,
+    *,
     positions: Any,
     segments: Any,
-    cache: Any,
-    config: Config,
+    lengths: Any,
 ) -> tuple[nx.NamedArray, Any]:
     """Attend to earlier positions, of a window if `is_local`; with a cache, also to those in it."""
 
     def rotate(base: float, scaling: Any) -> Callable[..., Any]:
-        return lambda *arrays: tuple(
-            nx.nn.rope(array, positions, "key", base=base, scaling=scaling) for array in arrays
-        )
+        options = {"base": base, "scaling": scaling}
+        return lambda *arrays: [nx.nn.rope(array, positions, "key", **options) for array in arrays]
 
     def attend(window: tuple[int, int] | None) -> Callable[..., Any]:
         options: dict[str, Any] = {"axis": "pos", "features": "key", "local_window_size": window}
@@ -186,9 +161,11 @@ def attention(
     query = norm(read(h, p["query"], "kv_heads, group, key"), p["query_norm"], config, "key")
     key = norm(read(h, p["key"], "kv_heads, key"), p["key_norm"], config, "key")
     value = read(h, p["value"], "kv_heads, key")
+    positions = common.next_positions(query, cache) if positions is None else positions
     of_local = rotate(config.local_theta, config.local_scaling)
     query, key = nx.cond(is_local, of_local, rotate(config.theta, config.scaling), query, key)
-    cache = None if cache is None else cache.append(key, value, axis="pos")
+    if cache is not None:
+        cache = cache.append(key, value, axis="pos", lengths=lengths)
     window = (config.window - 1, 0)
     attended = nx.cond(is_local, attend(window), attend(None), query, key, value)
     return x + norm(write(attended, p["out"], "kv_heads, group, key"), p["norm2"], config), cache
@@ -206,29 +183,23 @@ def forward(
     tokens: nx.NamedArray,
     config: Config,
     *,
-    positions: Any = None,
-    segments: Any = None,
     cache: Any = None,
     dropout_key: Any = None,
+    **rows: Any,
 ) -> Any:
-    """Return the logits of the next token at every position; with a cache, also the next cache.
-
-    `positions` and `segments` are those of packed documents.
-    """
-    if positions is None:
-        positions = nx.arange(tokens.named_shape["pos"], axis="pos")
-        positions = positions if cache is None else cache.positions("pos", tokens)
+    """Return the logits of the next token at every position; `rows` and `cache` as in `llama`."""
+    rows = {name: rows.get(name) for name in ("positions", "segments", "lengths")}
 
     def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:
         p, is_local, part = inputs
-        x, part = attention(x, p, is_local, positions, segments, part, config)
+        x, part = attention(x, p, is_local, config, part, **rows)
         return feed_forward(x, p, config), part
 
     x = common.embedding(params["embed"], tokens) * config.embed**0.5  # in the dtype of x
-    is_local = nx.named(jnp.array(config.local), ["layers"])
-    x, cache = common.apply_layers(
-        layer, x, (params["layers"], is_local, cache), config, dropout_key
-    )
+    is_local = nx.named(np.resize(config.local, config.layers), ["layers"])
+    stacked = (params["layers"], is_local, cache)
+    x, cache = common.apply_layers(layer, x, stacked, config, dropout_key)
+    x = x if cache is None else common.last_token(x, rows["lengths"])
     logits = read(norm(x, params["norm"], config), params["embed"], "vocab")
     if config.final_cap is not None:
         logits = config.final_cap * nx.tanh(logits / config.final_cap)

@@ -65,13 +65,7 @@ class Job:
 
     def init(self, key: jax.Array) -> common.Params:
         """Return parameters, from a checkpoint or random, in their layout."""
-        spec, sizes = self.module.spec(self.config), self.config.sizes()
-        if self.options.weights:
-            return nx.interop.load_safetensors(
-                self.options.weights, spec, self.stored, self.mesh, sizes=sizes
-            )
-        params = common.init(spec, sizes, key)
-        return params if self.mesh is None else nx.shard(params, self.stored, self.mesh)
+        return load(self.module, self.config, self.options.weights, self.stored, self.mesh, key)
 
     @property
     def stored(self) -> dict[str, Any]:
@@ -81,6 +75,31 @@ class Job:
             for name, entry in self.axis_resources.items()
             if name in {*self.config.sizes(), "rank", "adapter"}
         }
+
+
+def read_model(options: argparse.Namespace) -> tuple[Any, Any, pathlib.Path | None]:
+    """Return the module, the configuration and the tokenizer's file of `--weights` or `--model`."""
+    if not options.weights:
+        module = importlib.import_module(options.model)
+        return module, module.TINY, None
+    folder = pathlib.Path(options.weights)
+    kind = json.loads((folder / "config.json").read_text()).get("model_type")
+    if kind not in TYPES:
+        raise SystemExit(f"model_type {kind!r}: choose from {', '.join(TYPES)}")
+    module = importlib.import_module(TYPES[kind])
+    return module, module.Config.from_json(folder), folder / "tokenizer.json"
+
+
+def load(
+    module: Any, config: Any, weights: str | None, layout: Mapping[str, Any], mesh: Any, key: Any
+) -> common.Params:
+    """Return parameters in their layout: those of a checkpoint, or random ones."""
+    spec, sizes = module.spec(config), config.sizes()
+    layout = {name: entry for name, entry in layout.items() if name in sizes}
+    if weights:
+        return nx.interop.load_safetensors(weights, spec, layout, mesh, sizes=sizes)
+    params = common.init(spec, sizes, key)
+    return params if mesh is None else nx.shard(params, layout, mesh)
 
 
 # --- what is trained ------------------------------------------------------------------------------
@@ -200,7 +219,7 @@ def batches(job: Job) -> Callable[[int], dict[str, Any]]:
         kind = data.continuations if job.module.__name__ == "t5" else kind
         return kind(text, step, rows, options.pos)
 
-    tokenizer = pathlib.Path(options.weights) / "tokenizer.json" if options.weights else None
+    tokenizer = read_model(options)[2]
     vocab = getattr(config, "vocab", 256)
     text = data.encode(data.corpus()[: options.bytes], tokenizer, vocab)
     return lambda step: data.place(
@@ -230,7 +249,7 @@ def run(job: Job) -> list[dict[str, float]]:
         )
     step, batch_of = make_step(job, optimizer), batches(job)
     first, history, began = int(state["step"]), [], time.perf_counter()
-    for i in range(first, options.steps):
+    for i in range(first, min(options.steps, options.until or options.steps)):
         state, metrics = step(frozen, state, batch_of(i))
         history.append({name: float(value) for name, value in metrics.items()})
         history[-1] |= {"step": i + 1, "rate": float(rate(i))}
@@ -276,6 +295,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--resources", type=json.loads, help='axis_resources, such as \'{"batch": "data"}\'')
     add("--explicit", action="store_true", help="a mesh with Explicit axes")
     add("--steps", type=int, default=100, help="(%(default)s)")
+    add("--until", type=int, default=0, help="stop after this step; --resume continues")
     add("--batch", type=int, default=16, help="sequences in a batch (%(default)s)")
     add("--pos", type=int, default=64, help="tokens in a sequence (%(default)s)")
     add("--accumulate", type=int, default=1, help="steps in time for the batch (%(default)s)")
@@ -305,16 +325,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 def make_job(options: argparse.Namespace) -> Job:
     """Read the configuration, and choose the layout."""
-    if options.weights:
-        entries = json.loads((pathlib.Path(options.weights) / "config.json").read_text())
-        name = TYPES.get(entries.get("model_type"))
-        if name is None:
-            raise SystemExit(f"model_type {entries.get('model_type')!r}: choose from {[*TYPES]}")
-        module = importlib.import_module(name)
-        config = module.Config.from_json(options.weights)
-    else:
-        module = importlib.import_module(options.model)
-        config = module.TINY
+    module, config, _ = read_model(options)
     names = {*config.sizes(), "batch", "pos", "pos_sp", "source", "source_sp"}
     mesh, resources = common.layout(
         options.layout, names, jax.sharding.AxisType.Explicit if options.explicit else None
