@@ -1,0 +1,184 @@
+"""ViT: a transformer that classifies images, which it reads as a sequence of patches.
+
+    python examples/models/vit.py
+
+An image becomes a sequence: a learned vector, whose output is classified, then one linear
+projection of each patch. Layers normalize first, and their GELU is exact. Source: Dosovitskiy et
+al., "An image is worth 16x16 words", 2021.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import common
+import jax
+from common import Params, read, write
+
+import namedax as nx
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Sizes. Images are squares of `image` by `image` pixels, and patches of `patch` by `patch`."""
+
+    embed: int
+    hidden: int
+    layers: int
+    heads: int
+    classes: int
+    image: int
+    patch: int
+    channel: int = 3
+    bias: bool = True
+    epsilon: float = 1e-12
+    remat: bool = True
+    microbatches: int = 0
+
+    @classmethod
+    def from_json(cls, path: str | os.PathLike[str]) -> Config:
+        """Read the `config.json` of a published checkpoint."""
+        values = common.read_config(path, ENTRIES, FIXED, IGNORED)
+        if "classes" in values:  # a label for each
+            values["classes"] = len(values["classes"])
+        return common.make_config(cls, path, values)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the size of every axis of a parameter."""
+        names = ("embed", "hidden", "layers", "classes", "channel")
+        sizes = {name: getattr(self, name) for name in names}
+        sizes |= {"embed_fsdp": self.embed, "patch_row": self.patch, "patch_column": self.patch}
+        sizes |= {"kv_heads": self.heads, "key": self.embed // self.heads}
+        return sizes | {"pos_sp": 1 + (self.image // self.patch) ** 2}
+
+
+ENTRIES = {
+    "hidden_size": "embed",
+    "intermediate_size": "hidden",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "id2label": "classes",
+    "image_size": "image",
+    "patch_size": "patch",
+    "num_channels": "channel",
+    "qkv_bias": "bias",
+    "layer_norm_eps": "epsilon",
+}
+FIXED = {"model_type": ["vit"], "hidden_act": ["gelu"]}
+# The pooler is a part of other heads; this one classifies the first position itself.
+IGNORED = (
+    "attention_probs_dropout_prob encoder_stride hidden_dropout_prob label2id pooler_act"
+    " pooler_output_size"
+).split()
+
+_EMBEDDINGS, _LAYER = "vit.embeddings.", "vit.encoder.layer.{layers}."
+_ATTENTION = f"{_LAYER}attention."
+_IN = "(kv_heads key) e -> {layers, embed_fsdp=e, kv_heads, key}"
+_IN_BIAS = "(kv_heads key) -> {layers, kv_heads, key}"
+#: The key of each tensor in a checkpoint, its place in the parameters, and its axes.
+SPEC = {
+    f"{_EMBEDDINGS}cls_token": ("first", "1 1 embed -> {embed}"),
+    f"{_EMBEDDINGS}position_embeddings": ("positions", "1 pos embed -> {pos_sp=pos, embed}"),
+    f"{_EMBEDDINGS}patch_embeddings.projection.weight": (
+        "patches",
+        "e channel patch_row patch_column -> {channel, patch_row, patch_column, embed_fsdp=e}",
+    ),
+    f"{_EMBEDDINGS}patch_embeddings.projection.bias": ("patches_bias", "embed -> {embed}"),
+    f"{_LAYER}layernorm_before.weight": ("layers/norm1", "embed -> {layers, embed}"),
+    f"{_LAYER}layernorm_before.bias": ("layers/norm1_bias", "embed -> {layers, embed}"),
+    f"{_ATTENTION}attention.query.weight": ("layers/query", _IN),
+    f"{_ATTENTION}attention.query.bias": ("layers/query_bias", _IN_BIAS),
+    f"{_ATTENTION}attention.key.weight": ("layers/key", _IN),
+    f"{_ATTENTION}attention.key.bias": ("layers/key_bias", _IN_BIAS),
+    f"{_ATTENTION}attention.value.weight": ("layers/value", _IN),
+    f"{_ATTENTION}attention.value.bias": ("layers/value_bias", _IN_BIAS),
+    f"{_ATTENTION}output.dense.weight": (
+        "layers/out",
+        "e (kv_heads key) -> {layers, kv_heads, key, embed_fsdp=e}",
+    ),
+    f"{_ATTENTION}output.dense.bias": ("layers/out_bias", "embed -> {layers, embed}"),
+    f"{_LAYER}layernorm_after.weight": ("layers/norm2", "embed -> {layers, embed}"),
+    f"{_LAYER}layernorm_after.bias": ("layers/norm2_bias", "embed -> {layers, embed}"),
+    f"{_LAYER}intermediate.dense.weight": (
+        "layers/up",
+        "hidden e -> {layers, embed_fsdp=e, hidden}",
+    ),
+    f"{_LAYER}intermediate.dense.bias": ("layers/up_bias", "hidden -> {layers, hidden}"),
+    f"{_LAYER}output.dense.weight": ("layers/down", "e hidden -> {layers, hidden, embed_fsdp=e}"),
+    f"{_LAYER}output.dense.bias": ("layers/down_bias", "embed -> {layers, embed}"),
+    "vit.layernorm.weight": ("norm", "embed -> {embed}"),
+    "vit.layernorm.bias": ("norm_bias", "embed -> {embed}"),
+    "classifier.weight": ("classify", "classes e -> {embed_fsdp=e, classes}"),
+    "classifier.bias": ("classify_bias", "classes -> {classes}"),
+}
+
+
+def spec(config: Config) -> common.Spec:
+    """Return the part of SPEC that a model of this configuration has."""
+    absent = () if config.bias else ("layers/query_bias", "layers/key_bias", "layers/value_bias")
+    return {key: entry for key, entry in SPEC.items() if entry[0] not in absent}
+
+
+def init(config: Config, key: jax.Array) -> Params:
+    """Return random parameters."""
+    return common.init(spec(config), config.sizes(), key)
+
+
+def normalize(x: nx.NamedArray, p: Params, name: str, config: Config) -> nx.NamedArray:
+    """LayerNorm (Ba et al., 2016) with the parameters of this name."""
+    scale, bias = p[name], p[f"{name}_bias"]
+    return nx.nn.layer_norm(x, "embed", scale=scale, bias=bias, epsilon=config.epsilon)
+
+
+def embed(params: Params, images: nx.NamedArray, config: Config) -> nx.NamedArray:
+    """Project the patches, put the learned vector before them, and add the positions."""
+    pixels = nx.rearrange(
+        images,
+        "{row=(r patch_row), column=(c patch_column)} -> {patch=(r c), patch_row, patch_column}",
+        patch_row=config.patch,
+        patch_column=config.patch,
+    )
+    pattern = "{channel, patch_row, patch_column}, {channel, patch_row, patch_column, %s} -> {%s}"
+    patches = nx.einsum(pattern % ("embed:embed_fsdp", "embed"), pixels, params["patches"])
+    first = nx.rearrange(params["first"], "-> {patch=1}")
+    x = nx.concatenate([first, patches + params["patches_bias"]], "patch", out_axis="pos_sp")
+    return x + params["positions"]
+
+
+def attention(x: nx.NamedArray, p: Params, config: Config) -> nx.NamedArray:
+    """Attend to all positions."""
+    h = normalize(x, p, "norm1", config)
+    query, key, value = (read(h, p[name], "kv_heads, key") for name in ("query", "key", "value"))
+    if config.bias:
+        query, key = query + p["query_bias"], key + p["key_bias"]
+        value = value + p["value_bias"]
+    attended = nx.nn.dot_product_attention(query, key, value, axis="pos", features="key")
+    return x + write(attended, p["out"], "kv_heads, key") + p["out_bias"]
+
+
+def feed_forward(x: nx.NamedArray, p: Params, config: Config) -> nx.NamedArray:
+    """Two linear layers with the exact GELU (Hendrycks and Gimpel, 2016) between them."""
+    h = read(normalize(x, p, "norm2", config), p["up"], "hidden") + p["up_bias"]
+    h = nx.nn.gelu(h, approximate=False)
+    return x + write(h, p["down"], "hidden") + p["down_bias"]
+
+
+def forward(params: Params, images: nx.NamedArray, config: Config) -> nx.NamedArray:
+    """Return the logits of the classes."""
+
+    def layer(x: nx.NamedArray, p: Params) -> tuple[nx.NamedArray, None]:
+        return feed_forward(attention(x, p, config), p, config), None
+
+    x = embed(params, images, config)
+    x, _ = common.apply_layers(layer, x, params["layers"], config)
+    x = normalize(x["pos_sp", 0], params, "norm", config)
+    logits = nx.einsum("{embed}, {embed:embed_fsdp, classes} -> {classes}", x, params["classify"])
+    return logits + params["classify_bias"]
+
+
+def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
+    """Return the mean cross-entropy of the classes, in nats."""
+    return common.cross_entropy(forward(params, batch["images"], config), batch, "classes")
