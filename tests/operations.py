@@ -6,16 +6,24 @@ of the result. What has more to it (arguments of its own, collectives to count, 
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import namedax as nx
 from tests import make
 
 IDS = make.array([5, 1, 1])
 TAPS = make.array([1.0, 2.0, 3.0])
+ANGLES = np.arange(4) * 10.0 ** -np.arange(4)[:, None]
+TURN = np.cos(ANGLES).astype(np.float32), np.sin(ANGLES).astype(np.float32)
 
 OPERATIONS = {
     "sum": (lambda x: nx.sum(x**2, "a"), lambda x: (x**2).sum(0), ["b"]),
     "softmax": (lambda x: nx.nn.softmax(x, "a"), lambda x: jax.nn.softmax(x, 0), ["a", "b"]),
+    "rope": (
+        lambda x: nx.nn.rope(x, nx.arange(axis="b"), "a"),
+        lambda x: jnp.concatenate([TURN[0] * x[:4] - TURN[1] * x[4:], TURN[0] * x[4:] + TURN[1] * x[:4]]),
+        ["a", "b"],
+    ),
     "stack": (lambda x: nx.stack([x, nx.cos(x)], axis="q"), lambda x: jnp.stack([x, jnp.cos(x)], 2), ["a", "b", "q"]),
     "concatenate": (
         lambda x: nx.concatenate([x, 2 * x], "a", out_axis="q"),

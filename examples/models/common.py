@@ -13,7 +13,7 @@ import math
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -135,6 +135,15 @@ def init(spec: Spec, sizes: Mapping[str, int], key: jax.Array, dtype: Any = jnp.
     return params
 
 
+def places(tree: Params, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every array with its place, such as `"layers/query"`."""
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from places(value, f"{prefix}{name}/")
+        else:
+            yield f"{prefix}{name}", value
+
+
 def put(tree: Params, place: str, value: Any) -> None:
     """Set `tree["a"]["b"]` for the place `"a/b"`."""
     *parents, last = place.split("/")
@@ -147,14 +156,28 @@ def put(tree: Params, place: str, value: Any) -> None:
 
 
 def apply_layers(
-    layer: Callable[[Any, Any], tuple[Any, Any]], x: Any, stacked: Any, config: Any
+    layer: Callable[[Any, Any], tuple[Any, Any]],
+    x: Any,
+    stacked: Any,
+    config: Any,
+    dropout_key: jax.Array | None = None,
 ) -> tuple[Any, Any]:
     """Apply `layer(x, parameters) -> (x, output)` along the axis `layers`.
 
     With `config.microbatches` the layers are a pipeline. With `config.remat` a layer is recomputed
-    in the backward pass, and only its input is a residual.
+    in the backward pass, and only its input is a residual. With a key, elements of the update of
+    each layer are dropped at the rate `config.dropout`.
     """
-    step = jax.checkpoint(layer) if config.remat else layer
+    step = layer
+    if dropout_key is not None:
+        keys = jax.random.split(dropout_key, config.layers)
+        stacked = (stacked, nx.named(keys, ["layers"]))
+
+        def step(x: Any, inputs: Any) -> tuple[Any, Any]:
+            y, output = layer(x, inputs[0])
+            return x + nx.nn.dropout(y - x, inputs[1], config.dropout), output
+
+    step = jax.checkpoint(step) if config.remat else step
     if config.microbatches:
         return nx.pipeline(
             step, x, stacked, axis="layers", microbatches=config.microbatches, outputs=True
@@ -171,11 +194,10 @@ def embedding(table: nx.NamedArray, tokens: Any) -> Any:
 def read(x: nx.NamedArray, weight: nx.NamedArray, out: str) -> nx.NamedArray:
     """Multiply the residual stream by a weight: gather `pos_sp` and `embed_fsdp`, contract `embed`.
 
-    The pattern leaves unmentioned axes alone, such as `batch` or the rows of packed documents.
+    The pattern leaves unmentioned axes alone, such as `batch` or the axis of adapters.
     """
-    return nx.einsum(
-        f"{{pos:pos_sp, embed}}, {{embed:embed_fsdp, {out}}} -> {{pos, {out}}}", x, weight
-    )
+    stream, pos = ("pos:pos_sp, ", "pos, ") if "pos_sp" in x.named_shape else ("", "")
+    return nx.einsum(f"{{{stream}embed}}, {{embed:embed_fsdp, {out}}} -> {{{pos}{out}}}", x, weight)
 
 
 def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str) -> nx.NamedArray:
@@ -183,6 +205,30 @@ def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str) -> nx.NamedArray:
     return nx.einsum(
         f"{{pos, {inner}}}, {{{inner}, embed:embed_fsdp}} -> {{pos_sp:pos, embed}}", x, weight
     )
+
+
+# --- generation -----------------------------------------------------------------------------------
+
+
+def init_cache(config: Any, batch: int, capacity: int, dtype: Any = jnp.float32) -> nx.nn.KVCache:
+    """Return an empty cache for every layer, with the axis `cache` of earlier positions."""
+    shape = {"layers": config.layers, "batch": batch, "cache": capacity}
+    shape |= {"kv_heads": config.kv_heads, "key": config.key}
+    return nx.nn.KVCache.init(shape, rows=("layers", "batch"), dtype=dtype)
+
+
+def next_positions(x: nx.NamedArray, cache: Any) -> Any:
+    """Return the positions of new tokens: from 0, or after those in the cache."""
+    size = x.named_shape["pos"]
+    return nx.arange(size, axis="pos") if cache is None else cache.positions("pos", size)
+
+
+def last_token(x: nx.NamedArray, lengths: Any) -> nx.NamedArray:
+    """Return the residual stream at the last token of every row, without the axis of positions."""
+    return x[{"pos_sp": x.named_shape["pos_sp"] - 1 if lengths is None else lengths - 1}]
+
+
+# --- losses ---------------------------------------------------------------------------------------
 
 
 def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "vocab") -> Any:

@@ -40,6 +40,7 @@ class Config:
     qk_norm: bool = False
     tied: bool = False
     remat: bool = True
+    dropout: float = 0.0
     microbatches: int = 0
 
     @classmethod
@@ -60,6 +61,9 @@ class Config:
         return sizes | {"embed_fsdp": self.embed, "group": self.heads // self.kv_heads}
 
 
+TINY = Config(
+    vocab=256, embed=64, hidden=160, layers=2, heads=4, kv_heads=2, key=16, theta=100.0, tied=True
+)  # fmt: skip
 ENTRIES = {
     "model_type": "type",
     "layer_types": "types",
@@ -82,32 +86,24 @@ FIXED = {
     "use_sliding_window": [False],
 }
 
-_LAYER, _HEADS = "model.layers.{layers}.", "kv_heads, group, key"
+_LAYER, _NORM = "model.layers.{layers}.", "embed -> {layers, embed}"
+_QUERY = "(kv_heads group key) e -> {layers, embed_fsdp=e, kv_heads, group, key}"
+_KEY = "(kv_heads key) e -> {layers, embed_fsdp=e, kv_heads, key}"
+_OUT = "e (kv_heads group key) -> {layers, kv_heads, group, key, embed_fsdp=e}"
+_UP = "hidden e -> {layers, embed_fsdp=e, hidden}"
 #: The key of each tensor in a checkpoint, its place in the parameters, and its axes.
 SPEC = {
     "model.embed_tokens.weight": ("embed", "vocab e -> {vocab, embed_fsdp=e}"),
-    f"{_LAYER}input_layernorm.weight": ("layers/norm1", "embed -> {layers, embed}"),
-    f"{_LAYER}self_attn.q_proj.weight": (
-        "layers/query",
-        "(kv_heads group key) e -> {layers, embed_fsdp=e, kv_heads, group, key}",
-    ),
-    f"{_LAYER}self_attn.k_proj.weight": (
-        "layers/key",
-        "(kv_heads key) e -> {layers, embed_fsdp=e, kv_heads, key}",
-    ),
-    f"{_LAYER}self_attn.v_proj.weight": (
-        "layers/value",
-        "(kv_heads key) e -> {layers, embed_fsdp=e, kv_heads, key}",
-    ),
-    f"{_LAYER}self_attn.o_proj.weight": (
-        "layers/out",
-        "e (kv_heads group key) -> {layers, kv_heads, group, key, embed_fsdp=e}",
-    ),
+    f"{_LAYER}input_layernorm.weight": ("layers/norm1", _NORM),
+    f"{_LAYER}self_attn.q_proj.weight": ("layers/query", _QUERY),
+    f"{_LAYER}self_attn.k_proj.weight": ("layers/key", _KEY),
+    f"{_LAYER}self_attn.v_proj.weight": ("layers/value", _KEY),
+    f"{_LAYER}self_attn.o_proj.weight": ("layers/out", _OUT),
     f"{_LAYER}self_attn.q_norm.weight": ("layers/query_norm", "key -> {layers, key}"),
     f"{_LAYER}self_attn.k_norm.weight": ("layers/key_norm", "key -> {layers, key}"),
-    f"{_LAYER}post_attention_layernorm.weight": ("layers/norm2", "embed -> {layers, embed}"),
-    f"{_LAYER}mlp.gate_proj.weight": ("layers/gate", "hidden e -> {layers, embed_fsdp=e, hidden}"),
-    f"{_LAYER}mlp.up_proj.weight": ("layers/up", "hidden e -> {layers, embed_fsdp=e, hidden}"),
+    f"{_LAYER}post_attention_layernorm.weight": ("layers/norm2", _NORM),
+    f"{_LAYER}mlp.gate_proj.weight": ("layers/gate", _UP),
+    f"{_LAYER}mlp.up_proj.weight": ("layers/up", _UP),
     f"{_LAYER}mlp.down_proj.weight": ("layers/down", "e hidden -> {layers, hidden, embed_fsdp=e}"),
     "model.norm.weight": ("norm", "embed -> {embed}"),
     "lm_head.weight": ("unembed", "vocab e -> {embed_fsdp=e, vocab}"),
@@ -126,8 +122,18 @@ def init(config: Config, key: jax.Array) -> Params:
     return common.init(spec(config), config.sizes(), key)
 
 
+init_cache = common.init_cache
+
+
 def attention(
-    x: nx.NamedArray, p: Params, positions: Any, segments: Any, cache: Any, config: Config
+    x: nx.NamedArray,
+    p: Params,
+    config: Config,
+    cache: Any,
+    *,
+    positions: Any,
+    segments: Any,
+    lengths: Any,
 ) -> tuple[nx.NamedArray, Any]:
     """Attend to earlier positions, of a window or all; with a cache, also to those in it."""
     h = nx.nn.rms_norm(x, "embed", scale=p["norm1"], epsilon=config.epsilon)
@@ -136,6 +142,7 @@ def attention(
     if config.qk_norm:
         query = nx.nn.rms_norm(query, "key", scale=p["query_norm"], epsilon=config.epsilon)
         key = nx.nn.rms_norm(key, "key", scale=p["key_norm"], epsilon=config.epsilon)
+    positions = common.next_positions(query, cache) if positions is None else positions
     query, key = (
         nx.nn.rope(array, positions, "key", base=config.theta, scaling=config.scaling)
         for array in (query, key)
@@ -147,7 +154,7 @@ def attention(
             local_window_size=window, segments=segments,
         )  # fmt: skip
     else:
-        cache = cache.append(key, value, axis="pos")
+        cache = cache.append(key, value, axis="pos", lengths=lengths)
         attended = cache.attend(query, axis="pos", features="key", local_window_size=window)
     return x + write(attended, p["out"], "kv_heads, group, key"), cache
 
@@ -164,25 +171,25 @@ def forward(
     tokens: nx.NamedArray,
     config: Config,
     *,
-    positions: Any = None,
-    segments: Any = None,
     cache: Any = None,
+    dropout_key: Any = None,
+    **rows: Any,
 ) -> Any:
-    """Return the logits of the next token at every position; with a cache, also the next cache.
+    """Return the logits of the next token at every position.
 
-    `positions` and `segments` are those of packed documents.
+    `rows` has the `positions` and `segments` of packed documents. With a cache, return the logits
+    after the last token only, and the next cache; `lengths` are then those of padded prompts.
     """
-    if positions is None:
-        positions = nx.arange(tokens.named_shape["pos"], axis="pos")
-        positions = positions if cache is None else cache.positions("pos", tokens)
+    rows = {name: rows.get(name) for name in ("positions", "segments", "lengths")}
 
     def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:
         p, part = inputs
-        x, part = attention(x, p, positions, segments, part, config)
+        x, part = attention(x, p, config, part, **rows)
         return feed_forward(x, p, config), part
 
     x = common.embedding(params["embed"], tokens)
-    x, cache = common.apply_layers(layer, x, (params["layers"], cache), config)
+    x, cache = common.apply_layers(layer, x, (params["layers"], cache), config, dropout_key)
+    x = x if cache is None else common.last_token(x, rows["lengths"])
     x = nx.nn.rms_norm(x, "embed", scale=params["norm"], epsilon=config.epsilon)
     logits = read(x, params["embed" if config.tied else "unembed"], "vocab")
     return logits if cache is None else (logits, cache)
@@ -190,5 +197,5 @@ def forward(
 
 def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     """Return the mean cross-entropy of the next tokens, in nats."""
-    more = {name: batch.get(name) for name in ("positions", "segments")}
+    more = {name: batch.get(name) for name in ("positions", "segments", "dropout_key")}
     return common.cross_entropy(forward(params, batch["tokens"], config, **more), batch)

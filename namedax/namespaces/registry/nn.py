@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from namedax.namespaces.registry import Functions
 from namedax.ops.experts import mixture, routing
-from namedax.ops.nn import attention, losses, masks, normalization
+from namedax.ops.nn import attention, losses, masks, normalization, rotary
 from namedax.ops.nn.activations import ACTIVATIONS, log_softmax, softmax
 from namedax.ops.ragged import grouped
 from namedax.ops.reduction.reductions import logmeanexp, logsumexp
@@ -22,6 +22,7 @@ NN: Functions = {
     **masks.FUNCTIONS,
     **normalization.FUNCTIONS,
     **pooling.FUNCTIONS,
+    **rotary.FUNCTIONS,
     **routing.FUNCTIONS,
     "log_softmax": log_softmax,
     "logmeanexp": logmeanexp,

@@ -1,0 +1,177 @@
+"""Continue prompts with a model, under any layout: prefill, then one token after the other.
+
+    python examples/models/generate.py --layout tp --prompt "def main(" --prompt "import "
+    python examples/models/generate.py --weights DIR --temperature 0.8 --top-p 0.9
+
+The cache of keys and values is sharded by name: over heads, over the batch, or over its own
+positions (the axis `cache`), which suits long contexts. Prompts may have different lengths: they
+are padded on the right, and every row has its own position. The tokens do not depend on the layout,
+whether they are the most likely ones or drawn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+if __name__ == "__main__":  # before JAX starts
+    os.environ["XLA_FLAGS"] = (
+        f"{os.getenv('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+    )
+
+import data
+import jax
+import jax.numpy as jnp
+import numpy as np
+import train
+
+import namedax as nx
+
+HEADS = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
+#: The mesh axes, and the layout of the model and of its cache.
+LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
+    "one device": ({}, {}),
+    "batch": ({"data": 2}, {"batch": "data"}),
+    "heads": ({"model": 2}, HEADS),
+    "batch+heads": ({"data": 2, "model": 2}, {"batch": "data", **HEADS}),
+    "uneven heads": ({"model": 3}, HEADS),
+    "cache": ({"context": 4}, {"cache": "context"}),
+    "cache+heads": ({"context": 2, "model": 2}, {"cache": "context", **HEADS}),
+    "weights": ({"data": 2}, {"batch": "data", "embed_fsdp": "data"}),
+}
+
+
+# --- from logits to tokens ------------------------------------------------------------------------
+
+
+def sample(
+    logits: nx.NamedArray,
+    key: jax.Array,
+    *,
+    temperature: float = 0.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+) -> Any:
+    """Return a token for each row: the most likely one, or one that is drawn.
+
+    Args:
+      logits: an array with the axis `vocab`, which may be sharded.
+      key: a random key.
+      temperature: the logits are divided by it; 0 takes the most likely token.
+      top_k: draw from this number of most likely tokens; 0 draws from all.
+      top_p: draw from the most likely tokens whose probabilities sum to `top_p` (Holtzman et al.,
+        2020, "The curious case of neural text degeneration").
+    """
+    if not temperature:
+        return nx.argmax(logits, "vocab").astype(jnp.int32)
+    logits = logits.astype(jnp.float32) / temperature
+    if top_k:
+        least = nx.min(nx.top_k(logits, top_k, "vocab")[0], "vocab")
+        logits = nx.where(logits < least, -jnp.inf, logits)
+    if top_p < 1:
+        ordered = nx.sort(logits, "vocab", descending=True)
+        probabilities = nx.nn.softmax(ordered, "vocab")
+        before = nx.cumsum(probabilities, "vocab") - probabilities
+        least = nx.min(nx.where(before < top_p, ordered, jnp.inf), "vocab")
+        logits = nx.where(logits < least, -jnp.inf, logits)
+    return nx.random.categorical(key, logits, axis="vocab").astype(jnp.int32)
+
+
+# --- generation -----------------------------------------------------------------------------------
+
+
+class Generator:
+    """Two compiled programs: one reads the prompts, the other adds a token to every row."""
+
+    def __init__(self, module: Any, config: Any, axis_resources: Any, mesh: Any, **options: Any):
+        """Compile nothing yet; `options` are those of `sample`."""
+        self.module, self.config, self.mesh = module, config, mesh
+        choose = functools.partial(sample, **options)
+
+        def prefill(params: Any, cache: Any, tokens: Any, lengths: Any, key: Any) -> Any:
+            logits, cache = module.forward(params, tokens, config, cache=cache, lengths=lengths)
+            return choose(logits, key), cache
+
+        def step(params: Any, cache: Any, token: Any, key: Any) -> Any:
+            tokens = nx.expand_dims(token, "pos")
+            logits, cache = module.forward(params, tokens, config, cache=cache)
+            return choose(logits, key), cache
+
+        def mapped(function: Any, cached: str) -> Any:
+            names = {*config.sizes(), "batch", "cache"} | (
+                {"pos"} if cached == "prefill" else set()
+            )
+            resources = {name: v for name, v in axis_resources.items() if name in names}
+            return nx.xmap(function, axis_resources=resources, mesh=mesh, donate_argnums=(1,))
+
+        self.prefill, self.step = mapped(prefill, "prefill"), mapped(step, "step")
+
+    def __call__(
+        self, params: Any, prompts: Sequence[Sequence[int]], new: int, key: jax.Array
+    ) -> np.ndarray:
+        """Return `new` tokens for each prompt."""
+        lengths = np.array([len(prompt) for prompt in prompts], np.int32)
+        rows = np.zeros((len(prompts), lengths.max()), np.int32)
+        for row, prompt in zip(rows, prompts, strict=True):
+            row[: len(prompt)] = prompt
+        cache = self.module.init_cache(self.config, len(prompts), int(lengths.max()) + new)
+        tokens, lengths = nx.named(rows, ["batch", "pos"]), nx.named(lengths, ["batch"])
+        token, cache = self.prefill(params, cache, tokens, lengths, jax.random.fold_in(key, 0))
+        found = [token]
+        for i in range(1, new):
+            token, cache = self.step(params, cache, token, jax.random.fold_in(key, i))
+            found.append(token)
+        return np.stack([np.asarray(nx.positional(token, ["batch"])) for token in found], 1)
+
+
+def layout(title: str, axis_types: Any = None) -> tuple[Any, dict[str, Any]]:
+    """Return the mesh and `axis_resources` of a layout."""
+    axes, resources = LAYOUTS[title]
+    if not axes:
+        return None, resources
+    types = None if axis_types is None else (axis_types,) * len(axes)
+    devices = jax.devices()[: int(np.prod([*axes.values()]))]
+    return jax.make_mesh(tuple(axes.values()), tuple(axes), types, devices=devices), resources
+
+
+def main(argv: list[str] | None = None) -> list[str]:
+    """Print the continuations of prompts."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--model", choices=["llama", "mixtral", "gemma", "mamba"], default="llama")
+    add("--weights", help="a folder with config.json and *.safetensors, instead of --model")
+    add("--layout", choices=LAYOUTS, default="batch+heads", help="(%(default)s)")
+    add("--prompt", action="append", help="a prompt; may be repeated")
+    add("--new", type=int, default=40, help="tokens to add (%(default)s)")
+    add("--temperature", type=float, default=0.0, help="0: the most likely token (%(default)s)")
+    add("--top-k", type=int, default=0, help="draw from so many tokens; 0: all")
+    add("--top-p", type=float, default=1.0, help="draw from this probability (%(default)s)")
+    add("--seed", type=int, default=0, help="(%(default)s)")
+    options = parser.parse_args(argv)
+    module, config, tokenizer = train.read_model(options)
+    mesh, resources = layout(options.layout)
+    params = train.load(module, config, options.weights, resources, mesh, jax.random.key(0))
+    prompts = options.prompt or ["def main(", "import ", "class Reader:\n    "]
+    encoded = [data.encode(prompt.encode(), tokenizer, config.vocab) for prompt in prompts]
+    generator = Generator(
+        module, config, resources, mesh,
+        temperature=options.temperature, top_k=options.top_k, top_p=options.top_p,
+    )  # fmt: skip
+    key = jax.random.key(options.seed)
+    generator(params, encoded, 2, key)  # compile
+    began = time.perf_counter()
+    tokens = generator(params, encoded, options.new, key)
+    seconds = time.perf_counter() - began
+    texts = [data.decode(row, tokenizer) for row in tokens]
+    for prompt, text in zip(prompts, texts, strict=True):
+        print(f"{prompt}{text}\n---")
+    print(f"{tokens.size / seconds:.0f} tokens/s under {options.layout!r}: {resources}")
+    return texts
+
+
+if __name__ == "__main__":
+    main()

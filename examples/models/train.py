@@ -1,0 +1,369 @@
+"""Train a model, or fine-tune a published one, under any layout.
+
+    python examples/models/train.py --model llama --layout fsdp+tp --steps 100
+    python examples/models/train.py --weights DIR --lora 8        # a checkpoint with config.json
+    python examples/models/train.py --layout dp --resume          # continue under another layout
+
+One dictionary chooses the layout: an item of `common.LAYOUTS`, or `--mesh` and `--resources`. A
+step runs as one mapped function, with the loss, its gradient, clipping and the optimizer. Runs of
+several processes take `--processes`, `--process` and `--coordinator`, as examples/distributed.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import functools
+import importlib
+import json
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+if __name__ == "__main__":  # before JAX starts
+    os.environ["XLA_FLAGS"] = (
+        f"{os.getenv('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+    )
+
+import common
+import data
+import jax
+import jax.numpy as jnp
+import optax
+
+import namedax as nx
+
+# The model that reads each `model_type` of a config.json.
+TYPES = {
+    "gemma3_text": "gemma",
+    "llama": "llama",
+    "mamba2": "mamba",
+    "mistral": "llama",
+    "mixtral": "mixtral",
+    "qwen3": "llama",
+    "qwen3_moe": "mixtral",
+    "t5": "t5",
+    "vit": "vit",
+    "whisper": "whisper",
+}
+MODELS = [*dict.fromkeys(TYPES.values())]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A model and its layout."""
+
+    module: Any
+    config: Any
+    mesh: Any
+    axis_resources: dict[str, Any]
+    options: argparse.Namespace
+
+    def init(self, key: jax.Array) -> common.Params:
+        """Return parameters, from a checkpoint or random, in their layout."""
+        return load(self.module, self.config, self.options.weights, self.stored, self.mesh, key)
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """The layout of parameters: loops in time are for the batch."""
+        return {
+            name: entry
+            for name, entry in self.axis_resources.items()
+            if name in {*self.config.sizes(), "rank", "adapter"}
+        }
+
+
+def read_model(options: argparse.Namespace) -> tuple[Any, Any, pathlib.Path | None]:
+    """Return the module, the configuration and the tokenizer's file of `--weights` or `--model`."""
+    if not options.weights:
+        module = importlib.import_module(options.model)
+        return module, module.TINY, None
+    folder = pathlib.Path(options.weights)
+    kind = json.loads((folder / "config.json").read_text()).get("model_type")
+    if kind not in TYPES:
+        raise SystemExit(f"model_type {kind!r}: choose from {', '.join(TYPES)}")
+    module = importlib.import_module(TYPES[kind])
+    return module, module.Config.from_json(folder), folder / "tokenizer.json"
+
+
+def load(
+    module: Any, config: Any, weights: str | None, layout: Mapping[str, Any], mesh: Any, key: Any
+) -> common.Params:
+    """Return parameters in their layout: those of a checkpoint, or random ones."""
+    spec, sizes = module.spec(config), config.sizes()
+    layout = {name: entry for name, entry in layout.items() if name in sizes}
+    if weights:
+        return nx.interop.load_safetensors(weights, spec, layout, mesh, sizes=sizes)
+    params = common.init(spec, sizes, key)
+    return params if mesh is None else nx.shard(params, layout, mesh)
+
+
+# --- what is trained ------------------------------------------------------------------------------
+
+
+def lora_init(params: common.Params, options: argparse.Namespace, key: jax.Array) -> Any:
+    """Return adapters of rank `--lora` for every weight of the layers that reads or writes `embed`.
+
+    With `--adapters n`, n adapters are trained at once: they have the axis `adapter`, which runs
+    through the whole model like `batch`, and may be mapped to devices.
+    """
+    count = {"adapter": options.adapters} if options.adapters else {}
+    adapters: dict[str, Any] = {}
+    for number, (place, weight) in enumerate(sorted(common.places(params["layers"]))):
+        shape = dict(weight.named_shape)
+        if "embed_fsdp" not in shape or len(shape) < 3:
+            continue
+        own = {name: shape[name] for name in ("layers", "expert") if name in shape}
+        outer = {"embed_fsdp": shape["embed_fsdp"]}
+        inner = {name: n for name, n in shape.items() if name not in own | outer}
+        key_a = jax.random.fold_in(key, number)
+        rank = {"rank": options.lora}
+        a = nx.random.normal(key_a, named_shape=count | own | outer | rank)
+        b = nx.zeros(named_shape=count | own | rank | inner)
+        common.put(adapters, place, {"a": a / outer["embed_fsdp"] ** 0.5, "b": b})
+    return adapters
+
+
+def lora_merge(params: common.Params, adapters: Any, scale: float = 2.0) -> common.Params:
+    """Return parameters whose weights include their adapters (Hu et al., 2021)."""
+
+    def merge(weights: Any, parts: Any) -> Any:
+        if isinstance(weights, nx.NamedArray):
+            return weights + scale * nx.dot(parts["a"], parts["b"], "rank") if parts else weights
+        return {name: merge(weight, (parts or {}).get(name)) for name, weight in weights.items()}
+
+    return {**params, "layers": merge(params["layers"], adapters)}
+
+
+def cast(tree: Any, dtype: Any) -> Any:
+    """Return the arrays with another dtype, except integers."""
+    return jax.tree.map(
+        lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree
+    )
+
+
+def unpack(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Add positions and segments to rows of packed documents."""
+    batch = dict(batch)
+    lengths = batch.pop("lengths", None)
+    if lengths is None:
+        return batch
+    rows = nx.Ragged(batch["tokens"], lengths, tokens="pos", rows="doc")
+    return batch | {"positions": rows.positions, "segments": rows.segments, "mask": rows.is_token}
+
+
+# --- the optimizer --------------------------------------------------------------------------------
+
+ROWS = ("embed_fsdp",)
+COLUMNS = ("kv_heads", "group", "key", "hidden")
+
+
+def make_optimizer(options: argparse.Namespace) -> tuple[Any, Callable[[Any], Any]]:
+    """Return an optimizer and its learning rate: warm-up, then a cosine to a tenth."""
+    rate = optax.warmup_cosine_decay_schedule(
+        0.0, options.rate, options.warmup, max(options.steps, options.warmup + 1), options.rate / 10
+    )
+    if options.optimizer == "muon":
+        rule = nx.interop.muon(rate, rows=ROWS, columns=COLUMNS)
+    else:
+        rule = optax.adamw(rate, weight_decay=options.decay)
+    return optax.chain(nx.interop.clip_by_global_norm(options.clip), rule), rate
+
+
+def make_step(job: Job, optimizer: Any) -> Callable[..., Any]:
+    """Return the training step `(frozen, state, batch) -> (state, metrics)`, as one mapped function.
+
+    `state` has the trained parameters in float32. They are cast to the compute dtype before they
+    are gathered. `frozen` has the parameters below adapters, or nothing.
+    """
+    options = job.options
+    dtype = jnp.bfloat16 if options.bf16 else jnp.float32
+
+    def loss(trained: Any, frozen: Any, batch: Any) -> Any:
+        trained = cast(trained, dtype)
+        params = lora_merge(cast(frozen, dtype), trained) if options.lora else trained
+        return job.module.loss(params, batch, job.config).astype(jnp.float32)
+
+    def step(frozen: Any, state: Any, batch: Any) -> tuple[Any, Any]:
+        batch = unpack(batch)
+        if options.dropout:
+            batch["dropout_key"] = jax.random.fold_in(jax.random.key(options.seed), state["step"])
+        value, grads = jax.value_and_grad(loss)(state["params"], frozen, batch)
+        updates, inner = optimizer.update(grads, state["optimizer"], state["params"])
+        params = optax.apply_updates(state["params"], updates)
+        metrics = {"loss": value, "gradient": nx.interop.global_norm(grads)}
+        return {"params": params, "optimizer": inner, "step": state["step"] + 1}, metrics
+
+    return nx.xmap(step, axis_resources=job.axis_resources, mesh=job.mesh, donate_argnums=(1,))
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+def batches(job: Job) -> Callable[[int], dict[str, Any]]:
+    """Return the batch of a step, as a function."""
+    options, config = job.options, job.config
+    size = options.batch
+
+    def make(step: int, rows: Any) -> data.Arrays:
+        if hasattr(config, "image"):
+            return data.digits(step, rows, size=config.image, channels=config.channels)
+        if hasattr(config, "mel"):
+            mel, frames = config.mel, 2 * config.source
+            return data.tones(text, step, rows, options.pos, mel=mel, frames=frames)
+        kind = data.packed_rows if options.packed else data.text_rows
+        kind = data.continuations if job.module.__name__ == "t5" else kind
+        return kind(text, step, rows, options.pos)
+
+    tokenizer = read_model(options)[2]
+    vocab = getattr(config, "vocab", 256)
+    text = data.encode(data.corpus()[: options.bytes], tokenizer, vocab)
+    return lambda step: data.place(
+        functools.partial(make, step), size, job.axis_resources, job.mesh
+    )
+
+
+def run(job: Job) -> list[dict[str, float]]:
+    """Train, and return the metrics of every step."""
+    options = job.options
+    optimizer, rate = make_optimizer(options)
+
+    def begin() -> tuple[Any, Any]:
+        params, frozen = job.init(jax.random.key(options.seed)), {}
+        if options.lora:
+            frozen, params = params, lora_init(params, options, jax.random.key(options.seed + 1))
+        return frozen, {"params": params, "optimizer": optimizer.init(params), "step": jnp.int32(0)}
+
+    frozen, state = begin()
+    if job.mesh is not None:
+        state = nx.shard(state, job.stored, job.mesh)
+    folder = pathlib.Path(options.out).resolve() / f"{job.module.__name__}.checkpoint"
+    if options.resume and folder.exists():
+        like = jax.eval_shape(lambda: state)
+        state = nx.checkpoints.restore(
+            folder, like, axis_resources=job.stored if job.mesh is not None else None, mesh=job.mesh
+        )
+    step, batch_of = make_step(job, optimizer), batches(job)
+    first, history, began = int(state["step"]), [], time.perf_counter()
+    for i in range(first, min(options.steps, options.until or options.steps)):
+        state, metrics = step(frozen, state, batch_of(i))
+        history.append({name: float(value) for name, value in metrics.items()})
+        history[-1] |= {"step": i + 1, "rate": float(rate(i))}
+        if i == first:
+            began = time.perf_counter()  # without compilation
+        report(options, history[-1], (i - first) / max(time.perf_counter() - began, 1e-9))
+    if options.save:
+        nx.checkpoints.save(folder, state, overwrite=True)
+    if options.export:
+        params = lora_merge(frozen, state["params"]) if options.lora else state["params"]
+        nx.interop.save_safetensors(params, job.module.spec(job.config), options.export)
+    return history
+
+
+def report(options: argparse.Namespace, metrics: Mapping[str, float], speed: float) -> None:
+    """Print a progress bar, and append the metrics to a file of JSON lines."""
+    if jax.process_index():
+        return
+    step = int(metrics["step"])
+    bar = "#" * (30 * step // options.steps)
+    text = (
+        f"[{bar:30s}] step {step:4d}  loss {metrics['loss']:.4f}  gradient"
+        f" {metrics['gradient']:7.3f}  rate {metrics['rate']:.1e}"
+        f"  {speed * options.batch * options.pos:8.0f} tokens/s"
+    )
+    last = step == options.steps
+    if sys.stdout.isatty():
+        print(f"\r{text}", end="\n" if last else "", flush=True)
+    elif last or step % max(options.steps // 10, 1) == 0:
+        print(text, flush=True)
+    with (pathlib.Path(options.out) / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(metrics) + "\n")
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--model", choices=MODELS, default="llama", help="with random weights (%(default)s)")
+    add("--weights", help="a folder with config.json and *.safetensors, instead of --model")
+    add("--layout", choices=common.LAYOUTS, default="fsdp+tp", help="(%(default)s)")
+    add("--mesh", type=json.loads, help="mesh axes, such as '{\"data\": 8}'; with --resources")
+    add("--resources", type=json.loads, help='axis_resources, such as \'{"batch": "data"}\'')
+    add("--explicit", action="store_true", help="a mesh with Explicit axes")
+    add("--steps", type=int, default=100, help="(%(default)s)")
+    add("--until", type=int, default=0, help="stop after this step; --resume continues")
+    add("--batch", type=int, default=16, help="sequences in a batch (%(default)s)")
+    add("--pos", type=int, default=64, help="tokens in a sequence (%(default)s)")
+    add("--accumulate", type=int, default=1, help="steps in time for the batch (%(default)s)")
+    add("--packed", action="store_true", help="several documents in a sequence")
+    add("--optimizer", choices=["adamw", "muon"], default="adamw", help="(%(default)s)")
+    add("--rate", type=float, default=3e-3, help="the largest learning rate (%(default)s)")
+    add("--warmup", type=int, default=10, help="steps of warm-up (%(default)s)")
+    add("--decay", type=float, default=0.01, help="weight decay (%(default)s)")
+    add("--clip", type=float, default=1.0, help="largest norm of a gradient (%(default)s)")
+    add("--bf16", action="store_true", help="compute in bfloat16; parameters stay in float32")
+    add("--remat", choices=["layer", "none"], default="layer", help="(%(default)s)")
+    add("--dropout", type=float, default=0.0, help="rate of dropped updates (%(default)s)")
+    add("--lora", type=int, default=0, help="train adapters of this rank only")
+    add("--adapters", type=int, default=0, help="number of adapters that are trained at once")
+    add("--microbatches", type=int, default=4, help="of a pipeline (%(default)s)")
+    add("--bytes", type=int, default=2_000_000, help="bytes of text (%(default)s)")
+    add("--seed", type=int, default=0, help="(%(default)s)")
+    add("--out", default=str(pathlib.Path(__file__).parents[1] / "out"), help="folder of results")
+    add("--save", action="store_true", help="write a checkpoint at the end")
+    add("--resume", action="store_true", help="continue from the checkpoint, under any layout")
+    add("--export", help="write a *.safetensors file at the end")
+    add("--processes", type=int, default=1, help="number of processes (%(default)s)")
+    add("--process", type=int, default=0, help="index of this process (%(default)s)")
+    add("--coordinator", help="address and port of process 0")
+    return parser.parse_args(argv)
+
+
+def make_job(options: argparse.Namespace) -> Job:
+    """Read the configuration, and choose the layout."""
+    module, config, _ = read_model(options)
+    names = {*config.sizes(), "batch", "pos", "pos_sp", "source", "source_sp"}
+    mesh, resources = common.layout(
+        options.layout, names, jax.sharding.AxisType.Explicit if options.explicit else None
+    )
+    if options.mesh is not None:
+        mesh = jax.make_mesh(tuple(options.mesh.values()), tuple(options.mesh))
+        resources = {
+            name: tuple(entry) if isinstance(entry, list) else entry
+            for name, entry in (options.resources or {}).items()
+        }
+    if options.accumulate > 1:
+        entry = resources.get("batch", ())
+        entry = entry if isinstance(entry, tuple) else (entry,)
+        resources = {**resources, "batch": (*entry, nx.SerialLoop(options.accumulate))}
+    config = dataclasses.replace(
+        config,
+        remat=options.remat == "layer",
+        dropout=options.dropout,
+        microbatches=options.microbatches if "layers" in resources else 0,
+    )
+    return Job(module, config, mesh, resources, options)
+
+
+def main(argv: list[str] | None = None) -> list[dict[str, float]]:
+    """Train, and print the progress."""
+    options = parse(argv)
+    if options.processes > 1:
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        jax.distributed.initialize(options.coordinator, options.processes, options.process)
+    pathlib.Path(options.out).mkdir(parents=True, exist_ok=True)
+    if not options.resume:
+        with contextlib.suppress(FileNotFoundError):
+            (pathlib.Path(options.out) / "metrics.jsonl").unlink()
+    job = make_job(options)
+    if not jax.process_index():
+        print(f"{job.module.__name__}: {job.axis_resources} on {job.mesh and dict(job.mesh.shape)}")
+    return run(job)
+
+
+if __name__ == "__main__":
+    main()

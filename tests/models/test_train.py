@@ -1,0 +1,88 @@
+"""examples/models/train.py: the same losses under every layout, and every option of the command line."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+MODELS = Path(__file__).parents[2] / "examples" / "models"
+sys.path.insert(0, str(MODELS))
+common, train = (importlib.import_module(name) for name in ("common", "train"))
+
+SMALL = ["--steps", "4", "--warmup", "2", "--batch", "8", "--pos", "12", "--bytes", "20000"]
+
+
+def losses(folder, *arguments):
+    """The losses of a short training."""
+    history = train.main([*SMALL, "--out", str(folder), *map(str, arguments)])
+    return np.array([metrics["loss"] for metrics in history])
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """The losses of a training on one device, by its other arguments."""
+    found = {}
+
+    def of(*arguments):
+        if arguments not in found:
+            folder = tmp_path_factory.mktemp("expected")
+            found[arguments] = losses(folder, "--layout", "one device", *arguments)
+        return found[arguments]
+
+    return of
+
+
+@pytest.mark.part(2)
+@pytest.mark.rest(4)
+@pytest.mark.parametrize("explicit", [False, True])
+@pytest.mark.parametrize("layout", [title for title in common.LAYOUTS if title not in ("one device", "ep", "ep+fsdp")])
+def test_the_losses_of_every_layout_are_equal(expected, tmp_path, layout, explicit):
+    have = losses(tmp_path, "--layout", layout, *(["--explicit"] if explicit else []))
+    np.testing.assert_allclose(have, expected(), rtol=1e-4)
+    assert have[-1] < have[0]
+
+
+OPTIONS = {
+    "bf16": ["--bf16"],
+    "dropout": ["--dropout", "0.2"],
+    "packed": ["--packed"],
+    "muon": ["--optimizer", "muon"],
+    "no remat": ["--remat", "none"],
+    "lora": ["--lora", "2"],
+    "adapters": ["--lora", "2", "--adapters", "3"],
+}
+
+
+@pytest.mark.rest(4)
+@pytest.mark.full
+@pytest.mark.parametrize("layout", ["fsdp+tp+sp", "ring+fsdp", "pipeline+dp", "fsdp, accumulated"])
+@pytest.mark.parametrize("option", OPTIONS)
+def test_options_mean_the_same_in_every_layout(expected, tmp_path, option, layout):
+    have = losses(tmp_path, "--layout", layout, *OPTIONS[option])
+    rtol = {"bf16": 1e-2, "muon": 1e-3}.get(option, 1e-4)
+    np.testing.assert_allclose(have, expected(*OPTIONS[option]), rtol=rtol)
+
+
+def test_adapters_are_sharded_by_their_axis(expected, tmp_path):
+    arguments = ["--lora", "2", "--adapters", "4"]
+    mesh = ["--mesh", '{"data": 4}', "--resources", '{"adapter": "data"}']
+    np.testing.assert_allclose(losses(tmp_path, *arguments, *mesh), expected(*arguments), rtol=1e-4)
+
+
+def test_a_training_continues_under_another_layout(expected, tmp_path):
+    first = losses(tmp_path, "--layout", "fsdp+tp", "--until", "2", "--save")
+    rest = losses(tmp_path, "--layout", "dp", "--resume", "--explicit")
+    np.testing.assert_allclose([*first, *rest], expected(), rtol=1e-4)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+
+
+def test_an_unknown_model_type_is_an_error(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(SystemExit, match="model_type 'bert': choose from"):
+        train.main(["--weights", str(tmp_path)])
