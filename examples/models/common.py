@@ -3,6 +3,7 @@
 The models are plain functions over axis names. An axis that is stored with one sharding and used
 with another has two names: parameters are stored over `embed_fsdp` and read as `embed`, and
 positions are named `pos_sp` between the layers. Without `axis_resources` this is only a renaming.
+An encoder has positions `source`, named `source_sp` between its layers `source_layers`.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ def read_config(
 ) -> dict[str, Any]:
     """Read a `config.json`, as published beside a checkpoint.
 
+    If the file has the entry `text_config`, as those of multimodal models, its entries are read.
+
     Args:
       path: the file, or the directory that has it.
       fields: the field of each entry. Entries without a value (`null`) are left out.
@@ -61,6 +64,7 @@ def read_config(
     path = pathlib.Path(path)
     path = path / "config.json" if path.is_dir() else path
     entries = json.loads(path.read_text())
+    entries = entries.get("text_config", entries)
     rope = entries.pop("rope_parameters", None) or {}
     if "rope_theta" in rope or "rope_type" in rope:
         entries["rope_theta"] = rope.get("rope_theta", entries.get("rope_theta"))
@@ -112,11 +116,17 @@ def names_of(pattern: str) -> list[tuple[str, str]]:
     return [(pair[0].strip(), pair[-1].strip()) for pair in pairs]
 
 
-def init(spec: Spec, sizes: Mapping[str, int], key: jax.Array, dtype: Any = jnp.float32) -> Params:
+def init(
+    spec: Spec,
+    sizes: Mapping[str, int],
+    key: jax.Array,
+    dtype: Any = jnp.float32,
+    norm: float = 1.0,
+) -> Params:
     """Return random parameters with the axes of `spec`.
 
     Matrices are normal with the variance `1 / fan_in`, where the inputs are all dimensions of the
-    stored tensor but the first. Norms are ones, and other vectors zeros.
+    stored tensor but the first. Norms are `norm`, by default ones, and other vectors zeros.
     """
     params: Params = {}
     for number, (place, pattern) in enumerate(spec.values()):
@@ -129,7 +139,7 @@ def init(spec: Spec, sizes: Mapping[str, int], key: jax.Array, dtype: Any = jnp.
             scale = 1 / math.sqrt(math.prod(sizes[letters[letter]] for letter in inputs))
             drawn = nx.random.normal(jax.random.fold_in(key, number), named_shape=shape) * scale
         else:
-            drawn = nx.full((), float("norm" in place), named_shape=shape)
+            drawn = nx.full((), norm if "norm" in place else 0.0, named_shape=shape)
         array = nx.positional(drawn, list(shape)).astype(dtype)
         put(params, place, nx.named(array, list(shape)))
     return params
@@ -161,8 +171,9 @@ def apply_layers(
     stacked: Any,
     config: Any,
     dropout_key: jax.Array | None = None,
+    axis: str = "layers",
 ) -> tuple[Any, Any]:
-    """Apply `layer(x, parameters) -> (x, output)` along the axis `layers`.
+    """Apply `layer(x, parameters) -> (x, output)` along the axis `layers`, or another.
 
     With `config.microbatches` the layers are a pipeline. With `config.remat` a layer is recomputed
     in the backward pass, and only its input is a residual. With a key, elements of the update of
@@ -170,8 +181,8 @@ def apply_layers(
     """
     step = layer
     if dropout_key is not None:
-        keys = jax.random.split(dropout_key, config.layers)
-        stacked = (stacked, nx.named(keys, ["layers"]))
+        keys = jax.random.split(dropout_key, getattr(config, axis))
+        stacked = (stacked, nx.named(keys, [axis]))
 
         def step(x: Any, inputs: Any) -> tuple[Any, Any]:
             y, output = layer(x, inputs[0])
@@ -180,30 +191,30 @@ def apply_layers(
     step = jax.checkpoint(step) if config.remat else step
     if config.microbatches:
         return nx.pipeline(
-            step, x, stacked, axis="layers", microbatches=config.microbatches, outputs=True
+            step, x, stacked, axis=axis, microbatches=config.microbatches, outputs=True
         )
-    return nx.scan(step, x, stacked, axis="layers")
+    return nx.scan(step, x, stacked, axis=axis)
 
 
-def embedding(table: nx.NamedArray, tokens: Any) -> Any:
+def embedding(table: nx.NamedArray, tokens: Any, pos: str = "pos") -> Any:
     """Look up tokens in a table that is stored over `vocab` and `embed_fsdp`."""
     x = nx.take(nx.rename(table, {"embed_fsdp": "embed"}), tokens, "vocab")
-    return nx.rename(x, {"pos": "pos_sp"})
+    return nx.rename(x, {pos: f"{pos}_sp"})
 
 
-def read(x: nx.NamedArray, weight: nx.NamedArray, out: str) -> nx.NamedArray:
+def read(x: nx.NamedArray, weight: nx.NamedArray, out: str, pos: str = "pos") -> nx.NamedArray:
     """Multiply the residual stream by a weight: gather `pos_sp` and `embed_fsdp`, contract `embed`.
 
     The pattern leaves unmentioned axes alone, such as `batch` or the axis of adapters.
     """
-    stream, pos = ("pos:pos_sp, ", "pos, ") if "pos_sp" in x.named_shape else ("", "")
-    return nx.einsum(f"{{{stream}embed}}, {{embed:embed_fsdp, {out}}} -> {{{pos}{out}}}", x, weight)
+    stream, kept = (f"{pos}:{pos}_sp, ", f"{pos}, ") if f"{pos}_sp" in x.named_shape else ("", "")
+    return nx.einsum(f"{{{stream}embed}}, {{embed:embed_fsdp, {out}}} -> {{{kept}{out}}}", x, weight)
 
 
-def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str) -> nx.NamedArray:
+def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str, pos: str = "pos") -> nx.NamedArray:
     """Contract `inner`, and return to the residual stream, whose positions are `pos_sp`."""
     return nx.einsum(
-        f"{{pos, {inner}}}, {{{inner}, embed:embed_fsdp}} -> {{pos_sp:pos, embed}}", x, weight
+        f"{{{pos}, {inner}}}, {{{inner}, embed:embed_fsdp}} -> {{{pos}_sp:{pos}, embed}}", x, weight
     )
 
 
@@ -244,7 +255,7 @@ def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "
 
 TENSOR = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
 ACCUMULATE = ("data", nx.SerialLoop(2))
-RING = {"pos": "context", "pos_sp": "context"}
+RING = {name: "context" for name in ("pos", "pos_sp", "source", "source_sp", "frame")}
 #: The mesh axes of eight devices or fewer, and where the axes of the model are sharded.
 LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "one device": ({}, {}),
@@ -255,7 +266,7 @@ LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "fsdp+tp": ({"data": 4, "model": 2}, {"batch": "data", "embed_fsdp": "data", **TENSOR}),
     "fsdp+tp+sp": (
         {"data": 2, "model": 2},
-        {"batch": "data", "embed_fsdp": "data", "pos_sp": "model", **TENSOR},
+        {"batch": "data", "embed_fsdp": "data", "pos_sp": "model", "source_sp": "model", **TENSOR},
     ),
     "fsdp, accumulated": ({"data": 2}, {"batch": ACCUMULATE, "embed_fsdp": "data"}),
     "ring": ({"context": 4}, RING),
@@ -264,7 +275,10 @@ LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
         {"batch": "data", "embed_fsdp": "data", **RING},
     ),
     "uneven tp": ({"model": 3}, TENSOR),
-    "pipeline+dp": ({"stage": 2, "data": 2}, {"layers": "stage", "batch": "data"}),
+    "pipeline+dp": (
+        {"stage": 2, "data": 2},
+        {"layers": "stage", "source_layers": "stage", "batch": "data"},
+    ),
 }
 
 

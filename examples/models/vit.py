@@ -32,10 +32,11 @@ class Config:
     classes: int
     image: int
     patch: int
-    channel: int = 3
+    channels: int = 3
     bias: bool = True
     epsilon: float = 1e-12
     remat: bool = True
+    dropout: float = 0.0
     microbatches: int = 0
 
     @classmethod
@@ -47,14 +48,15 @@ class Config:
         return common.make_config(cls, path, values)
 
     def sizes(self) -> dict[str, int]:
-        """Return the size of every axis of a parameter."""
-        names = ("embed", "hidden", "layers", "classes", "channel")
-        sizes = {name: getattr(self, name) for name in names}
-        sizes |= {"embed_fsdp": self.embed, "patch_row": self.patch, "patch_column": self.patch}
+        """Return the size of every axis of a parameter, and of the positions."""
+        positions = 1 + (self.image // self.patch) ** 2
+        sizes = {name: getattr(self, name) for name in ("embed", "hidden", "layers", "classes")}
+        sizes |= {"channel": self.channels, "patch_row": self.patch, "patch_column": self.patch}
         sizes |= {"kv_heads": self.heads, "key": self.embed // self.heads}
-        return sizes | {"pos_sp": 1 + (self.image // self.patch) ** 2}
+        return sizes | {"embed_fsdp": self.embed, "pos": positions, "pos_sp": positions}
 
 
+TINY = Config(embed=64, hidden=160, layers=2, heads=4, classes=10, image=16, patch=4, channels=1)
 ENTRIES = {
     "hidden_size": "embed",
     "intermediate_size": "hidden",
@@ -63,7 +65,7 @@ ENTRIES = {
     "id2label": "classes",
     "image_size": "image",
     "patch_size": "patch",
-    "num_channels": "channel",
+    "num_channels": "channels",
     "qkv_bias": "bias",
     "layer_norm_eps": "epsilon",
 }
@@ -166,19 +168,21 @@ def feed_forward(x: nx.NamedArray, p: Params, config: Config) -> nx.NamedArray:
     return x + write(h, p["down"], "hidden") + p["down_bias"]
 
 
-def forward(params: Params, images: nx.NamedArray, config: Config) -> nx.NamedArray:
+def forward(
+    params: Params, images: nx.NamedArray, config: Config, *, dropout_key: Any = None
+) -> nx.NamedArray:
     """Return the logits of the classes."""
 
     def layer(x: nx.NamedArray, p: Params) -> tuple[nx.NamedArray, None]:
         return feed_forward(attention(x, p, config), p, config), None
 
     x = embed(params, images, config)
-    x, _ = common.apply_layers(layer, x, params["layers"], config)
+    x, _ = common.apply_layers(layer, x, params["layers"], config, dropout_key)
     x = normalize(x["pos_sp", 0], params, "norm", config)
-    logits = nx.einsum("{embed}, {embed:embed_fsdp, classes} -> {classes}", x, params["classify"])
-    return logits + params["classify_bias"]
+    return read(x, params["classify"], "classes") + params["classify_bias"]
 
 
 def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
-    """Return the mean cross-entropy of the classes, in nats."""
-    return common.cross_entropy(forward(params, batch["images"], config), batch, "classes")
+    """Return the mean cross-entropy of `batch["labels"]`, in nats."""
+    logits = forward(params, batch["images"], config, dropout_key=batch.get("dropout_key"))
+    return common.cross_entropy(logits, {"targets": batch["labels"]}, "classes")

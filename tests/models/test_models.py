@@ -63,13 +63,15 @@ def batch_of(case):
     """The inputs and targets of a case, named."""
     found = golden(case)
     batch = {name: nx.named(found[name], axes) for name, axes in INPUTS.items() if name in found}
-    return batch | {"targets": nx.named(found["targets"], ["batch", "pos"][: found["targets"].ndim])}
+    if "images" in found:
+        return batch | {"labels": nx.named(found["targets"], ["batch"])}
+    return batch | {"targets": nx.named(found["targets"], ["batch", "pos"])}
 
 
 def names_of(case):
     """The axis names of a case, for `common.layout`."""
-    config = model_of(case)[1]
-    return {*config.sizes(), "batch", "pos", "pos_sp", "layers"}
+    inputs = {axis for name, axes in INPUTS.items() if name in golden(case) for axis in axes}
+    return {*model_of(case)[1].sizes(), *inputs, *(f"{axis}_sp" for axis in inputs), "pos", "pos_sp", "layers"}
 
 
 def check(case, title, axis_types, **options):
@@ -85,7 +87,7 @@ def check(case, title, axis_types, **options):
         value, grads = jax.value_and_grad(module.loss)(params, batch, config)
         return module.forward(params, *inputs, config), value, grads
 
-    f = nx.xmap(body, axis_resources=resources, mesh=mesh, **options)
+    f = nx.xmap(body, axis_resources=resources, axis_sizes=config.sizes(), mesh=mesh, **options)
     logits, value, grads = f(params_of(case), batch_of(case))
     axes = ["batch", "pos", "vocab"] if found["logits"].ndim == 3 else ["batch", "classes"]
     np.testing.assert_allclose(nx.positional(logits, axes), found["logits"], **TOLERANCE)
