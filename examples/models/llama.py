@@ -126,14 +126,7 @@ init_cache = common.init_cache
 
 
 def attention(
-    x: nx.NamedArray,
-    p: Params,
-    config: Config,
-    cache: Any,
-    *,
-    positions: Any,
-    segments: Any,
-    lengths: Any,
+    x: nx.NamedArray, p: Params, config: Config, cache: Any, rows: Mapping[str, Any]
 ) -> tuple[nx.NamedArray, Any]:
     """Attend to earlier positions, of a window or all; with a cache, also to those in it."""
     h = nx.nn.rms_norm(x, "embed", scale=p["norm1"], epsilon=config.epsilon)
@@ -142,6 +135,7 @@ def attention(
     if config.qk_norm:
         query = nx.nn.rms_norm(query, "key", scale=p["query_norm"], epsilon=config.epsilon)
         key = nx.nn.rms_norm(key, "key", scale=p["key_norm"], epsilon=config.epsilon)
+    positions = rows.get("positions")
     positions = common.next_positions(query, cache) if positions is None else positions
     query, key = (
         nx.nn.rope(array, positions, "key", base=config.theta, scaling=config.scaling)
@@ -151,10 +145,10 @@ def attention(
     if cache is None:
         attended = nx.nn.dot_product_attention(
             query, key, value, axis="pos", features="key", is_causal=True,
-            local_window_size=window, segments=segments,
+            local_window_size=window, segments=rows.get("segments"),
         )  # fmt: skip
     else:
-        cache = cache.append(key, value, axis="pos", lengths=lengths)
+        cache = cache.append(key, value, axis="pos", lengths=rows.get("lengths"))
         attended = cache.attend(query, axis="pos", features="key", local_window_size=window)
     return x + write(attended, p["out"], "kv_heads, group, key"), cache
 
@@ -180,16 +174,15 @@ def forward(
     `rows` has the `positions` and `segments` of packed documents. With a cache, return the logits
     after the last token only, and the next cache; `lengths` are then those of padded prompts.
     """
-    rows = {name: rows.get(name) for name in ("positions", "segments", "lengths")}
 
     def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:
         p, part = inputs
-        x, part = attention(x, p, config, part, **rows)
+        x, part = attention(x, p, config, part, rows)
         return feed_forward(x, p, config), part
 
     x = common.embedding(params["embed"], tokens)
     x, cache = common.apply_layers(layer, x, (params["layers"], cache), config, dropout_key)
-    x = x if cache is None else common.last_token(x, rows["lengths"])
+    x = x if cache is None else common.last_token(x, rows.get("lengths"))
     x = nx.nn.rms_norm(x, "embed", scale=params["norm"], epsilon=config.epsilon)
     logits = read(x, params["embed" if config.tied else "unembed"], "vocab")
     return logits if cache is None else (logits, cache)
