@@ -126,7 +126,7 @@ def init(
     """Return random parameters with the axes of `spec`.
 
     Matrices are normal with the variance `1 / fan_in`, where the inputs are all dimensions of the
-    stored tensor but the first. Norms are `norm`, by default ones, and other vectors zeros.
+    stored tensor but the first. Scales of norms are `norm`, by default 1, and other vectors 0.
     """
     params: Params = {}
     for number, (place, pattern) in enumerate(spec.values()):
@@ -139,7 +139,8 @@ def init(
             scale = 1 / math.sqrt(math.prod(sizes[letters[letter]] for letter in inputs))
             drawn = nx.random.normal(jax.random.fold_in(key, number), named_shape=shape) * scale
         else:
-            drawn = nx.full((), norm if "norm" in place else 0.0, named_shape=shape)
+            is_norm = "norm" in place and not place.endswith("bias")
+            drawn = nx.full((), norm if is_norm else 0.0, named_shape=shape)
         array = nx.positional(drawn, list(shape)).astype(dtype)
         put(params, place, nx.named(array, list(shape)))
     return params
@@ -208,7 +209,9 @@ def read(x: nx.NamedArray, weight: nx.NamedArray, out: str, pos: str = "pos") ->
     The pattern leaves unmentioned axes alone, such as `batch` or the axis of adapters.
     """
     stream, kept = (f"{pos}:{pos}_sp, ", f"{pos}, ") if f"{pos}_sp" in x.named_shape else ("", "")
-    return nx.einsum(f"{{{stream}embed}}, {{embed:embed_fsdp, {out}}} -> {{{kept}{out}}}", x, weight)
+    return nx.einsum(
+        f"{{{stream}embed}}, {{embed:embed_fsdp, {out}}} -> {{{kept}{out}}}", x, weight
+    )
 
 
 def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str, pos: str = "pos") -> nx.NamedArray:
@@ -216,6 +219,20 @@ def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str, pos: str = "pos")
     return nx.einsum(
         f"{{{pos}, {inner}}}, {{{inner}, embed:embed_fsdp}} -> {{{pos}_sp:{pos}, embed}}", x, weight
     )
+
+
+def layer_norm(x: nx.NamedArray, p: Params, name: str = "norm", epsilon: float = 1e-5) -> Any:
+    """LayerNorm (Ba et al., 2016) with the parameters `name` and `name_bias`."""
+    return nx.nn.layer_norm(x, "embed", scale=p[name], bias=p[f"{name}_bias"], epsilon=epsilon)
+
+
+def gelu_layer(
+    x: nx.NamedArray, p: Params, norm: str = "norm", epsilon: float = 1e-5, pos: str = "pos"
+) -> nx.NamedArray:
+    """Add two linear layers with the exact GELU (Hendrycks and Gimpel, 2016) between them."""
+    h = read(layer_norm(x, p, norm, epsilon), p["up"], "hidden", pos) + p["up_bias"]
+    h = nx.nn.gelu(h, approximate=False)
+    return x + write(h, p["down"], "hidden", pos) + p["down_bias"]
 
 
 # --- generation -----------------------------------------------------------------------------------

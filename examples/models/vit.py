@@ -16,7 +16,7 @@ from typing import Any
 
 import common
 import jax
-from common import Params, read, write
+from common import Params, layer_norm, read, write
 
 import namedax as nx
 
@@ -129,12 +129,6 @@ def init(config: Config, key: jax.Array) -> Params:
     return common.init(spec(config), config.sizes(), key)
 
 
-def normalize(x: nx.NamedArray, p: Params, name: str, config: Config) -> nx.NamedArray:
-    """LayerNorm (Ba et al., 2016) with the parameters of this name."""
-    scale, bias = p[name], p[f"{name}_bias"]
-    return nx.nn.layer_norm(x, "embed", scale=scale, bias=bias, epsilon=config.epsilon)
-
-
 def embed(params: Params, images: nx.NamedArray, config: Config) -> nx.NamedArray:
     """Project the patches, put the learned vector before them, and add the positions."""
     pixels = nx.rearrange(
@@ -152,7 +146,7 @@ def embed(params: Params, images: nx.NamedArray, config: Config) -> nx.NamedArra
 
 def attention(x: nx.NamedArray, p: Params, config: Config) -> nx.NamedArray:
     """Attend to all positions."""
-    h = normalize(x, p, "norm1", config)
+    h = layer_norm(x, p, "norm1", config.epsilon)
     query, key, value = (read(h, p[name], "kv_heads, key") for name in ("query", "key", "value"))
     if config.bias:
         query, key = query + p["query_bias"], key + p["key_bias"]
@@ -161,24 +155,17 @@ def attention(x: nx.NamedArray, p: Params, config: Config) -> nx.NamedArray:
     return x + write(attended, p["out"], "kv_heads, key") + p["out_bias"]
 
 
-def feed_forward(x: nx.NamedArray, p: Params, config: Config) -> nx.NamedArray:
-    """Two linear layers with the exact GELU (Hendrycks and Gimpel, 2016) between them."""
-    h = read(normalize(x, p, "norm2", config), p["up"], "hidden") + p["up_bias"]
-    h = nx.nn.gelu(h, approximate=False)
-    return x + write(h, p["down"], "hidden") + p["down_bias"]
-
-
 def forward(
     params: Params, images: nx.NamedArray, config: Config, *, dropout_key: Any = None
 ) -> nx.NamedArray:
     """Return the logits of the classes."""
 
     def layer(x: nx.NamedArray, p: Params) -> tuple[nx.NamedArray, None]:
-        return feed_forward(attention(x, p, config), p, config), None
+        return common.gelu_layer(attention(x, p, config), p, "norm2", config.epsilon), None
 
     x = embed(params, images, config)
     x, _ = common.apply_layers(layer, x, params["layers"], config, dropout_key)
-    x = normalize(x["pos_sp", 0], params, "norm", config)
+    x = layer_norm(x["pos_sp", 0], params, "norm", config.epsilon)
     return read(x, params["classify"], "classes") + params["classify_bias"]
 
 

@@ -29,9 +29,7 @@ def _given(derivative: Elementwise, function: Elementwise) -> Elementwise:
     ruled = jax.custom_jvp(function)
 
     @ruled.defjvp
-    def _jvp(
-        primals: tuple[jax.Array], tangents: tuple[jax.Array]
-    ) -> tuple[jax.Array, jax.Array]:
+    def _jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
         return ruled(*primals), tangents[0] * derivative(*primals)
 
     return ruled

@@ -38,10 +38,10 @@ CASES = {
 }
 TOLERANCE = {"rtol": 2e-5, "atol": 2e-5}
 INPUTS = {
-    "tokens": ["batch", "pos"],
     "inputs": ["batch", "source"],
     "features": ["batch", "mel", "frame"],
     "images": ["batch", "channel", "row", "column"],
+    "tokens": ["batch", "pos"],
 }
 
 

@@ -38,7 +38,11 @@ PROGRAM = {
         ["b", "a", None],
     ),
     "gelu": (lambda x, m: nx.nn.gelu(x, approximate=True), lambda x, m: jax.nn.gelu(x, approximate=True), ["b", "a", None]),
-    "exact gelu": (lambda x, m: nx.nn.gelu(x, approximate=False), lambda x, m: jax.nn.gelu(x, approximate=False), ["b", "a", None]),
+    "exact gelu": (
+        lambda x, m: nx.nn.gelu(x, approximate=False),
+        lambda x, m: jax.nn.gelu(x, approximate=False),
+        ["b", "a", None],
+    ),
     "error functions": (
         lambda x, m: nx.scipy.special.erf(x) - 2 * nx.lax.erfc(x) + nx.scipy.special.ndtr(3 * x),
         lambda x, m: jax.lax.erf(x) - 2 * jax.lax.erfc(x) + jax.scipy.special.ndtr(3 * x),
@@ -158,7 +162,9 @@ def test_derivatives_of_error_functions_within_a_body(function):
 
 def test_error_functions_take_what_jax_takes():
     integers = nx.named(make.array([-1, 0, 2], int), ["a"])
-    np.testing.assert_allclose(nx.scipy.special.erf(integers).data, jax.scipy.special.erf(make.array([-1, 0, 2], int)), rtol=1e-6)
+    np.testing.assert_allclose(
+        nx.scipy.special.erf(integers).data, jax.scipy.special.erf(make.array([-1, 0, 2], int)), rtol=1e-6
+    )
     assert inspect.signature(nx.lax.erfc) == inspect.signature(jax.lax.erfc)
     half = nx.named(make.array([0.5, 2.0]).astype(jnp.bfloat16), ["a"])
     assert nx.nn.gelu(half, approximate=False).dtype == nx.lax.erf(half).dtype == jnp.bfloat16
