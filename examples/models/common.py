@@ -30,11 +30,13 @@ C = TypeVar("C")
 
 # Entries of config.json that do not change the function: of training, generation and tokenizers.
 IGNORED = frozenset(
-    "_attn_implementation _name_or_path _sliding_window_pattern architectures attention_dropout"
-    " attn_implementation auto_map bos_token_id cache_implementation classifier_dropout dtype"
-    " eos_token_id initializer_factor initializer_range is_encoder_decoder max_position_embeddings"
-    " max_window_layers model_type pad_token_id pretraining_tp router_jitter_noise task_specific_params"
-    " torch_dtype transformers_version use_cache".split()
+    "_attn_implementation _name_or_path _sliding_window_pattern activation_dropout architectures"
+    " attention_dropout attn_implementation auto_map begin_suppress_tokens bos_token_id"
+    " cache_implementation classifier_dropout decoder_start_token_id dropout dtype eos_token_id"
+    " forced_decoder_ids init_std initializer_factor initializer_range is_encoder_decoder max_length"
+    " max_position_embeddings max_window_layers model_type pad_token_id pretraining_tp"
+    " router_jitter_noise suppress_tokens task_specific_params torch_dtype transformers_version"
+    " use_cache".split()
 )
 
 
@@ -114,6 +116,11 @@ def names_of(pattern: str) -> list[tuple[str, str]]:
     inside = pattern.partition("->")[2].strip().strip("{}")
     pairs = (part.split("=") for part in re.split(r"[,\s]+", inside.strip()) if part)
     return [(pair[0].strip(), pair[-1].strip()) for pair in pairs]
+
+
+def biased(key: str, place: str, weight: str, bias: str) -> dict[str, tuple[str, str]]:
+    """Return the entries of a layer that has a weight and a bias, for a SPEC."""
+    return {f"{key}.weight": (place, weight), f"{key}.bias": (f"{place}_bias", bias)}
 
 
 def init(
@@ -272,7 +279,7 @@ def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "
 
 TENSOR = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
 ACCUMULATE = ("data", nx.SerialLoop(2))
-RING = {name: "context" for name in ("pos", "pos_sp", "source", "source_sp", "frame")}
+RING = dict.fromkeys(("pos", "pos_sp", "source", "source_sp", "frame"), "context")
 #: The mesh axes of eight devices or fewer, and where the axes of the model are sharded.
 LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "one device": ({}, {}),

@@ -16,7 +16,7 @@ from typing import Any
 
 import common
 import jax
-from common import Params, layer_norm, read, write
+from common import Params, biased, layer_norm, read, write
 
 import namedax as nx
 
@@ -77,44 +77,29 @@ IGNORED = (
 ).split()
 
 _EMBEDDINGS, _LAYER = "vit.embeddings.", "vit.encoder.layer.{layers}."
-_ATTENTION = f"{_LAYER}attention."
-_IN = "(kv_heads key) e -> {layers, embed_fsdp=e, kv_heads, key}"
-_IN_BIAS = "(kv_heads key) -> {layers, kv_heads, key}"
+_QKV, _ATTENTION = f"{_LAYER}attention.attention.", f"{_LAYER}attention.output.dense"
+_WEIGHT = "(kv_heads key) e -> {layers, embed_fsdp=e, kv_heads, key}"
+_BIAS, _EMBED = "(kv_heads key) -> {layers, kv_heads, key}", "embed -> {layers, embed}"
+_OUT = "e (kv_heads key) -> {layers, kv_heads, key, embed_fsdp=e}"
+_UP = "hidden e -> {layers, embed_fsdp=e, hidden}"
+_DOWN = "e hidden -> {layers, hidden, embed_fsdp=e}"
+_PATCHES = "e channel row column -> {channel, patch_row=row, patch_column=column, embed_fsdp=e}"
+_NORM, _CLASSES = "embed -> {embed}", "classes e -> {embed_fsdp=e, classes}"
 #: The key of each tensor in a checkpoint, its place in the parameters, and its axes.
 SPEC = {
     f"{_EMBEDDINGS}cls_token": ("first", "1 1 embed -> {embed}"),
     f"{_EMBEDDINGS}position_embeddings": ("positions", "1 pos embed -> {pos_sp=pos, embed}"),
-    f"{_EMBEDDINGS}patch_embeddings.projection.weight": (
-        "patches",
-        "e channel patch_row patch_column -> {channel, patch_row, patch_column, embed_fsdp=e}",
-    ),
-    f"{_EMBEDDINGS}patch_embeddings.projection.bias": ("patches_bias", "embed -> {embed}"),
-    f"{_LAYER}layernorm_before.weight": ("layers/norm1", "embed -> {layers, embed}"),
-    f"{_LAYER}layernorm_before.bias": ("layers/norm1_bias", "embed -> {layers, embed}"),
-    f"{_ATTENTION}attention.query.weight": ("layers/query", _IN),
-    f"{_ATTENTION}attention.query.bias": ("layers/query_bias", _IN_BIAS),
-    f"{_ATTENTION}attention.key.weight": ("layers/key", _IN),
-    f"{_ATTENTION}attention.key.bias": ("layers/key_bias", _IN_BIAS),
-    f"{_ATTENTION}attention.value.weight": ("layers/value", _IN),
-    f"{_ATTENTION}attention.value.bias": ("layers/value_bias", _IN_BIAS),
-    f"{_ATTENTION}output.dense.weight": (
-        "layers/out",
-        "e (kv_heads key) -> {layers, kv_heads, key, embed_fsdp=e}",
-    ),
-    f"{_ATTENTION}output.dense.bias": ("layers/out_bias", "embed -> {layers, embed}"),
-    f"{_LAYER}layernorm_after.weight": ("layers/norm2", "embed -> {layers, embed}"),
-    f"{_LAYER}layernorm_after.bias": ("layers/norm2_bias", "embed -> {layers, embed}"),
-    f"{_LAYER}intermediate.dense.weight": (
-        "layers/up",
-        "hidden e -> {layers, embed_fsdp=e, hidden}",
-    ),
-    f"{_LAYER}intermediate.dense.bias": ("layers/up_bias", "hidden -> {layers, hidden}"),
-    f"{_LAYER}output.dense.weight": ("layers/down", "e hidden -> {layers, hidden, embed_fsdp=e}"),
-    f"{_LAYER}output.dense.bias": ("layers/down_bias", "embed -> {layers, embed}"),
-    "vit.layernorm.weight": ("norm", "embed -> {embed}"),
-    "vit.layernorm.bias": ("norm_bias", "embed -> {embed}"),
-    "classifier.weight": ("classify", "classes e -> {embed_fsdp=e, classes}"),
-    "classifier.bias": ("classify_bias", "classes -> {classes}"),
+    **biased(f"{_EMBEDDINGS}patch_embeddings.projection", "patches", _PATCHES, _NORM),
+    **biased(f"{_LAYER}layernorm_before", "layers/norm1", _EMBED, _EMBED),
+    **biased(f"{_QKV}query", "layers/query", _WEIGHT, _BIAS),
+    **biased(f"{_QKV}key", "layers/key", _WEIGHT, _BIAS),
+    **biased(f"{_QKV}value", "layers/value", _WEIGHT, _BIAS),
+    **biased(_ATTENTION, "layers/out", _OUT, _EMBED),
+    **biased(f"{_LAYER}layernorm_after", "layers/norm2", _EMBED, _EMBED),
+    **biased(f"{_LAYER}intermediate.dense", "layers/up", _UP, "hidden -> {layers, hidden}"),
+    **biased(f"{_LAYER}output.dense", "layers/down", _DOWN, _EMBED),
+    **biased("vit.layernorm", "norm", _NORM, _NORM),
+    **biased("classifier", "classify", _CLASSES, "classes -> {classes}"),
 }
 
 

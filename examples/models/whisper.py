@@ -17,7 +17,7 @@ from typing import Any
 
 import common
 import jax
-from common import Params, layer_norm, read, write
+from common import Params, biased, layer_norm, read, write
 
 import namedax as nx
 
@@ -32,6 +32,7 @@ class Config:
     layers: int
     source_layers: int
     kv_heads: int
+    key: int
     mel: int = 80
     source: int = 1500
     position: int = 448
@@ -39,18 +40,14 @@ class Config:
     dropout: float = 0.0
     microbatches: int = 0
 
-    @property
-    def key(self) -> int:
-        """The size of a head."""
-        return self.embed // self.kv_heads
-
     @classmethod
     def from_json(cls, path: str | os.PathLike[str]) -> Config:
         """Read the `config.json` of a published checkpoint."""
         values = common.read_config(path, ENTRIES, FIXED, IGNORED)
-        for entry, name in (("heads", "kv_heads"), ("ffn_dim", "hidden")):
-            if values.pop(entry, values.get(name)) != values.get(name):
+        for name in ("kv_heads", "hidden"):
+            if values.pop(f"source {name}", values.get(name)) != values.get(name):
                 raise ValueError(f"{path}: encoder and decoder have different sizes of {name}.")
+        values["key"] = values["embed"] // values["kv_heads"]
         return common.make_config(cls, path, values)
 
     def sizes(self) -> dict[str, int]:
@@ -62,91 +59,67 @@ class Config:
 
 
 TINY = Config(
-    vocab=256, embed=64, hidden=160, layers=2, source_layers=2, kv_heads=4, mel=16, source=32, position=64
+    vocab=256, embed=64, hidden=160, layers=2, source_layers=2, kv_heads=4, key=16, mel=16,
+    source=32, position=64,
 )  # fmt: skip
 ENTRIES = {
-    "vocab_size": "vocab",
-    "d_model": "embed",
-    "decoder_ffn_dim": "hidden",
-    "encoder_ffn_dim": "ffn_dim",
-    "decoder_layers": "layers",
-    "encoder_layers": "source_layers",
-    "decoder_attention_heads": "kv_heads",
-    "encoder_attention_heads": "heads",
-    "num_mel_bins": "mel",
-    "max_source_positions": "source",
-    "max_target_positions": "position",
-}
-FIXED = {
-    "model_type": ["whisper"],
-    "activation_function": ["gelu"],
-    "scale_embedding": [False],
-    "tie_word_embeddings": [True],
-}
-# Entries of training (masks, dropout), of generation, and of a classifier.
+    "vocab_size": "vocab", "d_model": "embed", "num_mel_bins": "mel",
+    "decoder_layers": "layers", "encoder_layers": "source_layers",
+    "decoder_attention_heads": "kv_heads", "encoder_attention_heads": "source kv_heads",
+    "decoder_ffn_dim": "hidden", "encoder_ffn_dim": "source hidden",
+    "max_target_positions": "position", "max_source_positions": "source",
+}  # fmt: skip
+FIXED = {"model_type": ["whisper"], "activation_function": ["gelu"], "scale_embedding": [False]}
+# Entries of masks in training, of generation, and of a classifier.
 IGNORED = (
-    "activation_dropout alignment_heads apply_spec_augment begin_suppress_tokens classifier_proj_size"
-    " decoder_layerdrop decoder_start_token_id dropout encoder_layerdrop forced_decoder_ids init_std"
+    "alignment_heads apply_spec_augment classifier_proj_size decoder_layerdrop encoder_layerdrop"
     " lang_ids mask_feature_length mask_feature_min_masks mask_feature_prob mask_time_length"
-    " mask_time_min_masks mask_time_prob max_length median_filter_width num_hidden_layers"
-    " suppress_tokens use_weighted_layer_sum"
+    " mask_time_min_masks mask_time_prob median_filter_width num_hidden_layers tie_word_embeddings"
+    " use_weighted_layer_sum"
 ).split()
 
-
+# The axis L is that of the layers.
 _WEIGHT = "(kv_heads key) e -> {L, embed_fsdp=e, kv_heads, key}"
 _BIAS, _EMBED = "(kv_heads key) -> {L, kv_heads, key}", "embed -> {L, embed}"
 _ATTENTION = {
-    "_layer_norm.weight": ("norm", _EMBED),
-    "_layer_norm.bias": ("norm_bias", _EMBED),
-    ".q_proj.weight": ("query", _WEIGHT),
-    ".q_proj.bias": ("query_bias", _BIAS),
+    **biased("_layer_norm", "norm", _EMBED, _EMBED),
+    **biased(".q_proj", "query", _WEIGHT, _BIAS),
     ".k_proj.weight": ("key", _WEIGHT),
-    ".v_proj.weight": ("value", _WEIGHT),
-    ".v_proj.bias": ("value_bias", _BIAS),
-    ".out_proj.weight": ("out", "e (kv_heads key) -> {L, kv_heads, key, embed_fsdp=e}"),
-    ".out_proj.bias": ("out_bias", _EMBED),
+    **biased(".v_proj", "value", _WEIGHT, _BIAS),
+    **biased(".out_proj", "out", "e (kv_heads key) -> {L, kv_heads, key, embed_fsdp=e}", _EMBED),
 }
 _FEED_FORWARD = {
-    ".final_layer_norm.weight": ("norm", _EMBED),
-    ".final_layer_norm.bias": ("norm_bias", _EMBED),
-    ".fc1.weight": ("up", "hidden e -> {L, embed_fsdp=e, hidden}"),
-    ".fc1.bias": ("up_bias", "hidden -> {L, hidden}"),
-    ".fc2.weight": ("down", "e hidden -> {L, hidden, embed_fsdp=e}"),
-    ".fc2.bias": ("down_bias", _EMBED),
+    **biased(".final_layer_norm", "norm", _EMBED, _EMBED),
+    **biased(".fc1", "up", "hidden e -> {L, embed_fsdp=e, hidden}", "hidden -> {L, hidden}"),
+    **biased(".fc2", "down", "e hidden -> {L, hidden, embed_fsdp=e}", _EMBED),
 }
 
 
-def _layers(key: str, place: str, axis: str, table: common.Spec) -> common.Spec:
-    """Return the entries of one part of every layer; `L` is the axis of the layers."""
+def _layers(part: str, place: str, table: common.Spec) -> common.Spec:
+    """Return the entries of one part of all layers of the encoder or the decoder."""
+    module, axis = place.partition("/")[0], "layers" if "decoder" in place else "source_layers"
     return {
-        key + suffix: (f"{place}/{name}", pattern.replace("L", axis))
-        for suffix, (name, pattern) in table.items()
+        f"model.{module}.layers.{{{axis}}}{part}{key}": (f"{place}/{name}", text.replace("L", axis))
+        for key, (name, text) in table.items()
     }
 
 
-_ENCODER, _DECODER = "model.encoder.", "model.decoder."
-_SOURCE_LAYER, _LAYER = f"{_ENCODER}layers.{{source_layers}}", f"{_DECODER}layers.{{layers}}"
+_ENCODER, _DECODER, _NORM = "model.encoder.", "model.decoder.", "embed -> {embed}"
+_CONV1, _CONV2 = "c mel tap -> {tap, mel, channel=c}", "e c tap -> {tap, channel=c, embed_fsdp=e}"
 #: The key of each tensor in a checkpoint, its place in the parameters, and its axes.
 SPEC = {
-    f"{_ENCODER}conv1.weight": ("conv1", "channel mel tap -> {tap, mel, channel}"),
-    f"{_ENCODER}conv1.bias": ("conv1_bias", "channel -> {channel}"),
-    f"{_ENCODER}conv2.weight": ("conv2", "e channel tap -> {tap, channel, embed_fsdp=e}"),
-    f"{_ENCODER}conv2.bias": ("conv2_bias", "embed -> {embed}"),
-    f"{_ENCODER}embed_positions.weight": (
-        "source_positions",
-        "source_sp embed -> {source_sp, embed}",
-    ),
-    **_layers(f"{_SOURCE_LAYER}.self_attn", "encoder/attention", "source_layers", _ATTENTION),
-    **_layers(_SOURCE_LAYER, "encoder/feed_forward", "source_layers", _FEED_FORWARD),
-    f"{_ENCODER}layer_norm.weight": ("source_norm", "embed -> {embed}"),
-    f"{_ENCODER}layer_norm.bias": ("source_norm_bias", "embed -> {embed}"),
+    **biased(f"{_ENCODER}conv1", "conv1", _CONV1, "channel -> {channel}"),
+    **biased(f"{_ENCODER}conv2", "conv2", _CONV2, _NORM),
+    f"{_ENCODER}embed_positions.weight": ("source_positions", "s embed -> {source_sp=s, embed}"),
+    **_layers(".self_attn", "encoder/attention", _ATTENTION),
+    **_layers("", "encoder/feed_forward", _FEED_FORWARD),
+    **biased(f"{_ENCODER}layer_norm", "source_norm", _NORM, _NORM),
     f"{_DECODER}embed_tokens.weight": ("embed", "vocab e -> {vocab, embed_fsdp=e}"),
     f"{_DECODER}embed_positions.weight": ("positions", "position embed -> {position, embed}"),
-    **_layers(f"{_LAYER}.self_attn", "decoder/attention", "layers", _ATTENTION),
-    **_layers(f"{_LAYER}.encoder_attn", "decoder/cross", "layers", _ATTENTION),
-    **_layers(_LAYER, "decoder/feed_forward", "layers", _FEED_FORWARD),
-    f"{_DECODER}layer_norm.weight": ("norm", "embed -> {embed}"),
-    f"{_DECODER}layer_norm.bias": ("norm_bias", "embed -> {embed}"),
+    **_layers(".self_attn", "decoder/attention", _ATTENTION),
+    **_layers(".encoder_attn", "decoder/cross", _ATTENTION),
+    **_layers("", "decoder/feed_forward", _FEED_FORWARD),
+    **biased(f"{_DECODER}layer_norm", "norm", _NORM, _NORM),
 }
 
 
@@ -170,7 +143,7 @@ def keys_and_values(h: nx.NamedArray, p: Params, pos: str) -> tuple[nx.NamedArra
 
 
 def attention(
-    x: nx.NamedArray, p: Params, pos: str = "pos", memory: Any = None, cache: Any = None, lengths: Any = None
+    x: nx.NamedArray, p: Params, pos: str, memory: Any = None, cache: Any = None, lengths: Any = None
 ) -> tuple[nx.NamedArray, Any]:  # fmt: skip
     """Attend to a memory (keys and values), or to `x`: causally over `pos`, or all over `source`."""
     h = layer_norm(x, p)
@@ -216,17 +189,16 @@ def decode(
 
     def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:
         p, memory, cache = inputs
-        x, cache = attention(x, p["attention"], cache=cache, lengths=lengths)
-        if memory is None:
-            memory = keys_and_values(encoded, p["cross"], "source")
-        x, _ = attention(x, p["cross"], memory=memory)
+        x, cache = attention(x, p["attention"], "pos", None, cache, lengths)
+        memory = keys_and_values(encoded, p["cross"], "source") if memory is None else memory
+        x, _ = attention(x, p["cross"], "pos", memory)
         return common.gelu_layer(x, p["feed_forward"]), cache
 
     positions = common.next_positions(tokens, cache)
     x = common.embedding(params["embed"], tokens)
     x = x + nx.rename(nx.take(params["positions"], positions, "position"), {"pos": "pos_sp"})
-    stacked = (params["decoder"], memory, cache)
-    x, cache = common.apply_layers(layer, x, stacked, config, dropout_key)
+    inputs = (params["decoder"], memory, cache)
+    x, cache = common.apply_layers(layer, x, inputs, config, dropout_key)
     x = x if cache is None else common.last_token(x, lengths)
     logits = read(layer_norm(x, params), params["embed"], "vocab")
     return logits if cache is None else (logits, cache)

@@ -228,7 +228,9 @@ def _lift(
         parameters = {}
     found = tuple(p for p in parameters if p in (axis_parameters or AXIS_PARAMETERS))
     renames = namespace in _TRANSFORMS and not {"n", "s"}.isdisjoint(parameters)
-    lifted = along_axes(function, name, found, renames) if found else nmap(with_derivative(function))
+    lifted = (
+        along_axes(function, name, found, renames) if found else nmap(with_derivative(function))
+    )
     if f"{namespace}.{name}" in _CONTRACTIONS:
         lifted = _Contraction(function, name, function)
     if f"{namespace}.{name}" == "namedax.numpy.full_like":
