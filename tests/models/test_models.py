@@ -71,7 +71,9 @@ def batch_of(case):
 def names_of(case):
     """The axis names of a case, for `common.layout`."""
     inputs = {axis for name, axes in INPUTS.items() if name in golden(case) for axis in axes}
-    return {*model_of(case)[1].sizes(), *inputs, *(f"{axis}_sp" for axis in inputs), "pos", "pos_sp", "layers"}
+    config = model_of(case)[1]
+    axes = {*config.sizes(), *inputs, *(f"{axis}_sp" for axis in inputs), "pos", "pos_sp", "layers"}
+    return axes.union(getattr(config, "axes", ()))
 
 
 def check(case, title, axis_types, **options):
@@ -80,6 +82,8 @@ def check(case, title, axis_types, **options):
     module, config = model_of(case)
     if title.startswith("pipeline"):
         config = dataclasses.replace(config, microbatches=2)
+    if title.startswith("ring") and hasattr(config, "chunk"):  # every device has whole chunks
+        config = dataclasses.replace(config, chunk=4)
     mesh, resources = common.layout(title, names_of(case), axis_types)
 
     def body(params, batch):
