@@ -30,11 +30,13 @@ C = TypeVar("C")
 
 # Entries of config.json that do not change the function: of training, generation and tokenizers.
 IGNORED = frozenset(
-    "_attn_implementation _name_or_path _sliding_window_pattern architectures attention_dropout"
-    " attn_implementation auto_map bos_token_id cache_implementation classifier_dropout dtype"
-    " eos_token_id initializer_factor initializer_range is_encoder_decoder max_position_embeddings"
-    " max_window_layers model_type pad_token_id pretraining_tp router_jitter_noise task_specific_params"
-    " torch_dtype transformers_version use_cache".split()
+    "_attn_implementation _name_or_path _sliding_window_pattern activation_dropout architectures"
+    " attention_dropout attn_implementation auto_map begin_suppress_tokens bos_token_id"
+    " cache_implementation classifier_dropout decoder_start_token_id dropout dtype eos_token_id"
+    " forced_decoder_ids init_std initializer_factor initializer_range is_encoder_decoder max_length"
+    " max_position_embeddings max_window_layers model_type pad_token_id pretraining_tp"
+    " router_jitter_noise suppress_tokens task_specific_params torch_dtype transformers_version"
+    " use_cache".split()
 )
 
 
@@ -117,6 +119,11 @@ def names_of(pattern: str) -> list[tuple[str, str]]:
     return [(pair[0].strip(), pair[-1].strip()) for pair in pairs]
 
 
+def biased(key: str, place: str, weight: str, bias: str) -> dict[str, tuple[str, str]]:
+    """Return the entries of a layer that has a weight and a bias, for a SPEC."""
+    return {f"{key}.weight": (place, weight), f"{key}.bias": (f"{place}_bias", bias)}
+
+
 def init(
     spec: Spec,
     sizes: Mapping[str, int],
@@ -127,7 +134,7 @@ def init(
     """Return random parameters with the axes of `spec`.
 
     Matrices are normal with the variance `1 / fan_in`, where the inputs are all dimensions of the
-    stored tensor but the first. Norms are `norm`, by default ones, and other vectors zeros.
+    stored tensor but the first. Scales of norms are `norm`, by default 1, and other vectors 0.
     """
     params: Params = {}
     for number, (place, pattern) in enumerate(spec.values()):
@@ -140,7 +147,8 @@ def init(
             scale = 1 / math.sqrt(math.prod(sizes[letters[letter]] for letter in inputs))
             drawn = nx.random.normal(jax.random.fold_in(key, number), named_shape=shape) * scale
         else:
-            drawn = nx.full((), norm if "norm" in place else 0.0, named_shape=shape)
+            is_norm = "norm" in place and not place.endswith("bias")
+            drawn = nx.full((), norm if is_norm else 0.0, named_shape=shape)
         array = nx.positional(drawn, list(shape)).astype(dtype)
         put(params, place, nx.named(array, list(shape)))
     return params
@@ -220,6 +228,20 @@ def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str, pos: str = "pos")
     )
 
 
+def layer_norm(x: nx.NamedArray, p: Params, name: str = "norm", epsilon: float = 1e-5) -> Any:
+    """LayerNorm (Ba et al., 2016) with the parameters `name` and `name_bias`."""
+    return nx.nn.layer_norm(x, "embed", scale=p[name], bias=p[f"{name}_bias"], epsilon=epsilon)
+
+
+def gelu_layer(
+    x: nx.NamedArray, p: Params, norm: str = "norm", epsilon: float = 1e-5, pos: str = "pos"
+) -> nx.NamedArray:
+    """Add two linear layers with the exact GELU (Hendrycks and Gimpel, 2016) between them."""
+    h = read(layer_norm(x, p, norm, epsilon), p["up"], "hidden", pos) + p["up_bias"]
+    h = nx.nn.gelu(h, approximate=False)
+    return x + write(h, p["down"], "hidden", pos) + p["down_bias"]
+
+
 # --- generation -----------------------------------------------------------------------------------
 
 
@@ -257,7 +279,7 @@ def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "
 
 TENSOR = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
 ACCUMULATE = ("data", nx.SerialLoop(2))
-RING = dict.fromkeys(("pos", "pos_sp", "source", "source_sp"), "context")
+RING = dict.fromkeys(("pos", "pos_sp", "source", "source_sp", "frame", "step", "chunk"), "context")
 #: The mesh axes of eight devices or fewer, and where the axes of the model are sharded.
 LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "one device": ({}, {}),
