@@ -3,6 +3,7 @@
 The models are plain functions over axis names. An axis that is stored with one sharding and used
 with another has two names: parameters are stored over `embed_fsdp` and read as `embed`, and
 positions are named `pos_sp` between the layers. Without `axis_resources` this is only a renaming.
+An encoder has positions `source`, named `source_sp` between its layers `source_layers`.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ C = TypeVar("C")
 
 # Entries of config.json that do not change the function: of training, generation and tokenizers.
 IGNORED = frozenset(
-    "_attn_implementation _name_or_path _sliding_window_pattern architectures attention_dropout"
-    " attn_implementation auto_map bos_token_id cache_implementation classifier_dropout dtype"
-    " eos_token_id initializer_factor initializer_range is_encoder_decoder max_position_embeddings"
-    " max_window_layers model_type pad_token_id pretraining_tp router_jitter_noise task_specific_params"
-    " torch_dtype transformers_version use_cache".split()
+    "_attn_implementation _name_or_path _sliding_window_pattern activation_dropout architectures"
+    " attention_dropout attn_implementation auto_map begin_suppress_tokens bos_token_id"
+    " cache_implementation classifier_dropout decoder_start_token_id dropout dtype eos_token_id"
+    " forced_decoder_ids init_std initializer_factor initializer_range is_encoder_decoder max_length"
+    " max_position_embeddings max_window_layers model_type pad_token_id pretraining_tp"
+    " router_jitter_noise suppress_tokens task_specific_params torch_dtype transformers_version"
+    " use_cache".split()
 )
 
 
@@ -44,6 +47,8 @@ def read_config(
     ignored: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Read a `config.json`, as published beside a checkpoint.
+
+    In files of multimodal models it reads the part `text_config`, with an entry `multimodal`.
 
     Args:
       path: the file, or the directory that has it.
@@ -61,6 +66,8 @@ def read_config(
     path = pathlib.Path(path)
     path = path / "config.json" if path.is_dir() else path
     entries = json.loads(path.read_text())
+    if "text_config" in entries:
+        entries = {**entries["text_config"], "multimodal": True}
     rope = entries.pop("rope_parameters", None) or {}
     if "rope_theta" in rope or "rope_type" in rope:
         entries["rope_theta"] = rope.get("rope_theta", entries.get("rope_theta"))
@@ -112,11 +119,22 @@ def names_of(pattern: str) -> list[tuple[str, str]]:
     return [(pair[0].strip(), pair[-1].strip()) for pair in pairs]
 
 
-def init(spec: Spec, sizes: Mapping[str, int], key: jax.Array, dtype: Any = jnp.float32) -> Params:
+def biased(key: str, place: str, weight: str, bias: str) -> dict[str, tuple[str, str]]:
+    """Return the entries of a layer that has a weight and a bias, for a SPEC."""
+    return {f"{key}.weight": (place, weight), f"{key}.bias": (f"{place}_bias", bias)}
+
+
+def init(
+    spec: Spec,
+    sizes: Mapping[str, int],
+    key: jax.Array,
+    dtype: Any = jnp.float32,
+    norm: float = 1.0,
+) -> Params:
     """Return random parameters with the axes of `spec`.
 
     Matrices are normal with the variance `1 / fan_in`, where the inputs are all dimensions of the
-    stored tensor but the first. Norms are ones, and other vectors zeros.
+    stored tensor but the first. Scales of norms are `norm`, by default 1, and other vectors 0.
     """
     params: Params = {}
     for number, (place, pattern) in enumerate(spec.values()):
@@ -129,7 +147,8 @@ def init(spec: Spec, sizes: Mapping[str, int], key: jax.Array, dtype: Any = jnp.
             scale = 1 / math.sqrt(math.prod(sizes[letters[letter]] for letter in inputs))
             drawn = nx.random.normal(jax.random.fold_in(key, number), named_shape=shape) * scale
         else:
-            drawn = nx.full((), float("norm" in place), named_shape=shape)
+            is_norm = "norm" in place and not place.endswith("bias")
+            drawn = nx.full((), norm if is_norm else 0.0, named_shape=shape)
         array = nx.positional(drawn, list(shape)).astype(dtype)
         put(params, place, nx.named(array, list(shape)))
     return params
@@ -161,8 +180,9 @@ def apply_layers(
     stacked: Any,
     config: Any,
     dropout_key: jax.Array | None = None,
+    axis: str = "layers",
 ) -> tuple[Any, Any]:
-    """Apply `layer(x, parameters) -> (x, output)` along the axis `layers`.
+    """Apply `layer(x, parameters) -> (x, output)` along the axis `layers`, or another.
 
     With `config.microbatches` the layers are a pipeline. With `config.remat` a layer is recomputed
     in the backward pass, and only its input is a residual. With a key, elements of the update of
@@ -170,8 +190,8 @@ def apply_layers(
     """
     step = layer
     if dropout_key is not None:
-        keys = jax.random.split(dropout_key, config.layers)
-        stacked = (stacked, nx.named(keys, ["layers"]))
+        keys = jax.random.split(dropout_key, getattr(config, axis))
+        stacked = (stacked, nx.named(keys, [axis]))
 
         def step(x: Any, inputs: Any) -> tuple[Any, Any]:
             y, output = layer(x, inputs[0])
@@ -180,31 +200,46 @@ def apply_layers(
     step = jax.checkpoint(step) if config.remat else step
     if config.microbatches:
         return nx.pipeline(
-            step, x, stacked, axis="layers", microbatches=config.microbatches, outputs=True
+            step, x, stacked, axis=axis, microbatches=config.microbatches, outputs=True
         )
-    return nx.scan(step, x, stacked, axis="layers")
+    return nx.scan(step, x, stacked, axis=axis)
 
 
-def embedding(table: nx.NamedArray, tokens: Any) -> Any:
+def embedding(table: nx.NamedArray, tokens: Any, pos: str = "pos") -> Any:
     """Look up tokens in a table that is stored over `vocab` and `embed_fsdp`."""
     x = nx.take(nx.rename(table, {"embed_fsdp": "embed"}), tokens, "vocab")
-    return nx.rename(x, {"pos": "pos_sp"})
+    return nx.rename(x, {pos: f"{pos}_sp"})
 
 
-def read(x: nx.NamedArray, weight: nx.NamedArray, out: str) -> nx.NamedArray:
+def read(x: nx.NamedArray, weight: nx.NamedArray, out: str, pos: str = "pos") -> nx.NamedArray:
     """Multiply the residual stream by a weight: gather `pos_sp` and `embed_fsdp`, contract `embed`.
 
     The pattern leaves unmentioned axes alone, such as `batch` or the axis of adapters.
     """
-    stream, pos = ("pos:pos_sp, ", "pos, ") if "pos_sp" in x.named_shape else ("", "")
-    return nx.einsum(f"{{{stream}embed}}, {{embed:embed_fsdp, {out}}} -> {{{pos}{out}}}", x, weight)
+    at = f"{pos}, " if f"{pos}_sp" in x.named_shape else ""
+    stream = f"{pos}:{pos}_sp, " if at else ""
+    return nx.einsum(f"{{{stream}embed}}, {{embed:embed_fsdp, {out}}} -> {{{at}{out}}}", x, weight)
 
 
-def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str) -> nx.NamedArray:
+def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str, pos: str = "pos") -> nx.NamedArray:
     """Contract `inner`, and return to the residual stream, whose positions are `pos_sp`."""
     return nx.einsum(
-        f"{{pos, {inner}}}, {{{inner}, embed:embed_fsdp}} -> {{pos_sp:pos, embed}}", x, weight
+        f"{{{pos}, {inner}}}, {{{inner}, embed:embed_fsdp}} -> {{{pos}_sp:{pos}, embed}}", x, weight
     )
+
+
+def layer_norm(x: nx.NamedArray, p: Params, name: str = "norm", epsilon: float = 1e-5) -> Any:
+    """LayerNorm (Ba et al., 2016) with the parameters `name` and `name_bias`."""
+    return nx.nn.layer_norm(x, "embed", scale=p[name], bias=p[f"{name}_bias"], epsilon=epsilon)
+
+
+def gelu_layer(
+    x: nx.NamedArray, p: Params, norm: str = "norm", epsilon: float = 1e-5, pos: str = "pos"
+) -> nx.NamedArray:
+    """Add two linear layers with the exact GELU (Hendrycks and Gimpel, 2016) between them."""
+    h = read(layer_norm(x, p, norm, epsilon), p["up"], "hidden", pos) + p["up_bias"]
+    h = nx.nn.gelu(h, approximate=False)
+    return x + write(h, p["down"], "hidden", pos) + p["down_bias"]
 
 
 # --- generation -----------------------------------------------------------------------------------
@@ -247,7 +282,7 @@ def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "
 FSDP = {"embed_fsdp": "data", "embed_expert": "data"}
 TENSOR = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
 ACCUMULATE = ("data", nx.SerialLoop(2))
-RING = {"pos": "context", "pos_sp": "context"}
+RING = dict.fromkeys(("pos", "pos_sp", "source", "source_sp", "frame", "step", "chunk"), "context")
 #: The mesh axes of eight devices or fewer, and where the axes of the model are sharded.
 LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "one device": ({}, {}),
@@ -258,7 +293,7 @@ LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "fsdp+tp": ({"data": 4, "model": 2}, {"batch": "data", **FSDP, **TENSOR}),
     "fsdp+tp+sp": (
         {"data": 2, "model": 2},
-        {"batch": "data", **FSDP, "pos_sp": "model", **TENSOR},
+        {"batch": "data", **FSDP, "pos_sp": "model", "source_sp": "model", **TENSOR},
     ),
     "fsdp, accumulated": ({"data": 2}, {"batch": ACCUMULATE, **FSDP}),
     "ring": ({"context": 4}, RING),
@@ -267,7 +302,10 @@ LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
         {"batch": "data", **FSDP, **RING},
     ),
     "uneven tp": ({"model": 3}, TENSOR),
-    "pipeline+dp": ({"stage": 2, "data": 2}, {"layers": "stage", "batch": "data"}),
+    "pipeline+dp": (
+        {"stage": 2, "data": 2},
+        {"layers": "stage", "source_layers": "stage", "batch": "data"},
+    ),
     "ep": ({"data": 4}, {"batch": "data", "expert": "data"}),
     "ep+fsdp": (
         {"data": 2, "model": 2},

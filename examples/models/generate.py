@@ -15,7 +15,7 @@ import argparse
 import functools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 if __name__ == "__main__":  # before JAX starts
@@ -70,7 +70,8 @@ def sample(
         return nx.argmax(logits, "vocab").astype(jnp.int32)
     logits = logits.astype(jnp.float32) / temperature
     if top_k:
-        least = nx.min(nx.top_k(logits, top_k, "vocab")[0], "vocab")
+        best = nx.top_k(logits, top_k, axis="vocab", out_axis="choice").values
+        least = nx.min(best, "choice")
         logits = nx.where(logits < least, -jnp.inf, logits)
     if top_p < 1:
         ordered = nx.sort(logits, "vocab", descending=True)
@@ -85,42 +86,60 @@ def sample(
 
 
 class Generator:
-    """Two compiled programs: one reads the prompts, the other adds a token to every row."""
+    """Two compiled programs: one reads the prompts, the other adds a token to every row.
 
-    def __init__(self, module: Any, config: Any, axis_resources: Any, mesh: Any, **options: Any):
-        """Compile nothing yet; `options` are those of `sample`."""
-        self.module, self.config, self.mesh = module, config, mesh
+    Args:
+      module: a module of this folder, such as `llama`.
+      config: its configuration.
+      capacity: the largest number of tokens in a row, with its prompt.
+      axis_resources: the layout.
+      mesh: the mesh of the layout.
+      **options: those of `sample`.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        config: Any,
+        capacity: int,
+        axis_resources: Mapping[str, Any],
+        mesh: Any = None,
+        **options: Any,
+    ):
         choose = functools.partial(sample, **options)
 
-        def prefill(params: Any, cache: Any, tokens: Any, lengths: Any, key: Any) -> Any:
+        def prefill(params: Any, tokens: Any, lengths: Any, key: Any) -> Any:
+            cache = module.init_cache(config, tokens.named_shape["batch"], capacity)
             logits, cache = module.forward(params, tokens, config, cache=cache, lengths=lengths)
             return choose(logits, key), cache
 
         def step(params: Any, cache: Any, token: Any, key: Any) -> Any:
-            tokens = nx.expand_dims(token, "pos")
+            tokens = nx.named(nx.expand_dims(token, 0), ["pos"])
             logits, cache = module.forward(params, tokens, config, cache=cache)
             return choose(logits, key), cache
 
-        def mapped(function: Any, cached: str) -> Any:
-            names = {*config.sizes(), "batch", "cache"} | (
-                {"pos"} if cached == "prefill" else set()
-            )
-            resources = {name: v for name, v in axis_resources.items() if name in names}
-            return nx.xmap(function, axis_resources=resources, mesh=mesh, donate_argnums=(1,))
-
-        self.prefill, self.step = mapped(prefill, "prefill"), mapped(step, "step")
+        names = {*config.sizes(), "batch", "cache"}
+        resources = {name: entry for name, entry in axis_resources.items() if name in names}
+        mapped = {"axis_resources": resources, "mesh": mesh, "axis_sizes": {"cache": capacity}}
+        self.prefill = nx.xmap(prefill, **mapped)
+        self.step = nx.xmap(step, donate_argnums=(1,), **mapped)  # updates the cache in place
+        self.capacity = capacity
 
     def __call__(
         self, params: Any, prompts: Sequence[Sequence[int]], new: int, key: jax.Array
     ) -> np.ndarray:
         """Return `new` tokens for each prompt."""
         lengths = np.array([len(prompt) for prompt in prompts], np.int32)
+        if lengths.max() + new > self.capacity:
+            raise ValueError(
+                f"the longest prompt has {lengths.max()} tokens; with {new} more they exceed the"
+                f" capacity {self.capacity}. Make the generator with a larger capacity."
+            )
         rows = np.zeros((len(prompts), lengths.max()), np.int32)
         for row, prompt in zip(rows, prompts, strict=True):
             row[: len(prompt)] = prompt
-        cache = self.module.init_cache(self.config, len(prompts), int(lengths.max()) + new)
-        tokens, lengths = nx.named(rows, ["batch", "pos"]), nx.named(lengths, ["batch"])
-        token, cache = self.prefill(params, cache, tokens, lengths, jax.random.fold_in(key, 0))
+        tokens, lengths = nx.named((rows, lengths), (["batch", "pos"], ["batch"]))
+        token, cache = self.prefill(params, tokens, lengths, jax.random.fold_in(key, 0))
         found = [token]
         for i in range(1, new):
             token, cache = self.step(params, cache, token, jax.random.fold_in(key, i))
@@ -158,11 +177,11 @@ def main(argv: list[str] | None = None) -> list[str]:
     prompts = options.prompt or ["def main(", "import ", "class Reader:\n    "]
     encoded = [data.encode(prompt.encode(), tokenizer, config.vocab) for prompt in prompts]
     generator = Generator(
-        module, config, resources, mesh,
+        module, config, max(map(len, encoded)) + options.new, resources, mesh,
         temperature=options.temperature, top_k=options.top_k, top_p=options.top_p,
     )  # fmt: skip
     key = jax.random.key(options.seed)
-    generator(params, encoded, 2, key)  # compile
+    generator(params, encoded, min(options.new, 3), key)  # compile
     began = time.perf_counter()
     tokens = generator(params, encoded, options.new, key)
     seconds = time.perf_counter() - began

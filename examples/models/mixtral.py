@@ -136,10 +136,10 @@ def feed_forward(x: nx.NamedArray, p: Params, config: Config) -> tuple[nx.NamedA
     return x + nx.rename(y, {"pos": "pos_sp"}), routing
 
 
-def balance_loss(routing: nx.nn.Routing, config: Config) -> Any:
+def balance_loss(routing: nx.nn.Routing) -> Any:
     """Measure the imbalance of the experts over all tokens and layers: `chosen` if there is none."""
     over = [name for name in routing.probabilities.named_shape if name != "route"]
-    return config.chosen * nx.nn.load_balancing_loss(routing, over)
+    return nx.nn.load_balancing_loss(routing, over, normalization="mixtral")
 
 
 def forward(
@@ -181,4 +181,4 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     more = {name: batch.get(name) for name in ("positions", "segments", "dropout_key")}
     logits, _, routing = route(params, batch["tokens"], config, **more)
     value = common.cross_entropy(logits, batch)
-    return value + config.balance * balance_loss(routing, config) if config.balance else value
+    return value + config.balance * balance_loss(routing) if config.balance else value

@@ -24,6 +24,7 @@ from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.call_errors import refuse_miscall
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits
+from namedax.core.error_function import with_derivative
 from namedax.core.functions import summary_of
 from namedax.core.names import DType, PyTree, Shape
 from namedax.core.region import ambient
@@ -227,7 +228,9 @@ def _lift(
         parameters = {}
     found = tuple(p for p in parameters if p in (axis_parameters or AXIS_PARAMETERS))
     renames = namespace in _TRANSFORMS and not {"n", "s"}.isdisjoint(parameters)
-    lifted = along_axes(function, name, found, renames) if found else nmap(function)
+    lifted = (
+        along_axes(function, name, found, renames) if found else nmap(with_derivative(function))
+    )
     if f"{namespace}.{name}" in _CONTRACTIONS:
         lifted = _Contraction(function, name, function)
     if f"{namespace}.{name}" == "namedax.numpy.full_like":

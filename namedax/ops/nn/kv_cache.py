@@ -178,7 +178,7 @@ class KVCache:
         of_rows = {name: sizes[0][name] for name in given}
         count = zeros((), jnp.int32, named_shape=of_rows)
         keys, values = (zeros((), dtype, named_shape=shape) for shape in sizes)
-        return cls(keys, values, count, count, axis)
+        return cls(keys, values, count, count, axis)  # type: ignore[arg-type]
 
     @property
     def capacity(self) -> int:
@@ -354,7 +354,7 @@ class KVCache:
             left, right = _window(op, local_window_size)
             allowed = allowed & (slots >= positions - left) & (slots <= positions + right)
         if mask is not None:
-            allowed = allowed & mask  # type: ignore[operator]
+            allowed = allowed & mask
         result = dot_product_attention(
             *(query, self.keys, self.values, bias, allowed),
             axis=axis,
@@ -392,10 +392,10 @@ class KVCache:
             raise ArgumentTypeError(
                 f"{op}: {which} must contain floating-point numbers, got {type_text(array)}."
             )
-        for name, each in ((which, array), ("the cache", stored)):
+        for what, each in ((which, array), ("the cache", stored)):
             if each.ndim:
                 raise PositionalAxisError(
-                    f"{op}: {name}, {type_text(each)}, has positional axes. Name them with"
+                    f"{op}: {what}, {type_text(each)}, has positional axes. Name them with"
                     " nx.named, or scan over them: one layer has one cache."
                 )
         count: int = array.named_shape[axis]

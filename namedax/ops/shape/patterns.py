@@ -85,8 +85,16 @@ class Pattern(Record):
 
 
 @functools.lru_cache(maxsize=2048)
-def parse_pattern(op: str, text: str) -> Pattern:
-    """Parse a pattern for one of `"rearrange"`, `"reduce"`, `"repeat"`.
+def parse_pattern(op: str, text: str, kind: str = "") -> Pattern:
+    """Parse a pattern for one of `"rearrange"`, `"reduce"`, `"repeat"`, `"tensor"`.
+
+    The labels of a `"tensor"`, a tensor of a state dict, may be on one side only. Its caller checks
+    them.
+
+    Args:
+      op: the operation, for messages.
+      text: the pattern.
+      kind: the kind of the pattern. Default: `op`.
 
     Raises:
       RearrangeError: it is malformed; the message has a caret under the error.
@@ -97,12 +105,12 @@ def parse_pattern(op: str, text: str) -> Pattern:
     """
     if escaped(text) != text:
         raise RearrangeError(f"{op}: {text!a} is not valid Unicode. Use other axis names.")
-    return _Parser(op, text).parse()
+    return _Parser(op, text, kind or op).parse()
 
 
 class _Parser:
-    def __init__(self, op: str, text: str):
-        self.op, self.text = op, text
+    def __init__(self, op: str, text: str, kind: str):
+        self.op, self.text, self.kind = op, text, kind
         self.numbers: list[tuple[Hashable, int]] = []
 
     def fail(self, why: str, at: int) -> NoReturn:
@@ -121,11 +129,11 @@ class _Parser:
         left, left_at = self.side(0, arrow, is_left=True)
         right, right_at = self.side(arrow + 2, len(self.text), is_left=False)
         pattern = Pattern(tuple(left), tuple(right), tuple(self.numbers), self.text)
-        if self.op != "repeat":
+        if self.kind in ("rearrange", "reduce"):
             for label, at in right_at.items():
                 if label not in left_at:
                     self.fail(self.unknown(label, left_at), at)
-        if self.op != "reduce":
+        if self.kind in ("rearrange", "repeat"):
             for label, at in left_at.items():
                 if label not in right_at:
                     self.fail(
@@ -235,7 +243,7 @@ class _Parser:
                 spots.append(at)
             elif token.isdecimal():
                 if int(token) != 1:
-                    if self.op == "rearrange" or (self.op == "repeat") == is_left:
+                    if self.kind in ("rearrange", "tensor") or (self.kind == "repeat") == is_left:
                         self.fail(
                             f"the size {token} is not valid here; only 1 can be dropped or"
                             " inserted. Name other axes.",

@@ -1,0 +1,360 @@
+"""Named arrays from the tensors of a state dict, and back.
+
+A `spec` maps the keys of a published checkpoint to places of a tree, and the positional axes of
+each tensor to named axes. `safetensors` reads and writes files with the same specs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from namedax.core.array import NamedArray, is_named, positions
+from namedax.core.call_errors import checks_signature
+from namedax.core.display import type_text
+from namedax.core.names import DType, Mesh, PyTree
+from namedax.core.region import ambient
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisResourceError,
+    CheckpointError,
+    did_you_mean,
+    format_value,
+    show_names,
+)
+from namedax.interop.specs import (
+    Entry,
+    Equation,
+    Header,
+    Sizes,
+    Spec,
+    Tied,
+    make_plans,
+    parse_spec,
+    parse_tied,
+    place_arrays,
+    raise_problems,
+    solve,
+)
+from namedax.interop.tensors import Target, header_of, host_tensor, placed, tensors_of
+from namedax.operands.pytree import data_of
+from namedax.resources.assignment import check_mesh_axes, parse_resources
+from namedax.resources.mesh import mesh_with_devices
+from namedax.resources.serial import on_devices, with_loops
+
+__all__ = [
+    "Outgoing",
+    "check_tied",
+    "from_state_dict",
+    "ignored_patterns",
+    "outgoing",
+    "target_of",
+    "to_state_dict",
+]
+
+
+@checks_signature
+def from_state_dict(
+    state: Mapping[str, Any],
+    spec: Spec,
+    axis_resources: Mapping[Hashable, Any] | None = None,
+    mesh: Mesh | None = None,
+    *,
+    sizes: Sizes | None = None,
+    tied: Tied | None = None,
+    ignore: str | Sequence[str] = (),
+    dtype: DType | None = None,
+) -> dict[str, Any]:
+    """Convert a state dict to a tree of named arrays.
+
+    An entry of `spec` maps a key to a place in the tree and a pattern. The left side of the pattern
+    has the axes of the tensor, as in einops. The right side has the axes of the named array:
+    `name=label`, or only the name if the label is the same. A name in braces in the key stands for
+    an integer: the tensors with these keys are stacked along the axis of that label, from 0 without
+    gaps.
+
+    All keys, shapes and sizes are checked before any value is read.
+
+    Args:
+      state: a dict from keys to arrays of NumPy or JAX, or tensors of PyTorch.
+      spec: a dict from key patterns to pairs `(place, pattern)`. A place is a path of dict keys,
+        such as `"layers/query"`.
+      axis_resources: as in `nx.shard`. Default: the arrays are not sharded.
+      mesh: a mesh. Default: the mesh of `jax.set_mesh` if `axis_resources` is given.
+      sizes: sizes by label or by axis name. They are required for all but one of the labels in
+        parentheses. Other sizes follow from the shapes, and are checked. Names that `spec` does not
+        contain have no effect. Default: none.
+      tied: a dict from keys to the keys of equal tensors. A key of `spec` that the state dict lacks
+        is read from its tied key. A tied key that `spec` lacks may be in the state dict, if it has
+        equal bits. Default: none.
+      ignore: patterns of keys that may be left over, such as `"*.inv_freq"`. Default: none.
+      dtype: the dtype of floating-point tensors. Default: the stored one.
+
+    Returns:
+      A tree of nested dicts with named arrays.
+
+    Raises:
+      CheckpointError: keys are missing or left over, or shapes or sizes do not match. The message
+        has every key.
+      RearrangeError: a pattern is malformed. The message has a caret under the error.
+      ArgumentError: a key pattern, a place, `tied` or `dtype` is malformed.
+      ArgumentTypeError: `spec` or a tensor has an invalid type.
+      AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
+      MeshError: there is no mesh, or it lacks a mesh axis or devices.
+      PlacementConflictError: two axes of one array are sharded over one mesh axis.
+
+    >>> import numpy as np, namedax as nx
+    >>> state = {f"layers.{i}.q.weight": np.ones((6, 5), np.float32) for i in range(2)}
+    >>> spec = {
+    ...     "layers.{layers}.q.weight": (
+    ...         "layers/query",
+    ...         "(heads key) e -> {layers, embed=e, heads, key}",
+    ...     )
+    ... }
+    >>> params = from_state_dict(state, spec, sizes={"heads": 3})
+    >>> dict(params["layers"]["query"].named_shape)
+    {'layers': 2, 'embed': 5, 'heads': 3, 'key': 2}
+    """
+    op = "from_state_dict"
+    if not isinstance(state, Mapping):
+        raise ArgumentTypeError(
+            f"{op}: state is {format_value(state)}, not a dict of tensors. Pass the state dict,"
+            " such as model.state_dict()."
+        )
+    target = target_of(axis_resources, mesh, op)
+    entries, ties = parse_spec(spec, op), parse_tied(tied, op)
+    headers = {key: header_of(key, tensor, op) for key, tensor in state.items()}
+    matched = make_plans(
+        headers,
+        entries,
+        op,
+        sizes=sizes,
+        tied=ties,
+        ignore=ignored_patterns(ignore, op),
+        dtype=dtype,
+    )
+
+    reader = _InMemory(state, headers)
+    for key, source in matched.copies.items():
+        check_tied(key, source, reader.read(key), reader.read(source), op)
+    plans = matched.plans
+    return place_arrays(plans, (placed(plan, reader, target, op) for plan in plans))
+
+
+class _InMemory:
+    """A reader of the tensors of a state dict in memory."""
+
+    def __init__(self, state: Mapping[str, Any], headers: Mapping[str, Header]):
+        self.state, self.headers = state, headers
+
+    def read(self, key: str) -> np.ndarray:
+        return host_tensor(self.state[key], self.headers[key])
+
+    def release(self, key: str) -> None:
+        pass
+
+
+def target_of(
+    axis_resources: Mapping[Hashable, Any] | None, mesh: Mesh | None, op: str
+) -> Target | None:
+    """Parse `axis_resources` and find the mesh; `None` without both."""
+    surrounding = ambient()
+    if surrounding is not None and surrounding.resources:
+        raise AxisResourceError(
+            f"{op}: this function cannot be called inside a mapped function. Call it before the"
+            " mapped function."
+        )
+    if axis_resources is None and mesh is None:
+        return None
+    # Loops do not affect the sharding.
+    assignment = on_devices(with_loops(parse_resources(axis_resources or {}, op)))
+    found = mesh_with_devices(mesh, op)
+    check_mesh_axes(assignment, found, op)
+    return assignment, found
+
+
+def ignored_patterns(ignore: str | Sequence[str], op: str) -> tuple[str, ...]:
+    """Return `ignore=` as a tuple.
+
+    Raises:
+      ArgumentTypeError: it is not a string or a list of strings.
+    """
+    patterns = (ignore,) if isinstance(ignore, str) else ignore
+    if not isinstance(patterns, (list, tuple)) or not all(isinstance(one, str) for one in patterns):
+        raise ArgumentTypeError(
+            f"{op}: ignore is {format_value(ignore)}, not a list of patterns. Write"
+            ' ignore=["*.inv_freq"].'
+        )
+    return tuple(patterns)
+
+
+_ROWS = 1 << 24  # bytes that are compared at a time
+
+
+def check_tied(key: str, source: str, have: np.ndarray, want: np.ndarray, op: str) -> None:
+    """Check that two tied tensors have equal bits.
+
+    Raises:
+      CheckpointError: they differ.
+    """
+    step = max(1, _ROWS * len(have) // max(1, have.nbytes)) if have.ndim else 1
+    starts = range(0, len(have), step) if have.ndim else ()
+    parts = [slice(start, start + step) for start in starts] if have.ndim else [()]
+    if not all(_equal_bits(have[part], want[part]) for part in parts):
+        raise CheckpointError(
+            f"{op}: {key!r} is tied to {source!r}, but their values differ. Add {key!r} to spec,"
+            " and remove it from tied=."
+        )
+
+
+def _equal_bits(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.tobytes() == other.tobytes()
+
+
+# --- from a tree ----------------------------------------------------------------------------------
+
+
+@checks_signature
+def to_state_dict(
+    tree: PyTree, spec: Spec, *, sizes: Sizes | None = None, tied: Tied | None = None
+) -> dict[str, np.ndarray]:
+    """Convert a tree of named arrays to a state dict, the inverse of `from_state_dict`.
+
+    Gradients of the tree have the same spec, so this function also names them for a comparison.
+
+    Communication: every array is gathered on the host, one tensor at a time.
+
+    Args:
+      tree: a pytree with an array at each place of `spec`. The order of its axes does not matter.
+      spec: as in `from_state_dict`.
+      sizes: sizes of labels that do not follow from the axes of the arrays: all but one of the
+        labels in parentheses on the right. Default: none.
+      tied: as in `from_state_dict`. A tied key is not in the result. If `spec` has it, both arrays
+        must have equal bits. Default: none.
+
+    Returns:
+      A dict from keys to NumPy arrays, in the order of `spec`.
+
+    Raises:
+      CheckpointError: the tree lacks a place or has others, or an array has other axes or sizes
+        than its pattern.
+      RearrangeError: a pattern is malformed. The message has a caret under the error.
+      ArgumentError: a key pattern, a place or `tied` is malformed.
+      ArgumentTypeError: `spec` has an invalid type, or a leaf is traced or not an array.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> tree = {"query": nx.named(jnp.ones((5, 3, 2)), ["embed", "heads", "key"])}
+    >>> spec = {"q.weight": ("query", "(heads key) e -> {embed=e, heads, key}")}
+    >>> {key: tensor.shape for key, tensor in to_state_dict(tree, spec).items()}
+    {'q.weight': (6, 5)}
+    """
+    op = "to_state_dict"
+    return {key: out.gather() for key, out in outgoing(tree, spec, sizes, tied, op).items()}
+
+
+class Outgoing:
+    """A tensor that is gathered on request."""
+
+    def __init__(self, header: Header, gather: Callable[[], np.ndarray]):
+        self.header, self.gather = header, gather
+
+
+def outgoing(
+    tree: PyTree, spec: Spec, sizes: Sizes | None, tied: Tied | None, op: str
+) -> dict[str, Outgoing]:
+    """Return the tensors of a tree, by their keys, after all checks."""
+    entries, ties = parse_spec(spec, op), parse_tied(tied, op)
+    leaves = _leaves(tree, op)
+    problems: list[str] = []
+    found: dict[str, Outgoing] = {}
+    left_over = dict.fromkeys(leaves)
+    for entry in entries:
+        left_over.pop(entry.place_text, None)
+    for entry in entries:
+        if entry.place_text not in leaves:
+            problems.append(
+                f"the tree has no array at {entry.place_text!r}, for {entry.key!r}."
+                f"{did_you_mean(entry.place_text, left_over)}"
+            )
+            continue
+        faults = _add(found, entry, leaves[entry.place_text], sizes, op)
+        text = type_text(leaves[entry.place_text])
+        problems += [f"{entry.place_text!r}, {text}, for {entry.key!r}: {one}" for one in faults]
+    problems += [
+        f"the tree has {place!r}, {type_text(leaves[place])}, which has no key. Add an entry to"
+        " spec, or remove the array from the tree."
+        for place in left_over
+    ]
+    raise_problems(problems, "the tree", op)
+    for key in [key for key in ties if key in found]:
+        source = ties[key]
+        if source not in found:
+            raise CheckpointError(
+                f"{op}: {key!r} is tied to {source!r}, which spec does not contain. Tie it to one"
+                f" of the keys of spec.{did_you_mean(source, found)}"
+            )
+        if found[key].header != found[source].header:
+            raise CheckpointError(
+                f"{op}: {key!r}, {found[key].header.text}, is tied to {source!r},"
+                f" {found[source].header.text}. Tied tensors are equal. Remove it from tied=."
+            )
+        check_tied(key, source, found[key].gather(), found[source].gather(), op)
+    return {key: out for key, out in found.items() if key not in ties}
+
+
+def _leaves(tree: PyTree, op: str) -> dict[str, Any]:
+    """Return the leaves of a tree by their places."""
+    found = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_named):
+        place = "/".join(_part(key) for key in path)
+        data = data_of(leaf)
+        if isinstance(data, jax.core.Tracer) or not isinstance(data, (jax.Array, np.ndarray)):
+            why = "has no values while it is traced" if hasattr(data, "dtype") else "is no array"
+            raise ArgumentTypeError(
+                f"{op}: {place!r} of the tree, {format_value(leaf)}, {why}. Pass a tree of arrays,"
+                " outside of traced and mapped functions."
+            )
+        header_of(place, data, op)
+        found[place] = leaf
+    return found
+
+
+def _part(key: Any) -> str:
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
+
+
+def _add(
+    found: dict[str, Outgoing], entry: Entry, leaf: Any, sizes: Sizes | None, op: str
+) -> list[str]:
+    """Add the tensors of an array to `found`, and return problems."""
+    data = data_of(leaf)
+    dims = positions(leaf, op) if isinstance(leaf, NamedArray) else (None,) * data.ndim
+    wanted = [dim for dim in entry.dims if dim is not None]
+    have = [dim for dim in dims if dim is not None]
+    if set(have) != set(wanted) or len(dims) != len(entry.dims):
+        return [f"the pattern {entry.pattern!r} has the named axes {show_names(wanted)}."]
+    positional = iter([axis for axis, dim in enumerate(dims) if dim is None])
+    order = [next(positional) if dim is None else dims.index(dim) for dim in entry.dims]
+    # The terms in the order of the array.
+    entry = entry._replace(right=tuple(entry.right[order.index(axis)] for axis in range(data.ndim)))
+    equations = [
+        Equation(term.axes, size, f"axis {place if term.name is None else term.name!r}")
+        for place, (term, size) in enumerate(zip(entry.right, data.shape, strict=True))
+    ]
+    known, problems = solve(entry, equations, sizes, op)
+    if problems:
+        return problems
+    of_tensor = tuple(math.prod(known[label] for label in term.axes) for term in entry.left)
+    header = Header(of_tensor, np.dtype(data.dtype))
+    for key, gather in tensors_of(entry, known, data):
+        if key in found:
+            return [f"its key {key!r} is that of another entry of spec."]
+        found[key] = Outgoing(header, gather)
+    return []

@@ -1,0 +1,296 @@
+"""Blocks of named arrays from the tensors of a state dict, and tensors from named arrays.
+
+A block is a range of each axis of the named array. It is read from views of the tensors: a view has
+one dimension for each label of the pattern, so a block takes only the elements that it needs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from namedax.core.annotations import AnyArray
+from namedax.errors import ArgumentTypeError, format_value
+from namedax.interop.specs import Entry, Header, Plan
+from namedax.operands.pytree import array_of
+from namedax.resources.assignment import Assignment, named_sharding
+
+__all__ = ["Reader", "Target", "header_of", "host_tensor", "placed", "tensors_of"]
+
+Range = tuple[int, int]
+Target = tuple[Assignment, jax.sharding.Mesh]
+_CHUNK = 1 << 22  # bytes of a tensor that are read at a time
+
+
+class Reader(Protocol):
+    """A source of tensors, such as files."""
+
+    def read(self, key: str) -> np.ndarray:
+        """Return a view of a tensor."""
+        ...
+
+    def release(self, key: str) -> None:
+        """Release memory that the views of a tensor have used."""
+        ...
+
+
+# --- tensors of other libraries -------------------------------------------------------------------
+
+
+def header_of(key: str, tensor: Any, op: str) -> Header:
+    """Return the shape and the dtype of a tensor of NumPy, JAX or PyTorch.
+
+    Raises:
+      ArgumentTypeError: it is not a tensor of numbers.
+    """
+    if isinstance(tensor, jax.core.Tracer):
+        raise ArgumentTypeError(
+            f"{op}: {key!r}, {format_value(tensor)}, has no values while it is traced. Call {op}"
+            " outside of traced functions."
+        )
+    try:
+        shape = tuple(int(n) for n in tensor.shape)
+        dtype = np.dtype(jnp.dtype(str(tensor.dtype).removeprefix("torch.")))
+    except (AttributeError, TypeError):
+        dtype = None
+    if dtype is None or not (jnp.issubdtype(dtype, np.number) or dtype == np.bool_):
+        raise ArgumentTypeError(
+            f"{op}: {key!r} is {format_value(tensor)}, of type {type(tensor).__name__}, not a"
+            " tensor of numbers. Pass arrays of NumPy or JAX, or tensors of PyTorch."
+        )
+    return Header(shape, dtype)
+
+
+def host_tensor(tensor: Any, header: Header) -> np.ndarray:
+    """Return the values of a tensor on the host, as a view if possible."""
+    if hasattr(tensor, "detach"):  # PyTorch
+        tensor = tensor.detach().cpu()
+        # PyTorch converts its short floats to NumPy as integers only. `empty.short()` has the dtype
+        # without an import of PyTorch.
+        if header.dtype.isbuiltin != 1:
+            empty = tensor.new_zeros(0)
+            bits = empty.short() if header.dtype.itemsize == 2 else empty.byte()
+            tensor = tensor.view(bits.dtype)
+        tensor = tensor.numpy()
+    array = np.asarray(tensor)
+    return array if array.dtype == header.dtype else array.view(header.dtype)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def placed(plan: Plan, reader: Reader, target: Target | None, op: str) -> AnyArray:
+    """Return the named array of a plan. Each device gets its own block."""
+    shape, dims = plan.shape, plan.entry.dims
+    if target is None:
+        whole = read_block(plan, tuple((0, n) for n in shape), reader)
+        return array_of(jax.block_until_ready(jax.device_put(whole)), dims)
+    sharding = named_sharding(dims, shape, *target, op)
+    devices: dict[tuple[Range, ...], list[Any]] = {}
+    for device, index in sharding.addressable_devices_indices_map(shape).items():
+        ranges = [part.indices(n)[:2] for part, n in zip(index or (), shape, strict=True)]
+        devices.setdefault(tuple(ranges), []).append(device)
+    parts: list[jax.Array] = []
+    for ranges, places in devices.items():
+        block = read_block(plan, ranges, reader)
+        # Only one block at a time has two copies in memory.
+        parts += jax.block_until_ready([jax.device_put(block, device) for device in places])
+        del block
+    data = jax.make_array_from_single_device_arrays(shape, sharding, parts, dtype=plan.dtype)
+    return array_of(data, dims)
+
+
+def read_block(plan: Plan, ranges: Sequence[Range], reader: Reader) -> np.ndarray:
+    """Return a new array with the elements in these ranges of the axes."""
+    out = np.empty([stop - start for start, stop in ranges], plan.dtype)
+    if not out.size:
+        return out
+    for where, labels in _boxes(plan, ranges):
+        _fill(out[(*where, ...)], plan, labels, reader)
+    return out
+
+
+def _boxes(
+    plan: Plan, ranges: Sequence[Range]
+) -> Iterator[tuple[tuple[slice, ...], dict[Hashable, Range]]]:
+    """Split a block into boxes: products of one range for each label."""
+    axes = []
+    for term, (start, stop) in zip(plan.entry.right, ranges, strict=True):
+        pieces, at = [], 0
+        for piece in _pieces([plan.sizes[label] for label in term.axes], start, stop):
+            length = math.prod(last - first for first, last in piece)
+            pieces.append((slice(at, at + length), dict(zip(term.axes, piece, strict=True))))
+            at += length
+        axes.append(pieces)
+    for combination in itertools.product(*axes):
+        labels: dict[Hashable, Range] = {}
+        for _, part in combination:
+            labels.update(part)
+        yield tuple(where for where, _ in combination), labels
+
+
+def _pieces(sizes: Sequence[int], start: int, stop: int) -> list[tuple[Range, ...]]:
+    """Split a range of a product of axes into products of ranges, in order.
+
+    >>> _pieces([3, 4], 2, 9)
+    [((0, 1), (2, 4)), ((1, 2), (0, 4)), ((2, 3), (0, 1))]
+    """
+    if not sizes:
+        return [()]
+    inner = math.prod(sizes[1:])
+    if len(sizes) == 1 or (start % inner == 0 and stop % inner == 0):
+        return [((start // inner, stop // inner), *((0, n) for n in sizes[1:]))]
+    result: list[tuple[Range, ...]] = []
+    while start < stop:
+        row, offset = divmod(start, inner)
+        if offset == 0 and stop - start >= inner:
+            rows = (stop - start) // inner
+            result.append(((row, row + rows), *((0, n) for n in sizes[1:])))
+            start += rows * inner
+        else:
+            end = min(inner, offset + stop - start)
+            result += [((row, row + 1), *rest) for rest in _pieces(sizes[1:], offset, end)]
+            start += end - offset
+    return result
+
+
+def _fill(out: np.ndarray, plan: Plan, labels: Mapping[Hashable, Range], reader: Reader) -> None:
+    """Copy a box from the tensors into `out`."""
+    entry, sizes = plan.entry, plan.sizes
+    right = [label for term in entry.right for label in term.axes]
+    left = [label for term in entry.left for label in term.axes]
+    # Splitting dimensions makes a view.
+    out = out.reshape([labels[label][1] - labels[label][0] for label in right])
+    inner = [label for label in right if label in left]
+    numbers = [range(*labels[label]) for label in entry.numbers]
+    for values in itertools.product(*numbers):
+        at = dict(zip(entry.numbers, values, strict=True))
+        place = tuple(
+            at[label] - labels[label][0] if label in at else slice(None) for label in right
+        )
+        key = entry.key_of(values)
+        source_key = plan.tied.get(key, key)
+        tensor = reader.read(source_key)
+        tensor = tensor.reshape([sizes[label] for label in left])
+        part = tensor[(*(slice(*labels[label]) for label in left), ...)]
+        target = out[(*place, ...)].transpose([inner.index(label) for label in left])
+        row = tensor.nbytes // sizes[left[0]] if left else 0
+        for rows in _rows(part, max(1, _CHUNK // max(1, row))):
+            with np.errstate(all="ignore"):  # a cast may overflow to infinity, as in JAX
+                target[rows] = part[rows]
+            reader.release(source_key)
+
+
+def _rows(array: np.ndarray, step: int) -> list[Any]:
+    """Return indices that split an array along its first axis."""
+    if not array.ndim:
+        return [()]
+    return [slice(start, start + step) for start in range(0, len(array), step)]
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def tensors_of(
+    entry: Entry, sizes: Mapping[Hashable, int], data: Any
+) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+    """Return the keys of an array, each with a function that gathers its tensor on the host.
+
+    Args:
+      entry: the entry of the spec.
+      sizes: the sizes of its labels.
+      data: the array, with its axes in the order of the right side.
+    """
+    # Along these axes of the array one tensor is one index.
+    stacked = {
+        axis: term.axes[0]
+        for axis, term in enumerate(entry.right)
+        if len(term.axes) == 1 and term.axes[0] in entry.numbers
+    }
+    for values in np.ndindex(*(sizes[label] for label in entry.numbers)):
+        at = dict(zip(entry.numbers, values, strict=True))
+
+        def gather(at: Mapping[str, int] = at) -> np.ndarray:
+            index = {axis: at[label] for axis, label in stacked.items()}
+            return _as_tensor(entry, sizes, at, _on_host(data, index))
+
+        yield entry.key_of(values), gather
+
+
+def _as_tensor(
+    entry: Entry, sizes: Mapping[Hashable, int], at: Mapping[str, int], array: np.ndarray
+) -> np.ndarray:
+    """Return one tensor from an array in which its stacked axes have size 1."""
+    shape, index = [], []
+    kept: list[Hashable] = []
+    for axis, term in enumerate(entry.right):
+        if len(term.axes) == 1 and term.axes[0] in at:
+            shape.append(array.shape[axis])
+            index.append(0)
+            continue
+        for label in term.axes:
+            shape.append(sizes[label])
+            number = at.get(label) if isinstance(label, str) else None
+            index.append(slice(None) if number is None else number)
+            if number is None:
+                kept.append(label)
+    part = array.reshape(shape)[tuple(index)]
+    left = [label for term in entry.left for label in term.axes]
+    ordered = part.transpose([kept.index(label) for label in left])
+    final = [math.prod(sizes[label] for label in term.axes) for term in entry.left]
+    return np.array(ordered, order="C").reshape(final)
+
+
+def _on_host(data: Any, index: Mapping[int, int]) -> np.ndarray:
+    """Gather an array on the host, with only these indices of some axes, which get size 1."""
+    if not isinstance(data, jax.Array):
+        where = [slice(None)] * data.ndim
+        for axis, number in index.items():
+            where[axis] = slice(number, number + 1)
+        return np.asarray(data)[tuple(where)]
+    if not data.is_fully_addressable:
+        return _from_processes(data, index)
+    shape = [1 if axis in index else n for axis, n in enumerate(data.shape)]
+    out, done = np.empty(shape, data.dtype), set()
+    for shard in data.addressable_shards:
+        ranges = [part.indices(n)[:2] for part, n in zip(shard.index, data.shape, strict=True)]
+        if tuple(ranges) in done:
+            continue
+        done.add(tuple(ranges))
+        if any(not ranges[axis][0] <= number < ranges[axis][1] for axis, number in index.items()):
+            continue
+        block = shard.data
+        for axis, number in index.items():
+            block = lax.dynamic_slice_in_dim(block, number - ranges[axis][0], 1, axis)
+        where = [slice(0, 1) if a in index else slice(*r) for a, r in enumerate(ranges)]
+        out[tuple(where)] = np.asarray(block)
+    return out
+
+
+def _from_processes(data: jax.Array, index: Mapping[int, int]) -> np.ndarray:
+    """Gather an array with blocks on other processes; every process takes part."""
+    sharding = data.sharding
+    if not isinstance(sharding, NamedSharding):
+        raise ArgumentTypeError(
+            f"{format_value(data)} has blocks on other processes and no mesh. Shard it over a mesh"
+            " with nx.shard."
+        )
+    axes = tuple(index)
+
+    def cut(data: jax.Array, numbers: jax.Array) -> jax.Array:
+        for place, axis in enumerate(axes):
+            data = lax.dynamic_slice_in_dim(data, numbers[place], 1, axis)
+        return data
+
+    everywhere = NamedSharding(sharding.mesh, PartitionSpec())
+    numbers = np.asarray([*index.values()], np.int32)
+    whole = jax.jit(cut, out_shardings=everywhere)(data, numbers)
+    return np.asarray(whole.addressable_data(0))

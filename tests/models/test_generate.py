@@ -1,0 +1,111 @@
+"""examples/models/generate.py: the tokens of PyTorch in every layout, and sampling as its definition in NumPy."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+
+import namedax as nx
+from tests.models.loading import golden
+from tests.models.test_models import CASES, model_of, params_of
+
+# isort: split
+import generate
+
+#: Decoders; the first two cases of a module are those with other attention.
+DECODERS = [case for case, module in CASES.items() if module in ("llama", "mixtral", "gemma", "mamba")]
+NEW = 6
+
+
+def prompts_of(case):
+    found = golden(case)
+    return [row[:length].tolist() for row, length in zip(found["tokens"], found["prompt_lengths"], strict=False)]
+
+
+@functools.cache
+def generator_of(case, title, axis_types=None, **options):
+    module, config = model_of(case)
+    mesh, resources = generate.layout(title, axis_types)
+    return generate.Generator(module, config, 16, resources, mesh, **options)
+
+
+def tokens_of(case, title, axis_types=None, **options):
+    generator = generator_of(case, title, axis_types, **options)
+    return generator(params_of(case), prompts_of(case), NEW, jax.random.key(1))
+
+
+@pytest.mark.parametrize("case", DECODERS)
+def test_greedy_tokens_are_those_of_pytorch(case):
+    np.testing.assert_array_equal(tokens_of(case, "one device"), golden(case)["greedy"])
+
+
+@pytest.mark.part(3)
+@pytest.mark.rest(12)
+@pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
+@pytest.mark.parametrize("title", [title for title in generate.LAYOUTS if title != "one device"])
+@pytest.mark.parametrize("case", DECODERS)
+def test_greedy_tokens_do_not_depend_on_the_layout(case, title, axis_types):
+    np.testing.assert_array_equal(tokens_of(case, title, axis_types), golden(case)["greedy"])
+
+
+SAMPLING = {"temperature": 0.7, "top_k": 9, "top_p": 0.8}
+
+
+@pytest.mark.part(1)
+@pytest.mark.parametrize("title", ["batch+heads", "uneven heads", "cache+heads"])
+def test_drawn_tokens_do_not_depend_on_the_layout(title):
+    expected = tokens_of("mistral", "one device", **SAMPLING)
+    np.testing.assert_array_equal(tokens_of("mistral", title, **SAMPLING), expected)
+    assert not np.array_equal(expected, golden("mistral")["greedy"])
+
+
+def kept(logits, temperature, top_k, top_p):
+    """The tokens that may be drawn, by NumPy."""
+    logits = logits / temperature
+    order = np.argsort(-logits)
+    allowed = order[: top_k or len(order)]
+    weights = np.exp(logits[allowed] - logits.max())
+    weights /= weights.sum()
+    before = np.cumsum(weights) - weights
+    return set(allowed[before < top_p].tolist())
+
+
+@pytest.mark.parametrize(("top_k", "top_p"), [(0, 1.0), (3, 1.0), (0, 0.6), (5, 0.6)])
+@pytest.mark.parametrize("resources", [{}, {"vocab": "x"}], ids=["whole", "sharded"])
+def test_only_likely_tokens_are_drawn(resources, top_k, top_p):
+    logits = np.random.default_rng(0).normal(size=12).astype(np.float32) * 2
+    options = {"temperature": 0.9, "top_k": top_k, "top_p": top_p}
+
+    def draw(logits, key):
+        rows = logits + nx.zeros(named_shape={"row": 400})
+        return generate.sample(rows, key, **options)
+
+    mesh = jax.make_mesh((4,), ("x",))
+    drawn = nx.xmap(draw, axis_resources=resources, mesh=mesh)(nx.named(logits, ["vocab"]), jax.random.key(0))
+    wanted = kept(logits, 0.9, top_k, top_p)
+    found = set(np.asarray(nx.positional(drawn, ["row"])).tolist())
+    assert found <= wanted
+    # A token that is drawn less often than once in a hundred rows may be missing.
+    weights = np.exp(logits / 0.9)
+    total = sum(weights[token] for token in wanted)
+    assert {token for token in wanted if weights[token] > 0.03 * total} <= found
+
+
+def test_a_step_updates_the_cache_in_place_and_sends_only_what_it_must():
+    generator = generator_of("llama3", "heads")
+    params, key = params_of("llama3"), jax.random.key(0)
+    rows = nx.named((np.array(golden("llama3")["tokens"][:3, :4]), np.full(3, 4, np.int32)), (["batch", "pos"], ["batch"]))
+    token, cache = generator.prefill(params, *rows, key)
+    compiled = jax.jit(generator.step, donate_argnums=1).lower(params, cache, token, key).compile()
+    size = sum(leaf.nbytes for leaf in (cache.keys, cache.values)) // 2  # on each of two devices
+    assert compiled.memory_analysis().alias_size_in_bytes >= size
+
+
+def test_prompts_that_exceed_the_cache_are_an_error():
+    generator = generator_of("llama3", "one device")
+    with pytest.raises(ValueError, match="the longest prompt has 12 tokens; with 5 more they exceed the capacity 16"):
+        generator(params_of("llama3"), [[1] * 12], 5, jax.random.key(0))
