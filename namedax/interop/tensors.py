@@ -96,8 +96,8 @@ def placed(plan: Plan, reader: Reader, target: Target | None, op: str) -> AnyArr
     sharding = named_sharding(dims, shape, *target, op)
     devices: dict[tuple[Range, ...], list[Any]] = {}
     for device, index in sharding.addressable_devices_indices_map(shape).items():
-        ranges = [part.indices(n)[:2] for part, n in zip(index or (), shape, strict=True)]
-        devices.setdefault(tuple(ranges), []).append(device)
+        of_device = tuple(part.indices(n)[:2] for part, n in zip(index or (), shape, strict=True))
+        devices.setdefault(of_device, []).append(device)
     parts: list[jax.Array] = []
     for ranges, places in devices.items():
         block = read_block(plan, ranges, reader)
@@ -114,7 +114,8 @@ def read_block(plan: Plan, ranges: Sequence[Range], reader: Reader) -> np.ndarra
     if not out.size:
         return out
     for where, labels in _boxes(plan, ranges):
-        _fill(out[(*where, ...)], plan, labels, reader)
+        at: Any = (*where, ...)  # with the ellipsis, the result is a view even without axes
+        _fill(out[at], plan, labels, reader)
     return out
 
 
@@ -173,14 +174,15 @@ def _fill(out: np.ndarray, plan: Plan, labels: Mapping[Hashable, Range], reader:
     numbers = [range(*labels[label]) for label in entry.numbers]
     for values in itertools.product(*numbers):
         at = dict(zip(entry.numbers, values, strict=True))
-        place = tuple(
+        place: Any = tuple(
             at[label] - labels[label][0] if label in at else slice(None) for label in right
         )
         key = entry.key_of(values)
         source_key = plan.tied.get(key, key)
         tensor = reader.read(source_key)
         tensor = tensor.reshape([sizes[label] for label in left])
-        part = tensor[(*(slice(*labels[label]) for label in left), ...)]
+        cut: Any = (*(slice(*labels[label]) for label in left), ...)
+        part = tensor[cut]
         target = out[(*place, ...)].transpose([inner.index(label) for label in left])
         row = tensor.nbytes // sizes[left[0]] if left else 0
         for rows in _rows(part, max(1, _CHUNK // max(1, row))):
@@ -229,7 +231,8 @@ def _as_tensor(
     entry: Entry, sizes: Mapping[Hashable, int], at: Mapping[str, int], array: np.ndarray
 ) -> np.ndarray:
     """Return one tensor from an array in which its stacked axes have size 1."""
-    shape, index = [], []
+    shape: list[int] = []
+    index: list[int | slice] = []
     kept: list[Hashable] = []
     for axis, term in enumerate(entry.right):
         if len(term.axes) == 1 and term.axes[0] in at:
