@@ -240,7 +240,10 @@ class EinsumError(NamedaxError, ValueError):
 
 
 class RearrangeError(NamedaxError, ValueError):
-    """A pattern of `rearrange`, `reduce`, `repeat` or a `spec` that is malformed or does not match."""
+    """A pattern of `rearrange`, `reduce` or `repeat` that is malformed or does not match.
+
+    Also a malformed pattern of a `spec`, see `nx.interop.from_state_dict`.
+    """
 
     code = "NX017"
 
