@@ -164,14 +164,14 @@ def init_cache(config: Config, batch: int, capacity: int = 0, dtype: Any = jnp.f
 
 def split(array: Any, axis: str, parts: Sequence[str], config: Config) -> dict[str, Any]:
     """Split the axis of several parts into their axes; no part leaves its device."""
-    sizes = config.sizes()
-    shapes = {part: {name: sizes[name] for name in PARTS[part]} for part in parts}
+    sizes, found = config.sizes(), {}
+    shapes = {part: {f"all {name}": sizes[name] for name in PARTS[part]} for part in parts}
     ends = [*itertools.accumulate(math.prod(shape.values()) for shape in shapes.values())]
-    split = nx.split(array, ends[:-1], axis, out_axis=[f"{axis} {part}" for part in parts])
-    return {
-        part: nx.split_axis(one, f"{axis} {part}", shapes[part])
-        for part, one in zip(parts, split, strict=True)
-    }
+    arrays = nx.split(array, ends[:-1], axis, out_axis=[f"{axis} {part}" for part in parts])
+    for part, one in zip(parts, arrays, strict=True):
+        one = nx.split_axis(one, f"{axis} {part}", shapes[part])
+        found[part] = nx.rename(one, {f"all {name}": name for name in PARTS[part]})
+    return found
 
 
 def convolve(x: nx.NamedArray, taps: Any, past: Any, lengths: Any) -> tuple[Any, Any]:
