@@ -218,7 +218,7 @@ class PlanError(NamedaxError, ValueError):
 class CheckpointError(NamedaxError, ValueError):
     """A value that a checkpoint cannot store, or a requested value that it does not contain.
 
-    See `nx.checkpoints`.
+    See `nx.checkpoints`, and `nx.interop.load_safetensors` for published checkpoints.
     """
 
     code = "NX014"
@@ -240,7 +240,7 @@ class EinsumError(NamedaxError, ValueError):
 
 
 class RearrangeError(NamedaxError, ValueError):
-    """A pattern of `rearrange`, `reduce` or `repeat` that is malformed or does not match."""
+    """A pattern of `rearrange`, `reduce`, `repeat` or a `spec` that is malformed or does not match."""
 
     code = "NX017"
 

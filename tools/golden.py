@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import pathlib
 import platform
@@ -63,6 +64,7 @@ class Case:
     gradients: tuple[str, ...]
     kind: str = "decoder"
     written: dict[str, Any] = dataclasses.field(default_factory=dict)  # entries of config.json
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)  # arguments of `forward`
 
 
 LAYER = "model.layers.1."
@@ -179,6 +181,7 @@ CASES = {
             "final_logit_softcapping": 3.0,
         },
         (*DENSE, f"{LAYER}post_feedforward_layernorm.weight", f"{LAYER}self_attn.q_norm.weight"),
+        options={"softcap": 2.0},  # transformers does not pass on attn_logit_softcapping
     ),
     "t5": Case(
         "T5ForConditionalGeneration",
@@ -400,6 +403,7 @@ def write(name: str, case: Case) -> pathlib.Path:
     options = {"dtype": torch.float32, "attn_implementation": "eager"}
     model = type(model).from_pretrained(folder, config=config, **options)
     model = share_embeddings(model).eval()
+    model.forward = functools.partial(model.forward, **case.options)
     for key, tensor in published(model, folder).items():
         np.testing.assert_array_equal(tensor.numpy(), weights[key].numpy(), err_msg=key)
     text = json.dumps(json.loads((folder / "config.json").read_text()) | case.written, indent=1)

@@ -48,7 +48,7 @@ def read_config(
 ) -> dict[str, Any]:
     """Read a `config.json`, as published beside a checkpoint.
 
-    If the file has the entry `text_config`, as those of multimodal models, its entries are read.
+    In files of multimodal models it reads the part `text_config`, with an entry `multimodal`.
 
     Args:
       path: the file, or the directory that has it.
@@ -66,7 +66,8 @@ def read_config(
     path = pathlib.Path(path)
     path = path / "config.json" if path.is_dir() else path
     entries = json.loads(path.read_text())
-    entries = entries.get("text_config", entries)
+    if "text_config" in entries:
+        entries = {**entries["text_config"], "multimodal": True}
     rope = entries.pop("rope_parameters", None) or {}
     if "rope_theta" in rope or "rope_type" in rope:
         entries["rope_theta"] = rope.get("rope_theta", entries.get("rope_theta"))
@@ -215,10 +216,9 @@ def read(x: nx.NamedArray, weight: nx.NamedArray, out: str, pos: str = "pos") ->
 
     The pattern leaves unmentioned axes alone, such as `batch` or the axis of adapters.
     """
-    stream, kept = (f"{pos}:{pos}_sp, ", f"{pos}, ") if f"{pos}_sp" in x.named_shape else ("", "")
-    return nx.einsum(
-        f"{{{stream}embed}}, {{embed:embed_fsdp, {out}}} -> {{{kept}{out}}}", x, weight
-    )
+    at = f"{pos}, " if f"{pos}_sp" in x.named_shape else ""
+    stream = f"{pos}:{pos}_sp, " if at else ""
+    return nx.einsum(f"{{{stream}embed}}, {{embed:embed_fsdp, {out}}} -> {{{at}{out}}}", x, weight)
 
 
 def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str, pos: str = "pos") -> nx.NamedArray:
@@ -279,9 +279,7 @@ def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "
 
 TENSOR = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
 ACCUMULATE = ("data", nx.SerialLoop(2))
-RING = dict.fromkeys(
-    ("pos", "pos_sp", "source", "source_sp", "frame", "step", "chunk"), "context"
-)
+RING = dict.fromkeys(("pos", "pos_sp", "source", "source_sp", "frame", "step", "chunk"), "context")
 #: The mesh axes of eight devices or fewer, and where the axes of the model are sharded.
 LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "one device": ({}, {}),

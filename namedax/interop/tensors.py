@@ -27,7 +27,7 @@ __all__ = ["Reader", "Target", "header_of", "host_tensor", "placed", "tensors_of
 
 Range = tuple[int, int]
 Target = tuple[Assignment, jax.sharding.Mesh]
-_CHUNK = 1 << 24  # bytes of a tensor that are read at a time
+_CHUNK = 1 << 22  # bytes of a tensor that are read at a time
 
 
 class Reader(Protocol):

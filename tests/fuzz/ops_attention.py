@@ -33,7 +33,7 @@ class Attention(Operation):
             return None
         window = g.choice([None, None, None, 1, (2, 0), (0, 1)])
         options = {"pos": pos, "features": features, "heads": heads, "key_heads": key_heads, "key_axis": key_axis}
-        return g.s(name, (x,), **options, causal=g.flag(), window=window)
+        return g.s(name, (x,), **options, causal=g.flag(), window=window, cap=g.choice([None, None, 0.6]))
 
     def code(self, s, a, functions, resources):
         given = f"axis={s['pos']!r}, features={s['features']!r}, is_causal={s['causal']}"
@@ -47,6 +47,8 @@ class Attention(Operation):
             given += f", heads={s['heads']!r}, key_heads={s['key_heads']!r}"
         if s["window"] is not None:
             given += f", local_window_size={s['window']!r}"
+        if s.options.get("cap") is not None:
+            given += f", soft_cap={s['cap']!r}"
         return f"(lambda k: nx.nn.dot_product_attention(nx.sin({a[0]}), nx.cos(k), k, {given}))({key})"
 
     def run(self, r, s, values, env):
@@ -65,12 +67,16 @@ class Attention(Operation):
         scores = total(xp, elementwise(xp, lambda q, k: q * xp.cos(k), "f32", query, key), features)
         i, j = V(np.arange(SIZES[pos]), (pos,), "i32"), V(np.arange(SIZES[pos]), (KEYS,), "i32")
         seen = elementwise(xp, lambda i, j: self._sees(s, i, j), "bool", i, j)
-        powers = elementwise(
-            xp, lambda a, m: xp.where(m, xp.exp(xp.where(m, a, 0.0) / math.sqrt(SIZES[features])), 0.0), "f32", scores, seen
-        )
+        scores = elementwise(xp, lambda a: self._limited(xp, s, a / math.sqrt(SIZES[features])), "f32", scores)
+        powers = elementwise(xp, lambda a, m: xp.where(m, xp.exp(xp.where(m, a, 0.0)), 0.0), "f32", scores, seen)
         weights = elementwise(xp, lambda p, t: p / t, "f32", powers, total(xp, powers, KEYS))
         result = total(xp, elementwise(xp, lambda w, k: w * k, x.dtype, weights, key), KEYS)
         return [result._replace(dtype=x.dtype)]
+
+    @staticmethod
+    def _limited(xp: Any, s: Any, scores: Any) -> Any:
+        cap = s.options.get("cap")
+        return scores if cap is None else cap * xp.tanh(scores / cap)
 
     @staticmethod
     def _with_keys(xp: Any, key: V, pos: str) -> V:

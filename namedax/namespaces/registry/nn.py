@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from namedax.namespaces.registry import Functions
 from namedax.ops.experts import mixture, routing
-from namedax.ops.nn import attention, losses, masks, normalization, rotary
+from namedax.ops.nn import attention, kv_cache, losses, masks, normalization, relative_bias, rotary
 from namedax.ops.nn.activations import ACTIVATIONS, log_softmax, softmax
 from namedax.ops.ragged import grouped
 from namedax.ops.reduction.reductions import logmeanexp, logsumexp
@@ -18,10 +18,12 @@ NN: Functions = {
     **attention.FUNCTIONS,
     **grouped.FUNCTIONS,
     **mixture.FUNCTIONS,
+    **kv_cache.FUNCTIONS,
     **losses.FUNCTIONS,
     **masks.FUNCTIONS,
     **normalization.FUNCTIONS,
     **pooling.FUNCTIONS,
+    **relative_bias.FUNCTIONS,
     **rotary.FUNCTIONS,
     **routing.FUNCTIONS,
     "log_softmax": log_softmax,

@@ -39,34 +39,30 @@ import numpy as np
 from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike
-from namedax.core.array import NamedArray, dims_of
+from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
 from namedax.core.names import DType, MeshAxes
 from namedax.core.padded_sharding import Uneven, plain
-from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.reshape import as_one
-from namedax.core.variance import cast, cast_data, varying
+from namedax.core.variance import cast, varying
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
     AxisNameError,
-    AxisNotFoundError,
     AxisSizeError,
     PlacementConflictError,
-    PositionalAxisError,
     format_value,
 )
 from namedax.operands import kernels
 from namedax.operands.broadcasting import make_result
-from namedax.operands.nmap import explain_type_errors, nmap
+from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import operation
 from namedax.operands.pytree import as_block, data_of
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.nn.attention_blocks import (
     FEATURES,
-    GROUP,
     KEY,
     KEY_HEADS,
     QUERY,
@@ -75,19 +71,16 @@ from namedax.ops.nn.attention_blocks import (
     Labels,
     Role,
 )
+from namedax.ops.nn.attention_heads import Operand, how_to_share, split_heads
 from namedax.ops.nn.attention_names import OPERATION, Names, raise_missing_axis
-from namedax.resources import communication as comm
+from namedax.ops.nn.attention_positional import checked_cap, without_names
 from namedax.resources.padding import padded, padded_size
 from namedax.resources.padding_masks import masked
-from namedax.resources.row_moves import move_rows
-from namedax.resources.serial import LoopAxis
 
 __all__ = ["FUNCTIONS", "dot_product_attention"]
 
 #: The operands of attention by role.
 Blocks = Mapping[str, AnyArray]
-
-_positional = nmap(jax.nn.dot_product_attention)
 
 
 @operation(name="dot_product_attention")
@@ -108,6 +101,7 @@ def dot_product_attention(
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
     local_window_size: int | tuple[int, int] | None = None,
+    soft_cap: float | None = None,
     segments: ArrayLike | None = None,
     key_segments: ArrayLike | None = None,
     implementation: Literal["xla", "cudnn"] | None = None,
@@ -115,7 +109,8 @@ def dot_product_attention(
 ) -> AnyArray:
     """Average values over the key positions, weighted by the softmax of the scores.
 
-    The scores are `scale * query . key + bias`. Without `axis` this is
+    The scores are `scale * query . key + bias`; with `soft_cap`, the product is limited before the
+    bias is added: `soft_cap * tanh(scale * query . key / soft_cap) + bias`. Without `axis` this is
     `jax.nn.dot_product_attention` on the positional axes, and named axes are batch axes. With
     `axis` all axes are found by name. Axes that no argument mentions (batch, heads) are batch axes.
     If `key` and `value` lack a batch axis of `query`, its instances share them. So heads that share
@@ -150,6 +145,8 @@ def dot_product_attention(
         position on are masked.
       local_window_size: the number of positions that a query sees to the left and to the right, by
         default all; one integer applies to both sides.
+      soft_cap: a positive number, by default `None`: scores before bias and masks are limited to
+        this absolute value, as in Gemma 2.
       segments: integers with `axis`, and any batch axes, by default `None`: the number of the
         packed sequence of each position. A query attends to the keys of its own sequence. A
         negative number belongs to no sequence: such a key is masked, and such a query has the
@@ -181,8 +178,8 @@ def dot_product_attention(
         the key positions.
       AxisSizeError: an axis has two sizes, or the heads are not a multiple of the key heads.
       PlacementConflictError: two axes of one value are sharded over one mesh axis.
-      ArgumentError: only the queries have segments although the keys have another axis, or segments
-        there are combined with `is_causal` or a window.
+      ArgumentError: `soft_cap` is not a positive number; or only the queries have segments although
+        the keys have another axis, or segments there are combined with `is_causal` or a window.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> q = nx.named(jnp.ones((6, 4, 8)), ["pos", "head", "d"])
@@ -195,7 +192,7 @@ def dot_product_attention(
     ('pos', 'head', 'd')
     """
     if axis is None:
-        return _without_names(locals())
+        return without_names(locals())
     names = Names.of(axis, features, key_axis, heads, key_heads, query, key)
     if (region := ambient()) is not None:
         # The name of the key positions may occur only in bias and mask, which may be missing.
@@ -206,6 +203,7 @@ def dot_product_attention(
             f" Leave them out with axis={format_value(axis)}."
         )
     window = _window(local_window_size)
+    soft_cap = checked_cap(soft_cap)
     if not isinstance(scale, (int, float, type(None))):  # an array may need a gradient
         query = apply_elementwise(OPERATION, jnp.multiply, query, scale)
         scale = 1.0
@@ -218,7 +216,7 @@ def dot_product_attention(
     optional |= _segments(names, segments, key_segments, is_causal or window is not None)
     operands = {"query": query, "key": key, "value": value}
     operands |= {name: array for name, array in optional.items() if array is not None}
-    given = (tuple(operands), scale, is_causal, window)
+    given = (tuple(operands), scale, is_causal, window, soft_cap)
     with explain_type_errors:
         return kernels.run(OPERATION, _attend_by_name, names, given, *operands.values())
 
@@ -230,44 +228,11 @@ def _attend_by_name(
     scale: float | None,
     is_causal: bool,
     window: tuple[int, int] | None,
+    soft_cap: float | None,
     *operands: AnyArray,
 ) -> AnyArray:
-    return _attend(dict(zip(given, operands, strict=True)), names, scale, is_causal, window)
-
-
-def _without_names(given: Mapping[str, object]) -> AnyArray:
-    by_name = [
-        name
-        for name in ("features", "key_axis", "heads", "key_heads", "segments", "key_segments")
-        if given[name] is not None
-    ]
-    if by_name:
-        value = given[by_name[0]]
-        given_as = type_text(value) if "segments" in by_name[0] else repr(value)
-        raise AxisNotFoundError(
-            f"{OPERATION}: {by_name[0]}={given_as} requires axis=. Pass the axis name of the query"
-            " positions too; without it attention is over the positional axes, as in jax.nn."
-        )
-    arrays = [given[name] for name in ("query", "key", "value", "bias", "mask")]
-    options = (
-        "scale",
-        "is_causal",
-        "query_seq_lengths",
-        "key_value_seq_lengths",
-        "local_window_size",
-        "implementation",
-    )
-    for which in ("query", "key", "value"):
-        array = given[which]
-        if isinstance(array, NamedArray) and array.ndim == 0:
-            raise PositionalAxisError(
-                f"{OPERATION}: without axis= positions, heads and features are positional axes, but"
-                f" {which} is {type_text(array)}. Pass the axis names: axis= for the query"
-                " positions, features= for the contracted axis."
-            )
-    return _positional(
-        *arrays, **{k: given[k] for k in options}, return_residual=given["return_residual"]
-    )
+    blocks = dict(zip(given, operands, strict=True))
+    return _attend(blocks, names, scale, is_causal, window, soft_cap)
 
 
 def _window(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
@@ -325,19 +290,13 @@ def _segments(
 # --- from names to blocks -------------------------------------------------------------------------
 
 
-class _Operand(Record, frozen=False):
-    """The block of an array, with a label for every dimension."""
-
-    data: jax.Array
-    labels: Labels
-
-
 def _attend(
     arrays: Blocks,
     names: Names,
     scale: float | None,
     is_causal: bool,
     window: tuple[int, int] | None,
+    soft_cap: float | None,
 ) -> AnyArray:
     region = ambient()
     blocks = {which: as_block(array, OPERATION) for which, array in arrays.items()}
@@ -378,7 +337,7 @@ def _attend(
     if region is not None:
         size = region.global_size(names.features, size)
     if names.heads is not None:
-        _split_heads(operands, names, place(names.heads), place(names.key_heads), blocks)
+        split_heads(operands, names, place(names.heads), place(names.key_heads), blocks)
     _leave_out_padding(operands, key_place, feature_axes, whole)
 
     plan = BlockAttention(
@@ -396,6 +355,7 @@ def _attend(
         scale=1 / math.sqrt(max(size, 1)) if scale is None else scale,
         is_causal=is_causal,
         window=window,
+        soft_cap=soft_cap,
         dtype=dtype,
         queries=query_place.size if isinstance(query_place, Uneven) else None,
         keys=key_place.size if isinstance(key_place, Uneven) else None,
@@ -405,7 +365,7 @@ def _attend(
 
 
 def _leave_out_padding(
-    operands: Mapping[str, _Operand],
+    operands: Mapping[str, Operand],
     key_place: MeshAxes,
     feature_axes: MeshAxes,
     whole: Iterable[str],
@@ -425,7 +385,7 @@ def _leave_out_padding(
 
 def _cast_together(
     blocks: Blocks,
-    operands: Mapping[str, _Operand],
+    operands: Mapping[str, Operand],
     positions: MeshAxes,
     feature_axes: MeshAxes,
     carried_axes: MeshAxes,
@@ -442,7 +402,7 @@ def _cast_together(
     return common
 
 
-def _to_common_type(operands: Mapping[str, _Operand]) -> DType:
+def _to_common_type(operands: Mapping[str, Operand]) -> DType:
     """Convert queries, keys and values to their common floating-point dtype, and return it."""
     common = jnp.result_type(*(operands[which].data for which in ("query", "key", "value")))
     dtype = jnp.dtype(common if jnp.issubdtype(common, jnp.inexact) else inexact_type(common))
@@ -550,11 +510,11 @@ def _check_key_positions(blocks: Blocks, names: Names) -> None:
             )
 
 
-def _label(which: str, block: AnyArray, names: Names) -> _Operand:
+def _label(which: str, block: AnyArray, names: Names) -> Operand:
     dims = dims_of(block)
     numbers = iter(range(-dims.count(None), 0))
     labels = tuple(next(numbers) if dim is None else names.role(which, dim) for dim in dims)
-    return _Operand(data_of(block), labels)
+    return Operand(data_of(block), labels)
 
 
 def _check_placement(
@@ -570,7 +530,7 @@ def _check_placement(
     )
 
 
-def _check_sizes(blocks: Blocks, operands: Mapping[str, _Operand], region: Region | None) -> None:
+def _check_sizes(blocks: Blocks, operands: Mapping[str, Operand], region: Region | None) -> None:
     """Raise if a label has two sizes.
 
     Positional axes of size 1 that are larger in another operand are dropped.
@@ -624,116 +584,9 @@ def _key_layouts(
                 f"{OPERATION}: {which}, {type_text(blocks[which])}, has its key positions"
                 f" {names.key!r} sharded over mesh axes {own}, but key has {names.own_key!r}"
                 f" sharded over {where}. Map {names.key!r} to the same mesh axes, or leave it"
-                f" unmapped in axis_resources.{_how_to_share(own)}"
+                f" unmapped in axis_resources.{how_to_share(own)}"
             )
     return frozenset(moving), frozenset(whole)
-
-
-def _split_heads(
-    operands: dict[str, _Operand],
-    names: Names,
-    place: MeshAxes,
-    key_place: MeshAxes,
-    blocks: Blocks,
-) -> None:
-    """Split the heads of queries and scores into key heads and groups that share one."""
-    query, key = operands["query"], operands["key"]
-    here = query.data.shape[query.labels.index(names.heads)]
-    key_here = key.data.shape[key.labels.index(KEY_HEADS)]
-    heads, key_heads = _size_of(here, place), _size_of(key_here, key_place)
-    if not key_heads or heads % key_heads:
-        raise AxisSizeError(
-            f"{OPERATION}: query has {heads} heads {names.heads!r} and key has {key_heads} heads"
-            f" {names.key_heads!r}; the former must be a multiple of the latter"
-            f" ({type_text(blocks['query'])}, {type_text(blocks['key'])})."
-        )
-    if key_place not in (place, ()):
-        raise PlacementConflictError(
-            f"{OPERATION}: the heads {names.heads!r} of the query are sharded over"
-            f" {f'mesh axes {plain(place)}' if place else 'no mesh axis'}, but the heads"
-            f" {names.key_heads!r} of the keys over mesh axes {plain(key_place)}. Map both to the"
-            f" same mesh axes, or leave {names.key_heads!r} unmapped in"
-            f" axis_resources.{_how_to_share(key_place)}"
-        )
-    group = heads // key_heads
-    is_uneven = isinstance(place, Uneven) or isinstance(key_place, Uneven)
-    for operand in operands.values():
-        if KEY_HEADS not in operand.labels or (place == key_place and here == key_here * group):
-            continue
-        at = operand.labels.index(KEY_HEADS)
-        if is_uneven:
-            operand.data = _heads_of_uneven_block(
-                operand.data, at, here, group, place, key_place, key_heads
-            )
-        else:
-            operand.data = _heads_of_block(operand.data, at, here, group, place)
-    key_here = key.data.shape[key.labels.index(KEY_HEADS)]
-    for operand in operands.values():
-        if names.heads in operand.labels:
-            i = operand.labels.index(names.heads)
-            shape = operand.data.shape
-            operand.data = operand.data.reshape(
-                (*shape[:i], key_here, here // key_here, *shape[i + 1 :])
-            )
-            operand.labels = (*operand.labels[:i], KEY_HEADS, GROUP, *operand.labels[i + 1 :])
-
-
-def _how_to_share(place: MeshAxes) -> str:
-    loops = any(isinstance(axis, LoopAxis) for axis in place)
-    return (
-        " An nx.SerialLoop belongs to one name; nx.serial_loop lets two names share the steps."
-        if loops
-        else ""
-    )
-
-
-def _size_of(block: int, place: MeshAxes) -> int:
-    return place.size if isinstance(place, Uneven) else block * math.prod(map(lax.axis_size, place))
-
-
-def _heads_of_block(data: jax.Array, dim: int, here: int, group: int, place: MeshAxes) -> jax.Array:
-    """Select the key heads that this device's `here` query heads use."""
-    data = cast_data(data, place)
-    first = comm.block_index(place) * here
-    if (
-        here % group and group % here
-    ):  # a block begins within a group, and another key head begins within the block
-        return jnp.take(
-            data,
-            (first + jnp.arange(here)) // group,
-            axis=dim,
-            indices_are_sorted=True,
-            mode="clip",
-        )
-    return lax.dynamic_slice_in_dim(data, first // group, max(here // group, 1), dim)
-
-
-def _heads_of_uneven_block(
-    data: jax.Array,
-    dim: int,
-    here: int,
-    group: int,
-    place: MeshAxes,
-    key_place: MeshAxes,
-    key_heads: int,
-) -> jax.Array:
-    """Select the key heads if some blocks have padding.
-
-    Padding uses the last real head. Sharded key heads are permuted.
-    """
-    devices = math.prod(map(lax.axis_size, place))
-    # A block that ends within a group has one key head for each of the queries.
-    stride = group if here % group == 0 else here if group % here == 0 else 1
-    starts = np.arange(devices)[:, None] * here + np.arange(0, here, stride)
-    wanted = np.minimum(starts // group, key_heads - 1)
-    if key_place and not any(isinstance(axis, LoopAxis) for axis in key_place):
-        return move_rows(data, dim, plain(key_place), wanted)
-    if key_place:  # a step cannot access the heads of other steps
-        data = comm.all_gather(data, dim, key_place, "varying")
-    mine = lax.dynamic_index_in_dim(
-        jnp.asarray(wanted), comm.block_index(plain(place)), 0, keepdims=False
-    )
-    return jnp.take(cast_data(data, place), mine, axis=dim, indices_are_sorted=True, mode="clip")
 
 
 FUNCTIONS: dict[str, Callable[..., AnyArray]] = {"dot_product_attention": dot_product_attention}

@@ -252,6 +252,7 @@ class BlockAttention:
       scale: the factor of the scores.
       is_causal: if `True`, keys after a query are masked.
       window: the reach of a query to the left and to the right.
+      soft_cap: the limit of scores before bias and masks.
       dtype: the dtype of query, key, value and the result.
       queries: the number of query positions, if the last blocks have padding.
       keys: the number of key positions, if the last blocks have padding, which is masked.
@@ -270,6 +271,7 @@ class BlockAttention:
     scale: float
     is_causal: bool
     window: tuple[int, int] | None
+    soft_cap: float | None
     dtype: DType
     queries: int | None = None
     keys: int | None = None
@@ -431,12 +433,26 @@ class BlockAttention:
 
     def _scores(self, arrays: Arrays, first_key: Number) -> jax.Array:
         """Compute the scores of one block in full size, with minus infinity for masked keys."""
+        return self._scores_and_slope(arrays, first_key)[0]
+
+    def _scores_and_slope(
+        self, arrays: Arrays, first_key: Number
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Compute the scores of one block, and their derivative by the scores without a cap.
+
+        The derivative is `None` if there is no cap.
+        """
         query, key = self.labels["query"], self.labels["key"]
         labels = tuple(label for label in self.scores if label in query or label in key)
         scores = _einsum(arrays["query"], query, arrays["key"], key, labels, self.wide)
         if self.feature_axes:
             scores = comm.psum(scores, self.feature_axes)
         scores = _expand(lax.mul(scores, np.asarray(self.scale, self.wide)), labels, self.scores)
+        slope = None
+        if self.soft_cap is not None:
+            share = lax.tanh(lax.div(scores, _number(self.soft_cap, scores)))
+            scores = lax.mul(share, _number(self.soft_cap, share))
+            slope = lax.sub(_number(1, share), lax.mul(share, share))
         if "bias" in arrays:
             bias = self._of_keys("bias", arrays, first_key)
             scores = scores + _expand(bias, self.labels["bias"], self.scores).astype(self.wide)
@@ -445,7 +461,7 @@ class BlockAttention:
         scores = _broadcast(scores, shape)
         if allowed is not None:
             scores = lax.select(_broadcast(allowed, shape), scores, lax.full_like(scores, -np.inf))
-        return scores
+        return scores, slope
 
     def _weigh(self, weights: jax.Array, value: jax.Array) -> jax.Array:
         """Compute the weighted sum of values."""
@@ -599,14 +615,18 @@ class BlockAttention:
 
             def compute(state: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
                 before, here = state[0], moving | staying
-                weights = lax.exp(lax.sub(self._scores(here, first_key), normalizer))
+                found, slope = self._scores_and_slope(here, first_key)
+                weights = lax.exp(lax.sub(found, normalizer))
                 narrow, value = weights.astype(self.dtype), labels["value"]
                 of_value = _einsum(narrow, scores, cotangent, self.result, value, wide)
                 of_weights = _einsum(cotangent, self.result, here["value"], value, scores, wide)
                 if self.carried_axes:
                     of_weights = comm.psum(of_weights, self.carried_axes)
                 of_scores = lax.mul(weights, lax.sub(of_weights, mean))
-                scaled = lax.mul(of_scores, np.asarray(self.scale, self.wide)).astype(self.dtype)
+                scaled = lax.mul(of_scores, np.asarray(self.scale, self.wide))
+                if slope is not None:
+                    scaled = lax.mul(scaled, _broadcast(slope, scaled.shape))
+                scaled = scaled.astype(self.dtype)
                 query, key = labels["query"], labels["key"]
                 of_query = _einsum(scaled, scores, here["key"], key, query, wide)
                 of_key = _einsum(scaled, scores, here["query"], query, key, wide)

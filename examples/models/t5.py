@@ -1,0 +1,272 @@
+"""T5: an encoder and a decoder with relative position biases, also T5 1.1 and Flan-T5.
+
+    python examples/models/train.py --model t5
+
+The scores of attention are not scaled. The first layer of a stack has a table of biases by distance
+for all of its layers. T5 1.1 and Flan-T5 have gated feed-forward layers, and an output layer of
+their own. The encoder's positions are named `source`, and its layers `source_layers`, so its
+layout may differ from that of the decoder. Source: Raffel et al., "Exploring the limits of transfer
+learning with a unified text-to-text transformer", 2019.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import common
+import jax
+from common import Params, read, write
+
+import namedax as nx
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Sizes and variants. A head of queries (`kv_heads`) has keys and values of its own."""
+
+    vocab: int
+    embed: int
+    hidden: int
+    source_layers: int
+    layers: int
+    kv_heads: int
+    key: int
+    bucket: int = 32
+    max_distance: int = 128
+    epsilon: float = 1e-6
+    gated: bool = False
+    tied: bool = True
+    start: int = 0  # the first token of the decoder
+    remat: bool = True
+    dropout: float = 0.0
+    microbatches: int = 0
+
+    @classmethod
+    def from_json(cls, path: str | os.PathLike[str]) -> Config:
+        """Read the `config.json` of a published checkpoint."""
+        values = common.read_config(path, ENTRIES, FIXED, IGNORED)
+        values.setdefault("layers", values.get("source_layers"))
+        values["gated"] = values.pop("feed_forward", "relu") == "gated-gelu"
+        # Newer files have `tie_word_embeddings` in both cases.
+        values["tied"] = values.pop("scaled", True) and values.get("tied", True)
+        return common.make_config(cls, path, values)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the size of every axis of a parameter."""
+        names = ("vocab", "embed", "hidden", "source_layers", "layers", "kv_heads", "key", "bucket")
+        return {name: getattr(self, name) for name in names} | {"embed_fsdp": self.embed}
+
+
+TINY = Config(
+    vocab=256, embed=64, hidden=160, source_layers=2, layers=2, kv_heads=4, key=16, gated=True
+)
+ENTRIES = {
+    "vocab_size": "vocab",
+    "d_model": "embed",
+    "d_ff": "hidden",
+    "num_layers": "source_layers",
+    "num_decoder_layers": "layers",
+    "num_heads": "kv_heads",
+    "d_kv": "key",
+    "relative_attention_num_buckets": "bucket",
+    "relative_attention_max_distance": "max_distance",
+    "layer_norm_epsilon": "epsilon",
+    "feed_forward_proj": "feed_forward",
+    "tie_word_embeddings": "tied",
+    "scale_decoder_outputs": "scaled",
+    "decoder_start_token_id": "start",
+}
+FIXED = {"model_type": ["t5"], "feed_forward_proj": ["relu", "gated-gelu"], "is_decoder": [False]}
+IGNORED = "dense_act_fn dropout_rate is_gated_act n_positions output_past".split()
+
+_HEADS = "kv_heads, key"
+
+
+def _stack(stack: str, layers: str, attentions: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return the entries of the encoder or of the decoder."""
+    norm, up = f"embed -> {{{layers}, embed}}", f"hidden e -> {{{layers}, embed_fsdp=e, hidden}}"
+    heads = f"(kv_heads key) e -> {{{layers}, embed_fsdp=e, kv_heads, key}}"
+    entries = {"layer_norm": ("norm2", norm), "DenseReluDense.wi": ("up", up)}
+    entries |= {"DenseReluDense.wi_0": ("gate", up), "DenseReluDense.wi_1": ("up", up)}
+    entries["DenseReluDense.wo"] = ("down", f"e hidden -> {{{layers}, hidden, embed_fsdp=e}}")
+    entries = {f"{len(attentions)}.{key}": entry for key, entry in entries.items()}
+    for number, (name, prefix) in enumerate(attentions.items()):
+        entries[f"{number}.layer_norm"] = (f"{prefix}norm1", norm)
+        for place in ("query", "key", "value"):
+            entries[f"{number}.{name}.{place[0]}"] = (prefix + place, heads)
+        out = f"e (kv_heads key) -> {{{layers}, kv_heads, key, embed_fsdp=e}}"
+        entries[f"{number}.{name}.o"] = (f"{prefix}out", out)
+    table = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    return {
+        f"{stack}.block.{{{layers}}}.layer.{key}.weight": (f"{stack}/layers/{place}", pattern)
+        for key, (place, pattern) in entries.items()
+    } | {
+        table: (f"{stack}/bias", "bucket kv_heads -> {bucket, kv_heads}"),
+        f"{stack}.final_layer_norm.weight": (f"{stack}/norm", "embed -> {embed}"),
+    }
+
+
+#: The key of each tensor in a checkpoint, its place in the parameters, and its axes.
+SPEC = {
+    "shared.weight": ("embed", "vocab e -> {vocab, embed_fsdp=e}"),
+    **_stack("encoder", "source_layers", {"SelfAttention": ""}),
+    **_stack("decoder", "layers", {"SelfAttention": "", "EncDecAttention": "cross_"}),
+    "lm_head.weight": ("unembed", "vocab e -> {embed_fsdp=e, vocab}"),
+}
+
+
+def spec(config: Config) -> common.Spec:
+    """Return the part of SPEC that a model of this configuration has."""
+    absent = (".wi.",) if config.gated else (".wi_0.", ".wi_1.")
+    absent += ("lm_head.",) if config.tied else ()
+    return {key: SPEC[key] for key in SPEC if not any(part in key for part in absent)}
+
+
+def init(config: Config, key: jax.Array) -> Params:
+    """Return random parameters. Queries are small, because scores are not scaled."""
+    params = common.init(spec(config), config.sizes(), key)
+    for stack, name in (("encoder", "query"), ("decoder", "query"), ("decoder", "cross_query")):
+        params[stack]["layers"][name] *= config.key**-0.5
+    return {**params, "embed": params["embed"] * config.embed**0.5}
+
+
+init_cache = common.init_cache
+
+
+def norm(x: nx.NamedArray, weight: nx.NamedArray, config: Config) -> nx.NamedArray:
+    """RMSNorm."""
+    return nx.nn.rms_norm(x, "embed", scale=weight, epsilon=config.epsilon)
+
+
+def bias(table: nx.NamedArray, queries: Any, keys: Any, config: Config, causal: bool) -> Any:
+    """Return what is added to the scores of every query and key."""
+    options = {"bidirectional": not causal, "max_distance": config.max_distance}
+    return nx.nn.relative_position_bias(table, queries, keys, axis="bucket", **options)
+
+
+def attention(
+    x: nx.NamedArray, p: Params, biases: Any, config: Config, pos: str, lengths: Any, cache: Any
+) -> tuple[nx.NamedArray, Any]:
+    """Attend to earlier positions in the decoder, also those in a cache, and to all in the encoder."""
+    h = norm(x, p["norm1"], config)
+    query, key, value = (read(h, p[name], _HEADS, pos) for name in ("query", "key", "value"))
+    options: dict[str, Any] = {"axis": pos, "features": "key", "bias": biases, "scale": 1.0}
+    if cache is None:
+        options |= {"is_causal": pos == "pos", "key_value_seq_lengths": lengths}
+        attended = nx.nn.dot_product_attention(query, key, value, **options)
+    else:
+        cache = cache.append(key, value, axis=pos, lengths=lengths)
+        attended = cache.attend(query, **options)
+    return x + write(attended, p["out"], _HEADS, pos), cache
+
+
+def remember(encoded: nx.NamedArray, p: Params) -> list[nx.NamedArray]:
+    """Return the keys and values of the encoder's positions, in one layer of the decoder or all."""
+    return [read(encoded, p[name], _HEADS, "source") for name in ("cross_key", "cross_value")]
+
+
+def cross_attention(
+    x: nx.NamedArray, p: Params, memory: Any, config: Config, lengths: Any
+) -> nx.NamedArray:
+    """Attend to the encoder's positions."""
+    query = read(norm(x, p["cross_norm1"], config), p["cross_query"], _HEADS)
+    attended = nx.nn.dot_product_attention(
+        query, *memory, axis="pos", key_axis="source", features="key", scale=1.0,
+        key_value_seq_lengths=lengths,
+    )  # fmt: skip
+    return x + write(attended, p["cross_out"], _HEADS)
+
+
+def feed_forward(x: nx.NamedArray, p: Params, config: Config, pos: str = "pos") -> nx.NamedArray:
+    """A layer with ReLU, or with a gate, which is the tanh approximation of GELU."""
+    h = norm(x, p["norm2"], config)
+    up = read(h, p["up"], "hidden", pos)
+    if config.gated:
+        inner = nx.nn.gelu(read(h, p["gate"], "hidden", pos)) * up
+    else:
+        inner = nx.nn.relu(up)
+    return x + write(inner, p["down"], "hidden", pos)
+
+
+def encode(
+    params: Params,
+    inputs: nx.NamedArray,
+    config: Config,
+    *,
+    source_lengths: Any = None,
+    dropout_key: Any = None,
+) -> nx.NamedArray:
+    """Return the encoder's last layer; `source_lengths` are those of padded inputs."""
+    p, size = params["encoder"], inputs.named_shape["source"]
+    queries, keys = (nx.arange(size, axis=axis) for axis in ("source", "key_source"))
+    biases = bias(p["bias"], queries, keys, config, causal=False)
+
+    def layer(x: nx.NamedArray, p: Params) -> tuple[nx.NamedArray, None]:
+        x, _ = attention(x, p, biases, config, "source", source_lengths, None)
+        return feed_forward(x, p, config, "source"), None
+
+    x = common.embedding(params["embed"], inputs, "source")
+    x, _ = common.apply_layers(layer, x, p["layers"], config, dropout_key, "source_layers")
+    return nx.rename(norm(x, p["norm"], config), {"source_sp": "source"})
+
+
+def decode(
+    params: Params,
+    encoded: nx.NamedArray,
+    tokens: nx.NamedArray,
+    config: Config,
+    *,
+    cache: Any = None,
+    memory: Any = None,
+    lengths: Any = None,
+    source_lengths: Any = None,
+    dropout_key: Any = None,
+) -> Any:
+    """Return the logits of the next token at every position.
+
+    With a cache, return the logits after the last token only, and the next cache; `lengths` are
+    then those of padded prompts. `memory` is `remember(encoded, params["decoder"]["layers"])`: if
+    it is given, single steps do not compute it again.
+    """
+    p, queries = params["decoder"], nx.arange(tokens.named_shape["pos"], axis="pos")
+    if cache is None:
+        keys = nx.arange(tokens.named_shape["pos"], axis="key_pos")
+    else:  # all layers have the same positions
+        queries = queries + cache.lengths["layers", 0]
+        keys = nx.arange(cache.capacity, axis="cache")
+    biases = bias(p["bias"], queries, keys, config, causal=True)
+
+    def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:
+        p, part, memory = inputs
+        x, part = attention(x, p, biases, config, "pos", lengths, part)
+        memory = remember(encoded, p) if memory is None else memory
+        x = cross_attention(x, p, memory, config, source_lengths)
+        return feed_forward(x, p, config), part
+
+    x = common.embedding(params["embed"], tokens)
+    stacked = (p["layers"], cache, memory)
+    x, cache = common.apply_layers(layer, x, stacked, config, dropout_key)
+    x = norm(x if cache is None else common.last_token(x, lengths), p["norm"], config)
+    if config.tied:
+        logits = read(x * config.embed**-0.5, params["embed"], "vocab")
+    else:
+        logits = read(x, params["unembed"], "vocab")
+    return logits if cache is None else (logits, cache)
+
+
+def forward(
+    params: Params, inputs: nx.NamedArray, tokens: nx.NamedArray, config: Config, **options: Any
+) -> nx.NamedArray:
+    """Return the logits of the next token at every position of the decoder."""
+    encoded = encode(params, inputs, config, **options)
+    return decode(params, encoded, tokens, config, **options)
+
+
+def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
+    """Return the mean cross-entropy of the next tokens, in nats."""
+    options = {name: batch.get(name) for name in ("source_lengths", "dropout_key")}
+    logits = forward(params, batch["inputs"], batch["tokens"], config, **options)
+    return common.cross_entropy(logits, batch)

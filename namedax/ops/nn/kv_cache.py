@@ -1,0 +1,584 @@
+"""`KVCache`: the keys and values of earlier positions, for generation step by step.
+
+Every row of a batch has its own number of filled slots. New positions are written at the end of
+each row, with one scatter into the block of this device: only the device that has a slot writes it.
+A donated cache is updated in place. Attention compares positions, so rows of different lengths
+need no alignment, and the cache may be sharded by any of its names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.array import NamedArray, as_array, dims_of
+from namedax.core.display import type_text
+from namedax.core.names import Dims, DType, MeshAxes, is_name
+from namedax.core.region import ambient
+from namedax.core.variance import cast, varying
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisNameError,
+    AxisSizeError,
+    PositionalAxisError,
+    format_value,
+    raise_not_found,
+    show_names,
+)
+from namedax.operands import kernels
+from namedax.operands.broadcasting import make_result
+from namedax.operands.new_axis import named_sizes, size_of
+from namedax.operands.operation import operation
+from namedax.operands.pytree import as_block, data_of, names_of
+from namedax.ops.collectives.reducing import global_index
+from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
+from namedax.ops.nn.attention import dot_product_attention
+from namedax.ops.shape.creation import zeros
+from namedax.ops.shape.rename import rename
+from namedax.resources import communication as comm
+from namedax.resources.padding_masks import last_repeated
+
+__all__ = ["FUNCTIONS", "KVCache"]
+
+_where, _clip = ELEMENTWISE["where"], ELEMENTWISE["clip"]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _as_operation(function: F) -> F:
+    """Register a method as an operation, so that its name appears in programs."""
+    return operation(
+        lambda self, *_, **__: (self.axis,), name=f"KVCache.{function.__name__}", scope=True
+    )(function)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class KVCache:
+    """Keys and values of earlier positions, as an immutable pytree of named arrays.
+
+    `KVCache.init` makes an empty one. In every step, `append` writes the keys and values of new
+    positions, and `attend` computes attention of the new queries to all positions so far:
+
+        cache = cache.append(key, value, axis="pos")
+        result = cache.attend(query, axis="pos", features="key")
+
+    Axes that no method mentions (batch, heads) align by name. `axis_resources` determines the
+    sharding: over the batch, the heads or the slots. Jit a step with the cache donated
+    (`donate_argnums`), so that it is updated in place. Store the slots beside the features
+    (`{"batch": 8, "kv_heads": 4, "cache": 4096, "key": 64}`): other orders give the same results,
+    but attention may copy the cache to transpose it.
+
+    **Rows of different lengths.** `lengths` has the names of the axes along which rows differ (the
+    argument `rows` of `init`). A prompt that is padded at its right end is appended with its number
+    of tokens as `lengths=`; the next token overwrites the padding.
+
+    **Layers.** `nx.scan` over an axis `layers` of the cache gives the body the cache of one layer,
+    if `lengths` has that axis too: `rows=("layers", "batch")`.
+
+    **Overflow.** Positions beyond the last slot are not written. If sizes or lengths are known,
+    `append` raises. Otherwise the row is lost: `lengths` exceeds `capacity`, and `attend` returns
+    NaN for the row.
+
+    Attributes:
+      keys: the keys, with the axis of the slots.
+      values: the values, with the axis of the slots.
+      lengths: int32, the number of filled slots of each row, which is the position of its next
+        token.
+      starts: int32, `lengths` before the last `append`: the position of the row's first new query.
+      axis: the axis name of the slots, by default `"cache"`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> shape = {"batch": 2, "cache": 8, "key": 4}
+    >>> cache = nx.nn.KVCache.init(shape, rows=["batch"])
+    >>> prompt = nx.named(jnp.ones((2, 3, 4)), ["batch", "pos", "key"])
+    >>> cache = cache.append(prompt, prompt, lengths=nx.named(jnp.array([3, 1]), ["batch"]))
+    >>> cache.lengths.data.tolist(), cache.capacity
+    ([3, 1], 8)
+    >>> cache.attend(prompt).dims
+    ('batch', 'pos', 'key')
+    """
+
+    keys: NamedArray
+    values: NamedArray
+    lengths: AnyArray
+    starts: AnyArray
+    axis: Hashable = "cache"
+
+    @classmethod
+    def init(
+        cls,
+        named_shape: Mapping[Hashable, int | None],
+        *,
+        axis: Hashable = "cache",
+        rows: Sequence[Hashable] = (),
+        dtype: DType = jnp.float32,
+        value_shape: Mapping[Hashable, int | None] | None = None,
+    ) -> KVCache:
+        """Make an empty cache.
+
+        Args:
+          named_shape: the sizes of the keys by name, in storage order, with `axis`; `None` takes
+            the size in the mapped function.
+          axis: the axis name of the slots, by default `"cache"`.
+          rows: the names of the axes of `named_shape` along which lengths differ, by default none.
+            `append` adds those of its `lengths`; a loop over a cache needs them from the start.
+          dtype: the dtype of keys and values, by default float32.
+          value_shape: the sizes of the values, by default those of the keys.
+
+        Communication: none. In a mapped function, each device makes its own block.
+
+        Raises:
+          AxisNotFoundError: a shape lacks `axis`, or `named_shape` lacks one of `rows`.
+          AxisSizeError: keys and values have different numbers of slots.
+          ArgumentTypeError: `dtype` is not a floating-point dtype.
+
+        >>> import namedax as nx
+        >>> cache = nx.nn.KVCache.init({"batch": 2, "cache": 8, "key": 4}, rows=["batch"])
+        >>> cache.lengths.data.tolist()
+        [0, 0]
+        """
+        op = "KVCache.init"
+        if not jnp.issubdtype(dtype, jnp.floating):
+            raise ArgumentTypeError(
+                f"{op}: dtype must be a floating-point dtype, got {format_value(dtype)}. Pass"
+                " dtype=jnp.bfloat16 or another one."
+            )
+        shapes = [named_shape, named_shape if value_shape is None else value_shape]
+        for which, shape in zip(("named_shape", "value_shape"), shapes, strict=True):
+            if axis not in shape:
+                raise_not_found(
+                    op, axis, f"{which}={format_value(dict(shape))}", shape, "It has the slots."
+                )
+        sizes = [named_sizes(op, shape) for shape in shapes]
+        slots = [each[axis] for each in sizes]
+        if slots[0] != slots[1]:
+            raise AxisSizeError(
+                f"{op}: axis {axis!r} has size {slots[0]} in named_shape, but {slots[1]} in"
+                " value_shape. Keys and values have one slot per position; make these equal."
+            )
+        given = (rows,) if isinstance(rows, str) or not isinstance(rows, Iterable) else tuple(rows)
+        for name in given:
+            if name not in sizes[0] or name == axis:
+                others = [other for other in sizes[0] if other != axis]
+                raise_not_found(
+                    op,
+                    name,
+                    f"named_shape={format_value(dict(named_shape))}",
+                    others,
+                    "rows= names the axes along which lengths differ.",
+                )
+        of_rows = {name: sizes[0][name] for name in given}
+        count = zeros((), jnp.int32, named_shape=of_rows)
+        keys, values = (zeros((), dtype, named_shape=shape) for shape in sizes)
+        return cls(keys, values, count, count, axis)  # type: ignore[arg-type]
+
+    @property
+    def capacity(self) -> int:
+        """Return the number of slots."""
+        return int(self.keys.named_shape[self.axis])
+
+    @property
+    def _names_kept(self) -> tuple[Hashable, ...]:
+        # A static field, so that `nx.rename` of a tree does not change it.
+        return (self.axis,)
+
+    def __repr__(self) -> str:
+        try:
+            return (
+                f"KVCache({type_text(self.keys)}, {type_text(self.values)}, lengths"
+                f" {type_text(self.lengths)})"
+            )
+        except Exception:  # the leaves of a pytree may be anything
+            return f"KVCache({self.keys!r}, {self.values!r}, {self.lengths!r}, {self.starts!r})"
+
+    @_as_operation
+    def positions(self, axis: Hashable = "pos", size: int | None = None) -> NamedArray:
+        """Return the positions of the next tokens, for example for `nx.nn.rope`.
+
+        Args:
+          axis: the axis name of the new positions, by default `"pos"`.
+          size: their number; by default the size of `axis` in the mapped function.
+
+        Returns:
+          Integers with `axis` and the axes of `lengths`. Call it before `append`.
+
+        Communication: none.
+
+        Raises:
+          AxisNotFoundError: `axis` has no size.
+
+        >>> import namedax as nx
+        >>> nx.nn.KVCache.init({"cache": 8, "key": 4}).positions(size=3).data.tolist()
+        [0, 1, 2]
+        """
+        op = "KVCache.positions"
+        self._check_new_axis(op, axis)
+        result: NamedArray = global_index(op, axis, size_of(op, axis, size, "size=")) + self.lengths
+        return result
+
+    @_as_operation
+    def append(
+        self,
+        key: ArrayLike,
+        value: ArrayLike,
+        axis: Hashable = "pos",
+        lengths: ArrayLike | None = None,
+    ) -> KVCache:
+        """Write the keys and values of new positions at the end of each row.
+
+        Args:
+          key: the keys of the new positions, with `axis`; their other axes are axes of `keys`. An
+            axis of `keys` that they lack is broadcast. They are converted to the dtype of `keys`.
+          value: the values in the same way.
+          axis: the axis name of the new positions, by default `"pos"`. Its size is 1 in decoding,
+            and the length of the longest prompt in the first step.
+          lengths: integers, the number of new tokens of each row (a scalar, or named by axes of
+            `keys`); later positions of the row are padding and not written. By default all are
+            tokens. Under a trace, a number is limited to the size of `axis`.
+
+        Returns:
+          The cache with the new positions.
+
+        Communication: none, also if the axis of the slots is sharded. If `axis` is sharded, one
+        all-gather of the new keys and values.
+
+        Raises:
+          AxisNotFoundError: `key` or `value` lacks `axis`.
+          AxisNameError: it has another axis that the cache lacks, or `lengths` has.
+          AxisSizeError: there are more positions than slots, or an axis has two sizes.
+          ArgumentError: lengths are known, and a row exceeds the slots, or a number is negative or
+            larger than the size of `axis`.
+          ArgumentTypeError: `lengths` are not integers, or keys are not floating-point numbers.
+
+        >>> import jax.numpy as jnp, namedax as nx
+        >>> cache = nx.nn.KVCache.init({"cache": 4, "key": 1})
+        >>> new = nx.named(jnp.array([[1.0], [2.0]]), ["pos", "key"])
+        >>> cache.append(new, new).append(new, new).keys.data.ravel().tolist()
+        [1.0, 2.0, 1.0, 2.0]
+        """
+        op = "KVCache.append"
+        self._check_new_axis(op, axis)
+        fresh = ("appended", axis)
+        arrays, count = [], 0
+        for which, array, stored in (("key", key, self.keys), ("value", value, self.values)):
+            count = self._check_new(op, which, array, stored, axis)
+            # Unmapped: every device sees all new positions.
+            arrays.append(rename(as_array(array, op), {axis: fresh}))
+        if lengths is None:
+            new: AnyArray = np.int32(count)  # type: ignore[assignment]
+            operands: tuple[AnyArray, ...] = (self.lengths,)
+        else:
+            new = _clip(self._checked_lengths(op, lengths, axis, count), 0, count)
+            new = new.astype(jnp.int32)
+            operands = (self.lengths, new)
+        total: AnyArray = self.lengths + new
+        self._check_overflow(op, total)
+        keys, values = (
+            kernels.run(op, _write, (self.axis, fresh), (), stored, array, *operands)
+            for stored, array in zip((self.keys, self.values), arrays, strict=True)
+        )
+        return KVCache(keys, values, total, total - new, self.axis)  # type: ignore[arg-type]
+
+    @_as_operation
+    def attend(
+        self,
+        query: ArrayLike,
+        axis: Hashable = "pos",
+        features: Hashable = "key",
+        *,
+        is_causal: bool = True,
+        bias: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        heads: Hashable | None = None,
+        key_heads: Hashable | None = None,
+        scale: ArrayLike | None = None,
+        local_window_size: int | tuple[int, int] | None = None,
+        soft_cap: float | None = None,
+    ) -> AnyArray:
+        """Compute attention of the queries of the last `append` to the positions so far.
+
+        Args:
+          query: the queries of the positions that `append` has written last, with `axis` and
+            `features`. The first one has the position `starts`.
+          axis: the axis name of the query positions, by default `"pos"`.
+          features: the axis name over which queries and keys are contracted, by default `"key"`.
+          is_causal: if `True` (default), a query attends to the positions up to its own, and the
+            result of padding is 0. If `False`, it attends to all filled slots (of an encoder).
+          bias: as in `nx.nn.dot_product_attention`, by default `None`; the key positions have the
+            name of the slots (`"cache"`).
+          mask: booleans in the same way, by default `None`.
+          heads: as in `nx.nn.dot_product_attention`, by default `None`.
+          key_heads: as in `nx.nn.dot_product_attention`, by default `None`.
+          scale: as in `nx.nn.dot_product_attention`, by default one over the root of the size of
+            `features`.
+          local_window_size: the number of positions that a query sees to the left and to the right
+            (one integer, or two), by default all. They count within the row.
+          soft_cap: as in `nx.nn.dot_product_attention`, by default `None`.
+
+        Returns:
+          As `nx.nn.dot_product_attention`. Rows that exceed the slots are NaN.
+
+        Communication: none, unless the axis of the slots is sharded: then two all-reduces, of the
+        largest scores, and of the sums and weighted values. With `features` sharded, the scores
+        take one all-reduce.
+
+        Raises:
+          AxisNotFoundError: `query` lacks an axis.
+          PlacementConflictError: `axis` is sharded over a mesh axis of the slots. Rename it to an
+            unmapped name first.
+
+        >>> import jax.numpy as jnp, namedax as nx
+        >>> x = nx.named(jnp.array([[0.0], [2.0]]), ["pos", "key"])
+        >>> cache = nx.nn.KVCache.init({"cache": 4, "key": 1}).append(x, x)
+        >>> [round(float(y), 3) for y in cache.attend(x).data.ravel()]
+        [0.0, 1.964]
+        """
+        op = "KVCache.attend"
+        if not isinstance(query, NamedArray) or axis not in dims_of(query) or axis is None:
+            raise_not_found(op, axis, f"query, {type_text(query)}", names_of(dims_of(query)))
+        self._check_new_axis(op, axis)
+        slots = global_index(op, self.axis, self.capacity)
+        positions: AnyArray = self.starts + global_index(op, axis, query.named_shape[axis])
+        allowed: AnyArray = slots < self.lengths
+        if is_causal:
+            allowed = (slots <= positions) & (positions < self.lengths)
+        if local_window_size is not None:
+            left, right = _window(op, local_window_size)
+            allowed = allowed & (slots >= positions - left) & (slots <= positions + right)
+        if mask is not None:
+            allowed = allowed & mask
+        result = dot_product_attention(
+            *(query, self.keys, self.values, bias, allowed),
+            axis=axis,
+            features=features,
+            key_axis=self.axis,
+            heads=heads,
+            key_heads=key_heads,
+            scale=scale,
+            soft_cap=soft_cap,
+        )
+        lost = np.asarray(np.nan, result.dtype)
+        return _where(self.lengths > self.capacity, lost, result)
+
+    # --- checks -----------------------------------------------------------------------------------
+
+    def _check_new_axis(self, op: str, axis: Hashable) -> None:
+        if not is_name(axis):
+            raise PositionalAxisError(
+                f"{op}: axis={format_value(axis)} is not an axis name. Name the axis of the new"
+                " positions with nx.named first."
+            )
+        if axis in self.keys.dims:
+            raise AxisNameError(
+                f"{op}: axis={format_value(axis)} is an axis of the cache, {type_text(self.keys)}."
+                " The new positions need another name than the slots."
+            )
+
+    def _check_new(
+        self, op: str, which: str, array: ArrayLike, stored: NamedArray, axis: Hashable
+    ) -> int:
+        """Return the number of new positions of `array`, which must fit into `stored`."""
+        if not isinstance(array, NamedArray) or axis not in dims_of(array):
+            raise_not_found(op, axis, f"{which}, {type_text(array)}", names_of(dims_of(array)))
+        if not jnp.issubdtype(array.dtype, jnp.floating):
+            raise ArgumentTypeError(
+                f"{op}: {which} must contain floating-point numbers, got {type_text(array)}."
+            )
+        for what, each in ((which, array), ("the cache", stored)):
+            if each.ndim:
+                raise PositionalAxisError(
+                    f"{op}: {what}, {type_text(each)}, has positional axes. Name them with"
+                    " nx.named, or scan over them: one layer has one cache."
+                )
+        count: int = array.named_shape[axis]
+        for name, size in array.named_shape.items():
+            if name == axis:
+                continue
+            if name not in stored.named_shape or name == self.axis:
+                raise AxisNameError(
+                    f"{op}: {which}, {type_text(array)}, has the axis {name!r}, which the cache"
+                    f" {type_text(stored)} lacks. Add it to named_shape in KVCache.init, or reduce"
+                    " over it first."
+                )
+            if stored.named_shape[name] != size:
+                raise AxisSizeError(
+                    f"{op}: axis {name!r} has size {size} in {which}, {type_text(array)}, but"
+                    f" {stored.named_shape[name]} in the cache, {type_text(stored)}."
+                )
+        if count > self.capacity:
+            raise AxisSizeError(
+                f"{op}: {count} positions {axis!r} do not fit into the {self.capacity} slots"
+                f" {self.axis!r} of the cache. Make a larger one with KVCache.init."
+            )
+        return count
+
+    def _checked_lengths(self, op: str, lengths: ArrayLike, axis: Hashable, count: int) -> AnyArray:
+        array: AnyArray = as_array(lengths, op)
+        if not jnp.issubdtype(array.dtype, jnp.integer):
+            raise ArgumentTypeError(
+                f"{op}: lengths must contain integers, got {type_text(array)}. They are the numbers"
+                " of new tokens."
+            )
+        strange = [
+            name for name in dims_of(array) if name not in self.keys.dims or name == self.axis
+        ]
+        if strange:
+            what = f"the axes {show_names(strange)}" if None not in strange else "positional axes"
+            raise AxisNameError(
+                f"{op}: lengths, {type_text(array)}, has {what}, but a row has one length. Its axes"
+                f" are axes of the cache, {type_text(self.keys)}, other than {self.axis!r}."
+            )
+        known = _known(array)
+        if known is not None and known.size and not 0 <= known.min() <= known.max() <= count:
+            raise ArgumentError(
+                f"{op}: lengths must be from 0 to {count}, the size of {axis!r}, got"
+                f" {int(known.min())} to {int(known.max())}."
+            )
+        return array
+
+    def _check_overflow(self, op: str, total: AnyArray) -> None:
+        known = _known(total)
+        if known is not None and known.size and known.max() > self.capacity:
+            raise ArgumentError(
+                f"{op}: a row would have {int(known.max())} positions, but the cache has"
+                f" {self.capacity} slots {self.axis!r}. Make a larger one with KVCache.init."
+            )
+
+
+jax.tree_util.register_dataclass(
+    KVCache, data_fields=["keys", "values", "lengths", "starts"], meta_fields=["axis"]
+)
+
+
+def _known(array: AnyArray) -> np.ndarray | None:
+    """Return the values of an array, if they are known during tracing."""
+    data = data_of(array)
+    is_unknown = isinstance(data, jax.core.Tracer) or not getattr(
+        data, "is_fully_addressable", True
+    )
+    return None if is_unknown else np.asarray(data)
+
+
+def _window(op: str, size: int | tuple[int, int]) -> tuple[int, int]:
+    left, right = (size, size) if isinstance(size, (int, np.integer)) else size
+    if left < 0 or right < 0:
+        raise ArgumentError(
+            f"{op}: local_window_size must be at least 0 on both sides, got {format_value(size)}."
+        )
+    most = 1 << 30  # so that sums fit in 32 bits
+    return min(int(left), most), min(int(right), most)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def _write(
+    op: str,
+    axes: tuple[Hashable, Hashable],
+    stored: AnyArray,
+    new: AnyArray,
+    start: AnyArray,
+    *count: AnyArray,
+) -> NamedArray:
+    """Write `new` into `stored` from the slot `start` of each row on, `count` positions of each."""
+    slot_axis, new_axis = axes
+    blocks = [as_block(array, op) for array in (stored, new, start, *count)]
+    region = ambient()
+    place: MeshAxes = ()
+    if region is not None and region.manual:
+        place = region.place(slot_axis)
+    union = frozenset[str]().union(*(varying(data_of(block)) for block in blocks), place)
+    datas = [cast(block, union) if union else jnp.asarray(data_of(block)) for block in blocks]
+    dims = dims_of(blocks[0])
+    dim = dims.index(slot_axis)
+    data, slots = datas[0], datas[0].shape[dim]
+    given = tuple(slot_axis if name == new_axis else name for name in dims_of(blocks[1]))
+    updates = _ordered(datas[1].astype(data.dtype), given, dims)
+    many = updates.shape[dim]
+    updates = jnp.broadcast_to(updates, (*data.shape[:dim], many, *data.shape[dim + 1 :]))
+    if not any(map(dims_of, blocks[2:])) and not count and not place:
+        # All rows are alike. This clamps a start that is too late; such rows are lost anyway.
+        starts = [datas[2] if i == dim else 0 for i in range(data.ndim)]
+        return make_result(lax.dynamic_update_slice(data, updates, starts), dims)
+
+    # An index for every dimension before the slots: XLA transposes others to the front, and copies.
+    own = {name for block in blocks[2:] for name in dims_of(block)}
+    rows = [i for i, name in enumerate(dims) if i != dim and (i < dim or name in own)]
+    batch = sorted([*rows, dim])
+    shape = tuple(many if i == dim else data.shape[i] for i in batch)
+    labels = tuple(dims[i] for i in batch)
+    offset = lax.broadcasted_iota(jnp.int32, shape, batch.index(dim))
+    index = offset + _ordered(datas[2], dims_of(blocks[2]), labels)
+    if place:
+        index = index - comm.block_index(place).astype(jnp.int32) * slots
+    is_written = (index >= 0) & (index < slots)
+    if count:
+        is_written &= offset < _ordered(datas[3], dims_of(blocks[3]), labels)
+    # Unwritten positions have distinct indices out of range.
+    index = jnp.where(is_written, index, slots + offset)
+    numbers = lax.ScatterDimensionNumbers(
+        update_window_dims=tuple(i for i in range(data.ndim) if i not in batch),
+        inserted_window_dims=(dim,),
+        scatter_dims_to_operand_dims=(dim,),
+        operand_batching_dims=tuple(rows),
+        scatter_indices_batching_dims=tuple(batch.index(i) for i in rows),
+    )
+    result = _scatter(numbers, data, index[..., None], updates)
+    return make_result(last_repeated(result, dim, place), dims)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _scatter(
+    numbers: lax.ScatterDimensionNumbers, data: jax.Array, index: jax.Array, updates: jax.Array
+) -> jax.Array:
+    """Write `updates` at distinct indices; those out of range are dropped.
+
+    16-bit floats are written as integers: XLA on CPUs would convert all of `data` to float32.
+    """
+    dtype = data.dtype
+    if dtype.itemsize == 2:
+        data, updates = (lax.bitcast_convert_type(x, jnp.uint16) for x in (data, updates))
+    result = _scatter_plain(numbers, data, index, updates)
+    return lax.bitcast_convert_type(result, dtype)
+
+
+@_scatter.defjvp
+def _scatter_jvp(
+    numbers: lax.ScatterDimensionNumbers,
+    primals: tuple[jax.Array, jax.Array, jax.Array],
+    tangents: tuple[jax.Array, jax.Array, jax.Array],
+) -> tuple[jax.Array, jax.Array]:
+    data, index, updates = primals
+    tangent = _scatter_plain(numbers, tangents[0], index, tangents[2])
+    return _scatter(numbers, data, index, updates), tangent
+
+
+def _scatter_plain(
+    numbers: lax.ScatterDimensionNumbers, data: jax.Array, index: jax.Array, updates: jax.Array
+) -> jax.Array:
+    return lax.scatter(
+        data,
+        index,
+        updates,
+        numbers,
+        unique_indices=True,
+        mode=lax.GatherScatterMode.FILL_OR_DROP,
+    )
+
+
+def _ordered(data: jax.Array, dims: Dims, like: Dims) -> jax.Array:
+    """Transpose and expand data with `dims` to the dims `like`; missing ones have size 1."""
+    order = sorted(range(len(dims)), key=lambda i: like.index(dims[i]))
+    data = lax.transpose(data, order)
+    return lax.expand_dims(data, [i for i, name in enumerate(like) if name not in dims])
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"KVCache": KVCache}
