@@ -722,7 +722,7 @@ NO_COST = {
         draw explain plan shard from_process_local from_xarray to_xarray process_entries serial_loop checkpoints.names
         checkpoints.restore checkpoints.save checkpoints.save_args checkpoints.types distributed.bytes_per_device
         hlo.collectives hlo.summary interop.abstract interop.clip_by_global_norm interop.from_flax interop.from_logical_rules interop.to_flax
-        machines.measure testing.assert_collectives
+        interop.adafactor interop.muon interop.scale_by_muon interop.scale_by_shampoo interop.shampoo machines.measure testing.assert_collectives
         testing.assert_no_gather testing.assert_resources_do_not_matter typing.check typing.element_type typing.matches
     """
     ),
