@@ -19,7 +19,14 @@ import numpy as np
 from jax.distributed import is_initialized as is_distributed
 from jax.sharding import Mesh, NamedSharding
 
-from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
+from namedax.core.array import (
+    NamedArray,
+    dims_of,
+    is_named,
+    make_in_region,
+    placeholder_remedy,
+    positions,
+)
 from namedax.core.axis_mappings import is_mapping
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
@@ -399,6 +406,8 @@ def _collect_sizes(
     for argument in arguments:
         if not argument.dims:
             continue
+        if type(argument.leaf) is NamedArray:
+            positions(argument.leaf, f"xmap, {argument.what}")
         shape = (
             argument.data.shape
             if isinstance(argument.data, jax.core.Tracer)
@@ -420,6 +429,9 @@ def _collect_sizes(
                     f"xmap: axis {dim!r} has size {sizes[dim]} in {where}, and size {n} in"
                     f" {argument.what} of shape {shape}; a name has one size. Check the axis"
                     " mappings in in_axes, or use two names."
+                    + placeholder_remedy(
+                        shape, () if isinstance(first, str) else np.shape(first.data)
+                    )
                 )
             origin.setdefault(dim, argument)
     return sizes
