@@ -31,6 +31,7 @@ __all__ = [
     "MeshError",
     "NamedAxesLeftError",
     "NamedaxError",
+    "OuterProductError",
     "PipelineError",
     "PlacementConflictError",
     "PlanError",
@@ -279,6 +280,12 @@ class ArrayAttributeError(NamedaxError, AttributeError):
     """
 
     code = "NX022"
+
+
+class OuterProductError(NamedaxError, ValueError):
+    """An elementwise result with more names than each operand, under `nx.strict_broadcasting`."""
+
+    code = "NX023"
 
 
 def show_name(name: Hashable) -> str:

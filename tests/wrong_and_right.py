@@ -207,6 +207,13 @@ SPECIMENS = [
         "`isel` is a method of xarray. Here the index contains the name and the position.",
         'x["k", 3]',
     ),
+    Specimen(
+        nx.errors.OuterProductError,
+        'bias = nx.ones(named_shape={"k_fsdp": 6})\nwith nx.strict_broadcasting():\n    x + bias',
+        "`k_fsdp` is a second name of the axis `k`, under which the bias is stored. Names that one operand lacks are broadcast, so "
+        "the sum would have `batch`, `k` and `k_fsdp`.",
+        'bias = nx.ones(named_shape={"k_fsdp": 6})\nwith nx.strict_broadcasting():\n    x + nx.rename(bias, {"k_fsdp": "k"})',
+    ),
 ]
 
 
