@@ -51,6 +51,8 @@ class NamedaxError(Exception):
       code: the code of the class on the page docs/errors.md. Every message ends with it.
       explains: the error of Python or JAX that this error explains, if a wrong argument has caused
         it.
+      found_size: a name and its global size, if a mapped function that begins with that size does
+        not raise the error. The call begins again with it.
 
     >>> import namedax as nx
     >>> nx.sum(nx.ones(named_shape={"batch": 8}), "bacth")
@@ -62,6 +64,8 @@ class NamedaxError(Exception):
     code: ClassVar[str] = ""
 
     explains: Exception | None = None
+
+    found_size: tuple[Hashable, int] | None = None
 
     def __str__(self) -> str:
         """Return the message with the code.
