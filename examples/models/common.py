@@ -247,8 +247,8 @@ def gelu_layer(
 
 def init_cache(config: Any, batch: int, capacity: int, dtype: Any = jnp.float32) -> nx.nn.KVCache:
     """Return an empty cache for every layer, with the axis `cache` of earlier positions."""
-    shape = {"layers": config.layers, "batch": batch, "cache": capacity}
-    shape |= {"kv_heads": config.kv_heads, "key": config.key}
+    shape = {"layers": config.layers, "batch": batch, "kv_heads": config.kv_heads}
+    shape |= {"cache": capacity, "key": config.key}
     return nx.nn.KVCache.init(shape, rows=("layers", "batch"), dtype=dtype)
 
 

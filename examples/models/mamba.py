@@ -2,11 +2,7 @@
 
     python examples/models/mamba.py
 
-Every head has a state, a matrix {key, state} that decays by a number and adds an outer product at
-every position. Within chunks of positions this is a masked matrix product, as in attention.
-Between chunks it is an associative scan, so positions may be sharded: a device needs whole chunks,
-and receives one state of every other device. The function does not depend on the size of a chunk.
-
+The recurrence is in ssd.py; positions may be sharded if every device has whole chunks of them.
 As in grouped-query attention, `group` heads share what `kv_heads` read and write. Tensor
 parallelism shards `kv_heads`, or `group` in a model with one of the former. A checkpoint has one
 matrix for the gate, the inputs, both projections and the time steps, whose axis `projected` cannot
@@ -26,6 +22,7 @@ from typing import Any
 import common
 import jax
 import jax.numpy as jnp
+import ssd
 from common import Params, biased, read, write
 
 import namedax as nx
@@ -46,8 +43,6 @@ class Config:
     chunk: int = 256
     epsilon: float = 1e-5
     limit: Sequence[float] = (0.0, math.inf)
-    bias: bool = False
-    tap_bias: bool = True
     tied: bool = False
     remat: bool = True
     dropout: float = 0.0
@@ -83,10 +78,15 @@ ENTRIES = {
     "vocab_size": "vocab", "hidden_size": "embed", "num_hidden_layers": "layers",
     "num_heads": "heads", "head_dim": "key", "state_size": "state", "n_groups": "kv_heads",
     "conv_kernel": "tap", "chunk_size": "chunk", "layer_norm_epsilon": "epsilon",
-    "time_step_limit": "limit", "expand": "expand", "use_bias": "bias", "use_conv_bias": "tap_bias",
-    "tie_word_embeddings": "tied",
+    "time_step_limit": "limit", "expand": "expand", "tie_word_embeddings": "tied",
 }  # fmt: skip
-FIXED = {"model_type": ["mamba2"], "hidden_act": ["silu"], "rms_norm": [True]}
+FIXED = {
+    "model_type": ["mamba2"],
+    "hidden_act": ["silu"],
+    "rms_norm": [True],
+    "use_bias": [False],
+    "use_conv_bias": [True],
+}
 # Entries of initialization, and others that the implementation in transformers does not use.
 IGNORED = (
     "intermediate_size norm_before_gate rescale_prenorm_residual residual_in_fp32 time_step_floor"
@@ -102,27 +102,21 @@ PARTS = {
 PROJECTED, CONVOLVED = ("gate", "x", "b", "c", "dt"), ("x", "b", "c")
 
 _MIXER = "backbone.layers.{layers}.mixer."
-_IN, _IN_BIAS = (
-    "projected e -> {layers, embed_fsdp=e, projected}",
-    "projected -> {layers, projected}",
-)
 _TAPS, _TAP_BIAS = "convolved 1 tap -> {layers, convolved, tap}", "convolved -> {layers, convolved}"
 _OUT = "e (kv_heads group key) -> {layers, kv_heads, group, key, embed_fsdp=e}"
+_GATE_NORM = "(kv_heads group key) -> {layers, kv_heads, group, key}"
 _HEAD = "(kv_heads group) -> {layers, kv_heads, group}"
 #: The key of each tensor in a checkpoint, its place in the parameters, and its axes.
 SPEC = {
     "backbone.embeddings.weight": ("embed", "vocab e -> {vocab, embed_fsdp=e}"),
     "backbone.layers.{layers}.norm.weight": ("layers/norm", "embed -> {layers, embed}"),
-    **biased(f"{_MIXER}in_proj", "layers/in", _IN, _IN_BIAS),
+    f"{_MIXER}in_proj.weight": ("layers/in", "p e -> {layers, embed_fsdp=e, projected=p}"),
     **biased(f"{_MIXER}conv1d", "layers/taps", _TAPS, _TAP_BIAS),
     f"{_MIXER}dt_bias": ("layers/dt_bias", _HEAD),
     f"{_MIXER}A_log": ("layers/rate", _HEAD),
     f"{_MIXER}D": ("layers/skip", _HEAD),
-    f"{_MIXER}norm.weight": (
-        "layers/gate_norm",
-        "(kv_heads group key) -> {layers, kv_heads, group, key}",
-    ),
-    **biased(f"{_MIXER}out_proj", "layers/out", _OUT, "embed -> {layers, embed}"),
+    f"{_MIXER}norm.weight": ("layers/gate_norm", _GATE_NORM),
+    f"{_MIXER}out_proj.weight": ("layers/out", _OUT),
     "backbone.norm_f.weight": ("norm", "embed -> {embed}"),
     "lm_head.weight": ("unembed", "vocab e -> {embed_fsdp=e, vocab}"),
 }
@@ -130,10 +124,7 @@ SPEC = {
 
 def spec(config: Config) -> common.Spec:
     """Return the part of SPEC that a model of this configuration has."""
-    absent = {"unembed"} if config.tied else set()
-    absent |= set() if config.bias else {"layers/in_bias", "layers/out_bias"}
-    absent |= set() if config.tap_bias else {"layers/taps_bias"}
-    return {key: entry for key, entry in SPEC.items() if entry[0] not in absent}
+    return {key: entry for key, entry in SPEC.items() if entry[0] != "unembed" or not config.tied}
 
 
 def init(config: Config, key: jax.Array) -> Params:
@@ -141,11 +132,7 @@ def init(config: Config, key: jax.Array) -> Params:
     params = common.init(spec(config), config.sizes(), key)
     layers, draw = params["layers"], jax.random.split(jax.random.fold_in(key, 1))
     shape = dict(layers["rate"].named_shape)
-    dt = nx.exp(
-        nx.random.uniform(
-            draw[0], (), jnp.float32, math.log(1e-3), math.log(0.1), named_shape=shape
-        )
-    )
+    dt = 1e-3 * 100 ** nx.random.uniform(draw[0], named_shape=shape)
     layers["dt_bias"] = dt + nx.log(-nx.expm1(-dt))  # the inverse of softplus
     layers["rate"] = nx.log(nx.random.uniform(draw[1], (), jnp.float32, 1, 16, named_shape=shape))
     layers["skip"] = nx.ones_like(layers["skip"])
@@ -155,79 +142,23 @@ def init(config: Config, key: jax.Array) -> Params:
 def init_cache(config: Config, batch: int, capacity: int = 0, dtype: Any = jnp.float32) -> Params:
     """Return states of zeros, and the inputs of the convolution at the positions before."""
     sizes = config.sizes() | {"batch": batch, "past": config.tap - 1}
-    zeros = lambda *axes: nx.zeros(
-        (), dtype, named_shape={name: sizes[name] for name in ("layers", "batch", *axes)}
-    )
-    cache = {part: zeros("past", *PARTS[part]) for part in CONVOLVED}
-    return cache | {"state": zeros(*_HEADS, "state")}
+    axes = {part: ("past", *PARTS[part]) for part in CONVOLVED} | {"state": (*_HEADS, "state")}
+    shapes = {
+        part: {name: sizes[name] for name in ("layers", "batch", *axes[part])} for part in axes
+    }
+    return {part: nx.zeros((), dtype, named_shape=shape) for part, shape in shapes.items()}
 
 
 def split(array: Any, axis: str, parts: Sequence[str], config: Config) -> dict[str, Any]:
     """Split the axis of several parts into their axes; no part leaves its device."""
-    sizes = config.sizes()
-    shapes = {part: {name: sizes[name] for name in PARTS[part]} for part in parts}
+    sizes, found = config.sizes(), {}
+    shapes = {part: {f"all {name}": sizes[name] for name in PARTS[part]} for part in parts}
     ends = [*itertools.accumulate(math.prod(shape.values()) for shape in shapes.values())]
-    split = nx.split(array, ends[:-1], axis, out_axis=[f"{axis} {part}" for part in parts])
-    return {
-        part: nx.split_axis(one, f"{axis} {part}", shapes[part])
-        for part, one in zip(parts, split, strict=True)
-    }
-
-
-def convolve(x: nx.NamedArray, taps: Any, past: Any, lengths: Any) -> tuple[Any, Any]:
-    """Convolve causally over positions, each feature by itself; sharded, this is a halo exchange.
-
-    `past` has the inputs before the first position. The second result has those of the next one.
-    """
-    size, reach = x.named_shape["pos"], taps.named_shape["tap"] - 1
-    y = nx.conv(x, taps, "pos", kernel_axis="tap", padding=[(reach, 0)])
-    if past is None:
-        return y, None
-    index = nx.arange(size, axis="pos") + nx.arange(reach + 1, axis="tap")
-    y = y + nx.sum(nx.take(past, index, "past", mode="fill", fill_value=0) * taps, "tap")
-    index = (size if lengths is None else lengths) + nx.arange(reach, axis="past")
-    new = nx.take(x, nx.maximum(index - reach, 0), "pos")
-    return y, nx.where(index < reach, nx.take(past, index, "past", mode="clip"), new)
-
-
-def recur(
-    x: nx.NamedArray, log_decay: Any, b: Any, c: Any, state: Any, config: Config
-) -> tuple[nx.NamedArray, Any]:
-    """Compute `state = exp(log_decay) * state + outer(x, b)` and `y = state @ c` at all positions."""
-    size, chunk = x.named_shape["pos"], min(config.chunk, x.named_shape["pos"])
-
-    def chunks(array: nx.NamedArray) -> nx.NamedArray:
-        array = nx.pad(array, {"pos": (0, -size % chunk)}, out_axis="step")
-        return nx.split_axis(array, "step", {"chunk": None, "offset": chunk})
-
-    x, log_decay, b, c = map(chunks, (x, log_decay, b, c))
-    # Within a chunk.
-    total, last = nx.cumsum(log_decay, "offset"), nx.sum(log_decay, "offset")
-    between = total - nx.rename(total, {"offset": "earlier"})
-    causal = nx.arange(chunk, axis="offset") >= nx.arange(chunk, axis="earlier")
-    scores = nx.einsum("{offset, state}, {earlier:offset, state} -> {offset, earlier}", c, b)
-    scores = scores * nx.exp(nx.where(causal, between, -jnp.inf))
-    y = nx.einsum("{offset, earlier}, {earlier:offset, key} -> {offset, key}", scores, x)
-    # Between chunks.
-    added = nx.einsum(
-        "{offset}, {offset, state}, {offset, key} -> {state, key}", nx.exp(last - total), b, x
-    )
-    decays, states = nx.associative_scan(
-        lambda first, second: (first[0] * second[0], first[1] * second[0] + second[1]),
-        (nx.exp(last), added),
-        axis="chunk",
-    )
-    before = nx.shift(states, 1, "chunk")
-    if state is not None:
-        states = states + decays * state
-        before = before + nx.shift(decays, 1, "chunk", fill_value=1) * state
-    y = y + nx.einsum(
-        "{offset}, {offset, state}, {state, key} -> {offset, key}", nx.exp(total), c, before
-    )
-    y = nx.slice(
-        nx.merge_axes(y, ("chunk", "offset"), "step"), {"step": slice(0, size)}, out_axis="pos"
-    )
-    return y, states["chunk", -1]
+    arrays = nx.split(array, ends[:-1], axis, out_axis=[f"{axis} {part}" for part in parts])
+    for part, one in zip(parts, arrays, strict=True):
+        one = nx.split_axis(one, f"{axis} {part}", shapes[part])
+        found[part] = nx.rename(one, {f"all {name}": name for name in PARTS[part]})
+    return found
 
 
 def mixer(
@@ -236,43 +167,32 @@ def mixer(
     """Project, convolve, apply the recurrence and the gate, and project back."""
     h = nx.nn.rms_norm(x, "embed", scale=p["norm"], epsilon=config.epsilon)
     h = nx.rename(h, {"pos_sp": "pos"})
-    weight = nx.rename(p["in"], {"embed_fsdp": "embed"})
-    parts = {
-        name: nx.dot(h, w, "embed")
-        for name, w in split(weight, "projected", PROJECTED, config).items()
-    }
-    if config.bias:
-        bias = split(p["in_bias"], "projected", PROJECTED, config)
-        parts = {name: part + bias[name] for name, part in parts.items()}
-    taps, new = split(p["taps"], "convolved", CONVOLVED, config), {}
+    weights = split(nx.rename(p["in"], {"embed_fsdp": "embed"}), "projected", PROJECTED, config)
+    parts = {name: nx.dot(h, weight, "embed") for name, weight in weights.items()}
+    taps, biases = (
+        split(p[name], "convolved", CONVOLVED, config) for name in ("taps", "taps_bias")
+    )
+    new = {}
     for name in CONVOLVED:
         past = None if cache is None else cache[name]
-        parts[name], new[name] = convolve(parts[name], taps[name], past, lengths)
-    if config.tap_bias:
-        bias = split(p["taps_bias"], "convolved", CONVOLVED, config)
-        parts |= {name: parts[name] + bias[name] for name in CONVOLVED}
-    values, b, c = (nx.nn.silu(parts[name]).astype(jnp.float32) for name in CONVOLVED)
+        y, new[name] = ssd.convolve(parts[name], taps[name], past, lengths)
+        parts[name] = nx.nn.silu(y + biases[name]).astype(jnp.float32)
+    values, b, c = (parts[name] for name in CONVOLVED)
     dt = nx.clip(nx.nn.softplus(parts["dt"].astype(jnp.float32) + p["dt_bias"]), *config.limit)
     if lengths is not None:  # padding does not change the state
         dt = nx.where(nx.arange(dt.named_shape["pos"], axis="pos") < lengths, dt, 0.0)
     state = None if cache is None else cache["state"]
-    y, new["state"] = recur(values * dt, -nx.exp(p["rate"]) * dt, b, c, state, config)
+    y, new["state"] = ssd.recur(values * dt, -nx.exp(p["rate"]) * dt, b, c, state, config.chunk)
     y = (y + p["skip"] * values) * nx.nn.silu(parts["gate"])
     y = nx.nn.rms_norm(y, ("group", "key"), scale=p["gate_norm"], epsilon=config.epsilon)
-    out = write(y.astype(x.dtype), p["out"], "kv_heads, group, key")
-    out = out + p["out_bias"] if config.bias else out
-    return x + out, None if cache is None else new
+    x = x + write(y.astype(x.dtype), p["out"], "kv_heads, group, key")
+    return x, None if cache is None else new
 
 
 def forward(
-    params: Params,
-    tokens: nx.NamedArray,
-    config: Config,
-    *,
-    cache: Any = None,
-    dropout_key: Any = None,
-    lengths: Any = None,
-) -> Any:
+    params: Params, tokens: nx.NamedArray, config: Config, *,
+    cache: Any = None, lengths: Any = None, dropout_key: Any = None,
+) -> Any:  # fmt: skip
     """Return the logits of the next token at every position; with a cache, see `llama.forward`."""
 
     def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:

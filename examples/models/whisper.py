@@ -2,10 +2,9 @@
 
     python examples/models/whisper.py
 
-Two convolutions read the spectrogram, the second with stride 2. Under a layout that shards its
-frames, each device gets the boundary frames of its neighbors, and nothing else. Layers normalize
-first, and their GELU is exact. Source: Radford et al., "Robust speech recognition via large-scale
-weak supervision", 2022.
+Two convolutions read the spectrogram, the second with stride 2. If its frames are sharded, a device
+gets the boundary frames of its neighbors, and nothing else. Source: Radford et al., "Robust speech
+recognition via large-scale weak supervision", 2022.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any
 import common
 import jax
 from common import Params, biased, layer_norm, read, write
+from common import init_cache as init_cache
 
 import namedax as nx
 
@@ -133,9 +133,6 @@ def init(config: Config, key: jax.Array) -> Params:
     return common.init(SPEC, config.sizes(), key)
 
 
-init_cache = common.init_cache
-
-
 def keys_and_values(h: nx.NamedArray, p: Params, pos: str) -> tuple[nx.NamedArray, nx.NamedArray]:
     """Return keys and values; with the parameters of all layers, those of all layers."""
     key, value = (read(h, p[name], "kv_heads, key", pos) for name in ("key", "value"))
@@ -204,9 +201,7 @@ def decode(
     return logits if cache is None else (logits, cache)
 
 
-def forward(
-    params: Params, features: nx.NamedArray, tokens: nx.NamedArray, config: Config, **options: Any
-) -> Any:
+def forward(params: Params, features: Any, tokens: Any, config: Config, **options: Any) -> Any:
     """Return the logits of the next token at every position; `options` are those of `decode`."""
     encoded = encode(params, features, config, options.get("dropout_key"))
     return decode(params, encoded, tokens, config, **options)

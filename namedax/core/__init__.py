@@ -12,5 +12,6 @@ chooses dtypes and rejects arrays of other libraries. `reshape` merges dimension
 classes of fields, `name_scopes` names operations in programs, and `functions` reads signatures,
 docstrings and source locations. `call_errors` and `argument_kinds` check calls; `protocol_hints` is
 for named arrays in functions of NumPy and Python, and `jax_errors` recognizes errors of JAX to
-explain them. `explicit_fallback` runs what JAX cannot run on Explicit axes.
+explain them. `explicit_fallback` runs what JAX cannot run on Explicit axes, and
+`strict_broadcasting` is the opt-in check of elementwise results.
 """

@@ -179,6 +179,21 @@ _NAMESAKES = {
 
 # Namespaces of functions whose parameter `n` or `s` is the size of axes of the result.
 _TRANSFORMS = frozenset({"namedax.numpy.fft", "namedax.scipy.fft"})
+# Lifted functions whose operands `nx.strict_broadcasting` checks, and modules of such functions.
+_ELEMENTWISE = frozenset(
+    {
+        "namedax.scipy.special.",
+        *(
+            f"namedax.lax.{name}"
+            for name in (
+                "add atan2 betainc bitwise_and bitwise_or bitwise_xor clamp complex div"
+                " eq ge gt igamma igammac le lt max min mul ne nextafter polygamma pow rem select"
+                " select_n shift_left shift_right_arithmetic shift_right_logical sub zeta"
+            ).split()
+        ),
+        *(f"namedax.numpy.{name}" for name in ("divmod", "select")),
+    }
+)
 # These multiply two scalars: if all axes are named, there is nothing to contract.
 _CONTRACTIONS = frozenset(f"namedax.numpy.{name}" for name in ("dot", "inner", "vdot"))
 
@@ -249,6 +264,8 @@ def _lift(
             else ("Named axes of array arguments are batch axes of the result. No communication.")
         )
     )
+    if f"{namespace}." in _ELEMENTWISE or f"{namespace}.{name}" in _ELEMENTWISE:
+        lifted.is_elementwise = True
     if renames:
         lifted.__doc__ += (
             "\n\n`out_axis` has the new names of transformed axes in the result: a name for a"

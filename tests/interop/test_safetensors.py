@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +19,7 @@ from namedax.interop import load_safetensors, save_safetensors, state_dict_repor
 from tests.harness import environment_without_devices
 from tests.interop.test_state_dicts import FLOATS, SIZES, SPEC, bits, state_dict
 
+ROOT = Path(__file__).parents[2]
 ONE = {"w": ("w", "a b -> {b, a}")}
 
 
@@ -290,7 +293,7 @@ import sys, threading
 import jax, numpy as np
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
-import safetensors
+import safetensors.numpy
 import namedax as nx
 path, layers, hidden, name = sys.argv[1:]
 mesh = jax.make_mesh((8,), ("x",))
@@ -316,6 +319,10 @@ done.set()
 thread.join()
 size = sum(leaf.nbytes for leaf in jax.tree.leaves(tree))
 print("bytes", max(peak, resident()) - before - size, size)
+stored = safetensors.numpy.load_file(path)
+for i in range(int(layers)):
+    up, down = (np.asarray(tree[kind].data[i]).reshape(int(hidden), -1) for kind in ("up", "down"))
+    assert (up == stored[f"layers.{i}.up"].T).all() and (down.reshape(-1, int(hidden)) == stored[f"layers.{i}.down"].T).all()
 """
 
 
@@ -330,3 +337,63 @@ def test_loading_takes_about_one_block_beside_the_result(name, tmp_path):
     beside, size = map(int, output.stdout.split()[1:])
     assert size == 2 * layers * hidden * hidden * 4
     assert beside < 40 * 2**20
+
+
+@pytest.mark.parametrize("kind", [jax.sharding.AxisType.Auto, jax.sharding.AxisType.Explicit], ids=str)
+def test_the_mesh_of_set_mesh(kind, file, tmp_path):
+    with jax.set_mesh(jax.make_mesh((4, 2), ("x", "y"), axis_types=(kind, kind))):
+        tree = load_safetensors(file, SPEC, {"embed_fsdp": "x", "kv_heads": "y"}, sizes=SIZES)
+        plain = load_safetensors(file, SPEC, sizes=SIZES)
+        assert tree["layers"]["query"].sharding.spec == jax.P(None, "x", "y", None, None)
+        save_safetensors(tree, SPEC, tmp_path / "a.safetensors")
+        save_safetensors(plain, SPEC, tmp_path / "b.safetensors")
+    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+
+
+TWO_PROCESSES = """
+import sys
+import jax, numpy as np
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 4)
+jax.config.update("jax_cpu_collectives_implementation", "gloo")
+jax.distributed.initialize(f"127.0.0.1:{sys.argv[1]}", 2, int(sys.argv[2]))
+import safetensors.numpy
+from jax.experimental import multihost_utils
+import namedax as nx
+from tests.interop.test_state_dicts import SIZES, SPEC
+path, folder = sys.argv[3:]
+stored = safetensors.numpy.load_file(path)
+for kind in (jax.sharding.AxisType.Auto, jax.sharding.AxisType.Explicit):
+    mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(kind, kind))
+    for resources in ({"embed_fsdp": "x", "kv_heads": "y"}, {"embed_fsdp": "y"}, {}):
+        tree = nx.interop.load_safetensors(path, SPEC, resources, mesh, sizes=SIZES)
+        nx.interop.save_safetensors(tree, SPEC, f"{folder}/out.safetensors")
+        again = safetensors.numpy.load_file(f"{folder}/out.safetensors")
+        assert {key: again[key].tobytes() for key in again} == {key: stored[key].tobytes() for key in stored}
+        multihost_utils.sync_global_devices(str(resources) + str(kind))
+print("done")
+"""
+
+
+@pytest.mark.full
+def test_two_processes_load_and_save_one_file(file, tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-c", TWO_PROCESSES, str(port)]
+    running = [
+        subprocess.Popen(
+            [*command, str(number), str(file), str(tmp_path)],
+            env=environment_without_devices() | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    try:
+        outputs = [process.communicate(timeout=200)[0] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    assert all(output.rstrip().endswith("done") for output in outputs), outputs

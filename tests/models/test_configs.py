@@ -1,0 +1,159 @@
+"""The models read the config.json files of published checkpoints, and reject what they do not support."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "models"))
+
+COMMON = {"transformers_version": "4.50.0", "use_cache": True}
+GEMMA_1B = COMMON | {
+    "architectures": ["Gemma3ForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "attn_logit_softcapping": None,
+    "bos_token_id": 2,
+    "cache_implementation": "hybrid",
+    "eos_token_id": [1, 106],
+    "final_logit_softcapping": None,
+    "head_dim": 256,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "hidden_size": 1152,
+    "initializer_range": 0.02,
+    "intermediate_size": 6912,
+    "max_position_embeddings": 32768,
+    "model_type": "gemma3_text",
+    "num_attention_heads": 4,
+    "num_hidden_layers": 26,
+    "num_key_value_heads": 1,
+    "pad_token_id": 0,
+    "query_pre_attn_scalar": 256,
+    "rms_norm_eps": 1e-06,
+    "rope_local_base_freq": 10000,
+    "rope_scaling": None,
+    "rope_theta": 1000000,
+    "sliding_window": 512,
+    "sliding_window_pattern": 6,
+    "torch_dtype": "bfloat16",
+    "vocab_size": 262144,
+}
+GEMMA_4B = {
+    "architectures": ["Gemma3ForConditionalGeneration"],
+    "boi_token_index": 255999,
+    "eoi_token_index": 256000,
+    "image_token_index": 262144,
+    "mm_tokens_per_image": 256,
+    "model_type": "gemma3",
+    "text_config": {
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 34,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+        "sliding_window": 1024,
+    },
+    "vision_config": {"hidden_size": 1152, "model_type": "siglip_vision_model"},
+}
+T5_SMALL = COMMON | {
+    "architectures": ["T5ForConditionalGeneration"],
+    "d_ff": 2048,
+    "d_kv": 64,
+    "d_model": 512,
+    "decoder_start_token_id": 0,
+    "dropout_rate": 0.1,
+    "eos_token_id": 1,
+    "initializer_factor": 1.0,
+    "is_encoder_decoder": True,
+    "layer_norm_epsilon": 1e-06,
+    "model_type": "t5",
+    "n_positions": 512,
+    "num_heads": 8,
+    "num_layers": 6,
+    "output_past": True,
+    "pad_token_id": 0,
+    "relative_attention_num_buckets": 32,
+    "task_specific_params": {"summarization": {"num_beams": 4}},
+    "vocab_size": 32128,
+}
+FLAN_SMALL = T5_SMALL | {
+    "d_ff": 1024,
+    "feed_forward_proj": "gated-gelu",
+    "dense_act_fn": "gelu_new",
+    "is_gated_act": True,
+    "num_decoder_layers": 8,
+    "num_heads": 6,
+    "num_layers": 8,
+    "relative_attention_max_distance": 128,
+    "tie_word_embeddings": False,
+}
+V5 = {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}
+V5["full_attention"] = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0}
+NEWER = {
+    "_sliding_window_pattern": 6,
+    "layer_types": ["sliding_attention", "full_attention"] * 13,
+    "rope_parameters": V5,
+    "dtype": "bfloat16",
+    "tie_word_embeddings": True,
+    "use_bidirectional_attention": False,
+}
+OLDER = ("rope_theta", "rope_scaling", "rope_local_base_freq", "sliding_window_pattern")
+GEMMA_V5 = {name: value for name, value in GEMMA_1B.items() if name not in OLDER} | NEWER
+
+
+def read(module, entries, folder):
+    (folder / "config.json").write_text(json.dumps(entries))
+    return importlib.import_module(module).Config.from_json(folder)
+
+
+GEMMA_FIELDS = {"embed": 1152, "heads": 4, "kv_heads": 1, "window": 512, "attention_cap": None}
+LINEAR = {"factor": 8.0, "rope_type": "linear"}
+READ = {
+    "gemma-3-1b-it": ("gemma", GEMMA_1B, {**GEMMA_FIELDS, "local": (True,) * 5 + (False,), "theta": 1e6, "scaling": None}),
+    "gemma-3-1b-it, newer": ("gemma", GEMMA_V5, {**GEMMA_FIELDS, "local": (True, False) * 13, "scaling": V5["full_attention"]}),
+    "gemma-3-4b-it": ("gemma", GEMMA_4B, {"vocab": 262208, "heads": 8, "kv_heads": 4, "key": 256, "scaling": LINEAR}),
+    "t5-small": ("t5", T5_SMALL, {"source_layers": 6, "layers": 6, "gated": False, "tied": True, "max_distance": 128}),
+    "flan-t5-small": ("t5", FLAN_SMALL, {"kv_heads": 6, "layers": 8, "gated": True, "tied": False}),
+    "flan-t5-small, newer": (
+        "t5",
+        FLAN_SMALL
+        | {"tie_word_embeddings": True, "scale_decoder_outputs": False, "is_decoder": False, "classifier_dropout": 0.0},
+        {"gated": True, "tied": False},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_published_configurations_are_read(name, tmp_path):
+    module, entries, fields = READ[name]
+    config = read(module, entries, tmp_path)
+    assert {field: getattr(config, field) for field in fields} == fields
+    keys = importlib.import_module(module).spec(config)
+    assert config.sizes()["embed_fsdp"] == config.embed
+    assert ("lm_head.weight" in keys) == (module == "t5" and not config.tied)
+
+
+@pytest.mark.parametrize(
+    ("module", "entries", "message"),
+    [
+        ("gemma", GEMMA_1B | {"new_entry": 1}, "unknown configuration entries 'new_entry'"),
+        ("gemma", GEMMA_1B | {"hidden_activation": "silu"}, "hidden_activation is 'silu'"),
+        ("gemma", GEMMA_1B | {"layer_types": ["chunked_attention"]}, "layer_types has chunked_attention"),
+        ("llama", GEMMA_4B, "unknown configuration entries .*'multimodal'"),
+        ("t5", T5_SMALL | {"new_entry": 1}, "unknown configuration entries 'new_entry'"),
+        ("t5", T5_SMALL | {"feed_forward_proj": "gated-silu"}, "feed_forward_proj is 'gated-silu'"),
+    ],
+)
+def test_unsupported_entries_are_errors(module, entries, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        read(module, entries, tmp_path)
+
+
+def test_a_multimodal_checkpoint_of_gemma_has_keys_with_a_prefix(tmp_path):
+    config = read("gemma", GEMMA_4B, tmp_path)
+    keys = importlib.import_module("gemma").spec(config)
+    assert all(key.startswith("language_model.model.") for key in keys)
