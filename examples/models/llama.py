@@ -192,3 +192,9 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     """Return the mean cross-entropy of the next tokens, in nats."""
     more = {name: batch.get(name) for name in ("positions", "segments", "dropout_key")}
     return common.cross_entropy(forward(params, batch["tokens"], config, **more), batch)
+
+
+if __name__ == "__main__":
+    import show
+
+    show.main("llama")

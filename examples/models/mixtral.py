@@ -54,11 +54,6 @@ TINY = Config(
     vocab=256, embed=64, hidden=64, layers=2, heads=4, kv_heads=2, key=16, theta=100.0,
     experts=4, balance=0.01,
 )  # fmt: skip
-#: Mixtral 8x7B.
-PUBLISHED = Config(
-    vocab=32000, embed=4096, hidden=14336, layers=32, heads=32, kv_heads=8, key=128,
-    epsilon=1e-5, theta=1e6, experts=8,
-)  # fmt: skip
 ENTRIES = {
     **{entry: field for entry, field in llama.ENTRIES.items() if entry != "layer_types"},
     "moe_intermediate_size": "expert hidden",
@@ -182,3 +177,9 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     logits, _, routing = route(params, batch["tokens"], config, **more)
     value = common.cross_entropy(logits, batch)
     return value + config.balance * balance_loss(routing) if config.balance else value
+
+
+if __name__ == "__main__":
+    import show
+
+    show.main("mixtral")
