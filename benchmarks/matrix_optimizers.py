@@ -155,13 +155,12 @@ def programs(case: Case) -> dict[str, tuple[Any, tuple[Any, ...]]]:
 
     own = nx.interop.scale_by_muon(rows="rows", columns="columns")
     named = [{"w": nx.named(x, ["layers", "rows", "columns"])} for x in (gradient, momentum)]
-    state = own.init(named[0])
-    state = state._replace(matrices=state.matrices._replace(mu=named[1]))
+    state = optax.tree.set(own.init(named[0]), mu=named[1])
     in_body = jax.jit(nx.xmap(own.update, axis_resources=resources, mesh=mesh))
 
     dims = optax.contrib.MuonDimensionNumbers((1,), (2,))
     theirs = optax.contrib.scale_by_muon(weight_dimension_numbers={"w": dims})
-    plain = theirs.init({"w": gradient})._replace(mu={"w": momentum})
+    plain = optax.tree.set(theirs.init({"w": gradient}), mu={"w": momentum})
     return {
         HAND: (hand.lower(gradient, momentum).compile(), (gradient, momentum)),
         NAMED: (in_body.lower(named[0], state).compile(), (named[0], state)),

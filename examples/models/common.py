@@ -142,7 +142,7 @@ def init(
         shape = {name: sizes[name] for name, _ in axes}
         tensor = re.findall(r"\([^)]*\)|\w+", pattern.partition("->")[0])
         letters = {letter: name for name, letter in axes}
-        inputs = re.findall(r"\w+", " ".join(tensor[1:]))
+        inputs = re.findall(r"[a-z]\w*", " ".join(tensor[1:]))  # without dimensions of size 1
         if inputs:
             scale = 1 / math.sqrt(math.prod(sizes[letters[letter]] for letter in inputs))
             drawn = nx.random.normal(jax.random.fold_in(key, number), named_shape=shape) * scale

@@ -118,9 +118,13 @@ class Generator:
             logits, cache = module.forward(params, tokens, config, cache=cache)
             return choose(logits, key), cache
 
-        names = {*config.sizes(), "batch", "cache"}
+        empty = jax.eval_shape(lambda: module.init_cache(config, 1, capacity))
+        arrays = jax.tree.leaves(empty, is_leaf=lambda leaf: isinstance(leaf, nx.NamedArray))
+        is_attention = any("cache" in array.named_shape for array in arrays)  # else a recurrence
+        axis_sizes = {"cache": capacity} if is_attention else {}
+        names = {*config.sizes(), "batch", *axis_sizes}
         resources = {name: entry for name, entry in axis_resources.items() if name in names}
-        mapped = {"axis_resources": resources, "mesh": mesh, "axis_sizes": {"cache": capacity}}
+        mapped = {"axis_resources": resources, "mesh": mesh, "axis_sizes": axis_sizes}
         self.prefill = nx.xmap(prefill, **mapped)
         self.step = nx.xmap(step, donate_argnums=(1,), **mapped)  # updates the cache in place
         self.capacity = capacity

@@ -328,7 +328,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def make_job(options: argparse.Namespace) -> Job:
     """Read the configuration, and choose the layout."""
     module, config, _ = read_model(options)
-    names = {*config.sizes(), "batch", "pos", "pos_sp", "source", "source_sp"}
+    names = {*config.sizes(), "batch", "pos", "pos_sp", *getattr(config, "axes", ())}
     mesh, resources = common.layout(
         options.layout, names, jax.sharding.AxisType.Explicit if options.explicit else None
     )

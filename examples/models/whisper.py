@@ -192,6 +192,7 @@ def decode(
         return common.gelu_layer(x, p["feed_forward"]), cache
 
     positions = common.next_positions(tokens, cache)
+    positions = positions if cache is None else positions["layers", 0]  # the same in all layers
     x = common.embedding(params["embed"], tokens)
     x = x + nx.rename(nx.take(params["positions"], positions, "position"), {"pos": "pos_sp"})
     inputs = (params["decoder"], memory, cache)

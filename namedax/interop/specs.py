@@ -92,6 +92,11 @@ class Entry(NamedTuple):
         """Return the dims of the named array."""
         return tuple(term.name for term in self.right)
 
+    def in_order(self, order: Sequence[int]) -> Entry:
+        """Return the entry with another order of the axes of the named array."""
+        right = tuple(self.right[axis] for axis in order)
+        return Entry(self.key, self.place, self.pattern, self.numbers, self.left, right)
+
     def key_of(self, numbers: Sequence[int]) -> str:
         """Return the key of one tensor."""
         values = dict(zip(self.numbers, numbers, strict=True))

@@ -209,7 +209,8 @@ def load_balancing_loss(
     share = _mean(chosen, (*names, routing.choice), where=where)
     factor = routing.experts
     if normalization == "mixtral":
-        factor *= routing.index.named_shape[routing.choice]
+        index: NamedArray = routing.index  # type: ignore[assignment]  # checked above
+        factor *= index.named_shape[routing.choice]
     mean = _mean(routing.probabilities, names, where=where)
     return factor * _sum(share * mean, routing.route)
 

@@ -9,7 +9,6 @@ need no alignment, and the cache may be sharded by any of its names.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -531,47 +530,15 @@ def _write(
         operand_batching_dims=tuple(rows),
         scatter_indices_batching_dims=tuple(batch.index(i) for i in rows),
     )
-    result = _scatter(numbers, data, index[..., None], updates)
-    return make_result(last_repeated(result, dim, place), dims)
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _scatter(
-    numbers: lax.ScatterDimensionNumbers, data: jax.Array, index: jax.Array, updates: jax.Array
-) -> jax.Array:
-    """Write `updates` at distinct indices; those out of range are dropped.
-
-    16-bit floats are written as integers: XLA on CPUs would convert all of `data` to float32.
-    """
-    dtype = data.dtype
-    if dtype.itemsize == 2:
-        data, updates = (lax.bitcast_convert_type(x, jnp.uint16) for x in (data, updates))
-    result = _scatter_plain(numbers, data, index, updates)
-    return lax.bitcast_convert_type(result, dtype)
-
-
-@_scatter.defjvp
-def _scatter_jvp(
-    numbers: lax.ScatterDimensionNumbers,
-    primals: tuple[jax.Array, jax.Array, jax.Array],
-    tangents: tuple[jax.Array, jax.Array, jax.Array],
-) -> tuple[jax.Array, jax.Array]:
-    data, index, updates = primals
-    tangent = _scatter_plain(numbers, tangents[0], index, tangents[2])
-    return _scatter(numbers, data, index, updates), tangent
-
-
-def _scatter_plain(
-    numbers: lax.ScatterDimensionNumbers, data: jax.Array, index: jax.Array, updates: jax.Array
-) -> jax.Array:
-    return lax.scatter(
+    result = lax.scatter(
         data,
-        index,
+        index[..., None],
         updates,
         numbers,
         unique_indices=True,
         mode=lax.GatherScatterMode.FILL_OR_DROP,
     )
+    return make_result(last_repeated(result, dim, place), dims)
 
 
 def _ordered(data: jax.Array, dims: Dims, like: Dims) -> jax.Array:
