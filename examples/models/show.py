@@ -78,9 +78,8 @@ PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
 #: The meshes of the chips that are planned, as the torus of the machine has them.
 MESHES = {4: (2, 2), 8: (4, 2), 16: (4, 4), 64: (8, 8), 256: (16, 16)}
 #: The names that `nx.plan` may map, and the number of layouts that it tries.
-NAMES = (
-    "batch embed_fsdp embed_expert expert hidden kv_heads vocab pos_sp source_sp projected".split()
-)
+NAMES = "batch embed_fsdp embed_expert expert hidden kv_heads vocab pos_sp source_sp".split()
+HEADS = {"kv_heads": "group"}
 TRIES = 16
 
 
@@ -134,7 +133,8 @@ class Step:
         names = dict(self.config.sizes())
         for leaf in self.arguments(chips)[2].values():
             names |= leaf.named_shape
-        return names | {f"{name}_sp": names[name] for name in ("pos", "source") if name in names}
+        names |= {f"{name}_sp": names[name] for name in ("pos", "source") if name in names}
+        return {name: size for name, size in names.items() if size > 1}
 
     def mapped(self, mesh: Any, resources: Mapping[str, Any]) -> Any:
         """Return the step under a layout."""
@@ -158,6 +158,8 @@ def communication(step: Step, title: str) -> str:
     chips = math.prod(axes.values())
     mesh = jax.sharding.AbstractMesh(tuple(axes.values()), tuple(axes)) if axes else None
     names = step.names(chips)
+    if "kv_heads" not in names:  # one group of heads
+        resources = {HEADS.get(name, name): entry for name, entry in resources.items()}
     resources = {name: entry for name, entry in resources.items() if name in names}
     report = nx.explain(step.mapped(mesh, resources), *step.arguments(chips))
     groups: dict[tuple[str, ...], tuple[int, int]] = {}
@@ -196,10 +198,15 @@ def plan(step: Step, chips: int, machine: Any, tries: int) -> str:
     """Report what `nx.plan` chooses for a number of chips."""
     shape = MESHES.get(chips, (chips,))
     mesh = jax.sharding.AbstractMesh(shape, ("x", "y")[: len(shape)])
-    found = nx.plan(
-        step.mapped(None, {}), *step.arguments(chips), mesh=mesh, machine=machine,
-        names=[name for name in NAMES if name in step.names(chips)], tries=tries, progress=False,
-    )  # fmt: skip
+    names = step.names(chips)
+    chosen = [name if name in names else HEADS.get(name) for name in NAMES]
+    try:
+        found = nx.plan(
+            step.mapped(None, {}), *step.arguments(chips), mesh=mesh, machine=machine,
+            names=[name for name in chosen if name in names], tries=tries, progress=False,
+        )  # fmt: skip
+    except nx.errors.PlanError as error:
+        return str(error)
     return str(found)
 
 
