@@ -1,4 +1,4 @@
-"""Show a model without devices: its axes, what a training step sends, and the layouts of `nx.plan`.
+"""Show a model: its axes, the communication of a training step, and the layouts of `nx.plan`.
 
     python examples/models/llama.py
     python examples/models/show.py mixtral --chips 8 64 --layout ep+fsdp --machine h100
@@ -10,8 +10,10 @@ train.py, with AdamW and in bfloat16.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import math
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -138,7 +140,9 @@ class Step:
 
     def mapped(self, mesh: Any, resources: Mapping[str, Any]) -> Any:
         """Return the step under a layout."""
-        job = train.Job(self.module, self.config, mesh, dict(resources), self.options)
+        microbatches = self.options.microbatches if "layers" in resources else 0
+        config = dataclasses.replace(self.config, microbatches=microbatches)
+        job = train.Job(self.module, config, mesh, dict(resources), self.options)
         return train.make_step(job, self.optimizer)
 
 
@@ -175,7 +179,7 @@ def communication(step: Step, title: str) -> str:
     ]
     where = ", ".join(f"{axis}={size}" for axis, size in axes.items()) or "one device"
     return "\n".join([
-        f"A step under {title!r} on {where}: {resources}",
+        textwrap.fill(f"A step under {title!r} on {where}: {resources}", 100),
         f"computes {report.flops / 1e12:.0f} TFLOP, sends {amount(report.wire_bytes)}, holds"
         f" {amount(report.memory.peak)} at its peak",
         "",
