@@ -72,7 +72,7 @@ class Config:
 
 
 TINY = Config(
-    vocab=256, embed=64, layers=2, heads=8, key=16, state=16, kv_heads=2, chunk=16, tied=True
+    vocab=256, embed=64, layers=2, heads=8, key=16, state=16, kv_heads=2, chunk=4, tied=True
 )
 ENTRIES = {
     "vocab_size": "vocab", "hidden_size": "embed", "num_hidden_layers": "layers",

@@ -43,6 +43,7 @@ class Config:
     remat: bool = True
     dropout: float = 0.0
     microbatches: int = 0
+    axes = ("source", "source_sp")  # names of the inputs
 
     @classmethod
     def from_json(cls, path: str | os.PathLike[str]) -> Config:

@@ -50,6 +50,7 @@ TYPES = {
     "vit": "vit",
     "whisper": "whisper",
 }
+PACKED = ("llama", "mixtral", "gemma")  # whose attention stays within documents
 MODELS = [*dict.fromkeys(TYPES.values())]
 
 
@@ -328,6 +329,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def make_job(options: argparse.Namespace) -> Job:
     """Read the configuration, and choose the layout."""
     module, config, _ = read_model(options)
+    if options.packed and module.__name__ not in PACKED:
+        raise SystemExit(f"--packed: choose from the models {', '.join(PACKED)}")
     names = {*config.sizes(), "batch", "pos", "pos_sp", *getattr(config, "axes", ())}
     mesh, resources = common.layout(
         options.layout, names, jax.sharding.AxisType.Explicit if options.explicit else None

@@ -199,4 +199,5 @@ def _alike(x: NamedArray, y: NamedArray) -> tuple[Hashable, Hashable] | None:
 
 
 def _similarity(pair: tuple[Hashable, Hashable]) -> float:
-    return difflib.SequenceMatcher(None, *map(str, pair)).ratio()
+    a, b = map(str, pair)
+    return difflib.SequenceMatcher(None, a, b).ratio()

@@ -264,8 +264,10 @@ def _lift(
             else ("Named axes of array arguments are batch axes of the result. No communication.")
         )
     )
-    if f"{namespace}." in _ELEMENTWISE or f"{namespace}.{name}" in _ELEMENTWISE:
-        lifted.is_elementwise = True
+    if isinstance(lifted, Lifted):
+        lifted.is_elementwise = not _ELEMENTWISE.isdisjoint(
+            {f"{namespace}.", f"{namespace}.{name}"}
+        )
     if renames:
         lifted.__doc__ += (
             "\n\n`out_axis` has the new names of transformed axes in the result: a name for a"

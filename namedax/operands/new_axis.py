@@ -103,7 +103,7 @@ def size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
     """
     region = ambient()
     known = None if region is None else region.size_of(name)
-    if given is None and (known is None or name not in region.sizes):
+    if given is None and (region is None or name not in region.sizes):
         known_names = () if region is None else (*region.sizes, *region.seen)
         raise AxisNotFoundError(
             f"{op}: axis {name!r} has no size here.{did_you_mean(name, known_names)} Give"
