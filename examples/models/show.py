@@ -82,7 +82,7 @@ MESHES = {4: (2, 2), 8: (4, 2), 16: (4, 4), 64: (8, 8), 256: (16, 16)}
 #: The names that `nx.plan` may map, and the number of layouts that it tries.
 NAMES = "batch embed_fsdp embed_expert expert hidden kv_heads vocab pos_sp source_sp".split()
 HEADS = {"kv_heads": "group"}
-TRIES = 16
+TRIES = 24
 
 
 def typed(make: Callable[[], Any]) -> Any:
@@ -117,7 +117,7 @@ class Step:
         self.title, _, fields, self.inputs = PUBLISHED[name]
         self.config = self.module.Config(**fields)
         self.options = train.parse(["--bf16"])
-        self.optimizer, _ = train.make_optimizer(self.options)
+        self.optimizer, _ = train.make_optimizer(self.options, self.config)
         self.params = typed(lambda: self.module.init(self.config, jax.random.key(0)))
         self.count = sum(leaf.size for leaf in jax.tree.leaves(self.params))
 
@@ -210,11 +210,11 @@ def plan(step: Step, chips: int, machine: Any, tries: int) -> str:
             names=[name for name in chosen if name in names], tries=tries, progress=False,
         )  # fmt: skip
     except nx.errors.PlanError as error:
-        return str(error)
+        return textwrap.fill(str(error), 100)
     return str(found)
 
 
-def main(name: str | None = None) -> None:
+def main(name: str | None = None, argv: list[str] | None = None) -> None:
     """Print the report of a model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     if name is None:
@@ -223,7 +223,7 @@ def main(name: str | None = None) -> None:
     parser.add_argument("--layout", choices=common.LAYOUTS, default="fsdp+tp", help="(%(default)s)")
     parser.add_argument("--machine", choices=["v5e", "v5p", "v6e", "h100", "h200"], default="v5p")
     parser.add_argument("--tries", type=int, default=TRIES, help="layouts to try (%(default)s)")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     step, machine = Step(name or options.model), getattr(nx.machines, options.machine)
     print(parameters(step), communication(step, options.layout), sep="\n\n", flush=True)
     for chips in options.chips:
