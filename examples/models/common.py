@@ -277,6 +277,9 @@ def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "
 
 # --- layouts --------------------------------------------------------------------------------------
 
+# Experts have a stored name of their own: an array has `embed_fsdp`, or `expert` and `embed_expert`,
+# so that experts may be on the mesh axis of the other stored parameters.
+FSDP = {"embed_fsdp": "data", "embed_expert": "data"}
 TENSOR = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
 ACCUMULATE = ("data", nx.SerialLoop(2))
 RING = dict.fromkeys(("pos", "pos_sp", "source", "source_sp", "frame", "step", "chunk"), "context")
@@ -286,22 +289,27 @@ LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "dp": ({"data": 4}, {"batch": "data"}),
     "tp": ({"model": 2}, TENSOR),
     "dp+tp": ({"data": 2, "model": 2}, {"batch": "data", **TENSOR}),
-    "fsdp": ({"data": 8}, {"batch": "data", "embed_fsdp": "data"}),
-    "fsdp+tp": ({"data": 4, "model": 2}, {"batch": "data", "embed_fsdp": "data", **TENSOR}),
+    "fsdp": ({"data": 8}, {"batch": "data", **FSDP}),
+    "fsdp+tp": ({"data": 4, "model": 2}, {"batch": "data", **FSDP, **TENSOR}),
     "fsdp+tp+sp": (
         {"data": 2, "model": 2},
-        {"batch": "data", "embed_fsdp": "data", "pos_sp": "model", "source_sp": "model", **TENSOR},
+        {"batch": "data", **FSDP, "pos_sp": "model", "source_sp": "model", **TENSOR},
     ),
-    "fsdp, accumulated": ({"data": 2}, {"batch": ACCUMULATE, "embed_fsdp": "data"}),
+    "fsdp, accumulated": ({"data": 2}, {"batch": ACCUMULATE, **FSDP}),
     "ring": ({"context": 4}, RING),
     "ring+fsdp": (
         {"context": 2, "data": 2},
-        {"batch": "data", "embed_fsdp": "data", **RING},
+        {"batch": "data", **FSDP, **RING},
     ),
     "uneven tp": ({"model": 3}, TENSOR),
     "pipeline+dp": (
         {"stage": 2, "data": 2},
         {"layers": "stage", "source_layers": "stage", "batch": "data"},
+    ),
+    "ep": ({"data": 4}, {"batch": "data", "expert": "data"}),
+    "ep+fsdp": (
+        {"data": 2, "model": 2},
+        {"batch": "data", "expert": "data", "embed_fsdp": "data", **TENSOR},
     ),
 }
 

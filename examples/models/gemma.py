@@ -1,6 +1,6 @@
 """Gemma 3: a decoder whose layers attend to a sliding window, and every sixth to all positions.
 
-    python examples/models/train.py --model gemma
+    python examples/models/gemma.py
 
 Layers have norms before and after attention and feed-forward, queries and keys are normalized, and
 each type of layer has rotary frequencies of its own. All layers are one scan: the type of a layer
@@ -210,3 +210,9 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     """Return the mean cross-entropy of the next tokens, in nats."""
     more = {name: batch.get(name) for name in ("positions", "segments", "dropout_key")}
     return common.cross_entropy(forward(params, batch["tokens"], config, **more), batch)
+
+
+if __name__ == "__main__":
+    import show
+
+    show.main("gemma")

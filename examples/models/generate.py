@@ -23,6 +23,7 @@ if __name__ == "__main__":  # before JAX starts
         f"{os.getenv('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
     )
 
+import common
 import data
 import jax
 import jax.numpy as jnp
@@ -41,7 +42,7 @@ LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "uneven heads": ({"model": 3}, HEADS),
     "cache": ({"context": 4}, {"cache": "context"}),
     "cache+heads": ({"context": 2, "model": 2}, {"cache": "context", **HEADS}),
-    "weights": ({"data": 2}, {"batch": "data", "embed_fsdp": "data"}),
+    "weights": ({"data": 2}, {"batch": "data", **common.FSDP}),
 }
 
 

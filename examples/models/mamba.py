@@ -213,3 +213,9 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
         raise ValueError("mamba: packed documents are not supported; use one document in a row.")
     logits = forward(params, batch["tokens"], config, dropout_key=batch.get("dropout_key"))
     return common.cross_entropy(logits, batch)
+
+
+if __name__ == "__main__":
+    import show
+
+    show.main("mamba")

@@ -1,6 +1,6 @@
 """T5: an encoder and a decoder with relative position biases, also T5 1.1 and Flan-T5.
 
-    python examples/models/train.py --model t5
+    python examples/models/t5.py
 
 The scores of attention are not scaled. The first layer of a stack has a table of biases by distance
 for all of its layers. T5 1.1 and Flan-T5 have gated feed-forward layers, and an output layer of
@@ -271,3 +271,9 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     options = {name: batch.get(name) for name in ("source_lengths", "dropout_key")}
     logits = forward(params, batch["inputs"], batch["tokens"], config, **options)
     return common.cross_entropy(logits, batch)
+
+
+if __name__ == "__main__":
+    import show
+
+    show.main("t5")

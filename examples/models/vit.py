@@ -158,3 +158,9 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     """Return the mean cross-entropy of `batch["labels"]`, in nats."""
     logits = forward(params, batch["images"], config, dropout_key=batch.get("dropout_key"))
     return common.cross_entropy(logits, {"targets": batch["labels"]}, "classes")
+
+
+if __name__ == "__main__":
+    import show
+
+    show.main("vit")

@@ -212,3 +212,9 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     """Return the mean cross-entropy of the next tokens, in nats."""
     inputs, key = (batch["features"], batch["tokens"]), batch.get("dropout_key")
     return common.cross_entropy(forward(params, *inputs, config, dropout_key=key), batch)
+
+
+if __name__ == "__main__":
+    import show
+
+    show.main("whisper")
