@@ -175,19 +175,35 @@ def put(tree: Params, place: str, value: Any) -> None:
 
 
 def apply_layers(
-    layer: Callable[[Any, Any], tuple[Any, Any]],
+    layer: Callable[..., tuple[Any, Any]],
     x: Any,
     stacked: Any,
     config: Any,
     dropout_key: jax.Array | None = None,
     axis: str = "layers",
+    *,
+    cache: Any = None,
 ) -> tuple[Any, Any]:
     """Apply `layer(x, parameters) -> (x, output)` along the axis `layers`, or another.
 
     With `config.microbatches` the layers are a pipeline. With `config.remat` a layer is recomputed
     in the backward pass, and only its input is a residual. With a key, elements of the update of
     each layer are dropped at the rate `config.dropout`.
+
+    With a cache it is `layer(x, parameters, part) -> (x, part)`, and the next cache is returned.
+    The loop carries the cache of all layers, and each layer writes into it.
     """
+    if cache is not None:
+
+        def with_cache(carry: Any, inputs: Any) -> tuple[Any, None]:
+            x, cache = carry
+            number, parameters = inputs
+            x, part = layer(x, parameters, layer_of(cache, axis, number))
+            return (x, with_layer(cache, axis, number, part)), None
+
+        numbers = nx.arange(getattr(config, axis), axis=axis)
+        return nx.scan(with_cache, (x, cache), (numbers, stacked), axis=axis)[0]
+
     step = layer
     if dropout_key is not None:
         keys = jax.random.split(dropout_key, getattr(config, axis))
@@ -203,6 +219,20 @@ def apply_layers(
             step, x, stacked, axis=axis, microbatches=config.microbatches, outputs=True
         )
     return nx.scan(step, x, stacked, axis=axis)
+
+
+def layer_of(cache: Any, axis: str, number: Any) -> Any:
+    """Return the cache of one layer: of keys and values, or a dictionary of states."""
+    if isinstance(cache, nx.nn.KVCache):
+        return cache.select(axis, number)
+    return {name: state[axis, number] for name, state in cache.items()}
+
+
+def with_layer(cache: Any, axis: str, number: Any, part: Any) -> Any:
+    """Return the cache of all layers with the new cache of one layer."""
+    if isinstance(cache, nx.nn.KVCache):
+        return part.whole()
+    return {name: state.at[axis, number].set(part[name]) for name, state in cache.items()}
 
 
 def embedding(table: nx.NamedArray, tokens: Any, pos: str = "pos") -> Any:

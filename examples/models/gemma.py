@@ -190,15 +190,15 @@ def forward(
     """Return the logits of the next token at every position; `rows` and `cache` as in `llama`."""
     rows = {name: rows.get(name) for name in ("positions", "segments", "lengths")}
 
-    def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:
-        p, is_local, part = inputs
+    def layer(x: nx.NamedArray, inputs: Any, part: Any = None) -> tuple[nx.NamedArray, Any]:
+        p, is_local = inputs
         x, part = attention(x, p, is_local, config, part, **rows)
         return feed_forward(x, p, config), part
 
     x = common.embedding(params["embed"], tokens) * config.embed**0.5  # in the dtype of x
     is_local = nx.named(np.resize(config.local, config.layers), ["layers"])
-    stacked = (params["layers"], is_local, cache)
-    x, cache = common.apply_layers(layer, x, stacked, config, dropout_key)
+    stacked = (params["layers"], is_local)
+    x, cache = common.apply_layers(layer, x, stacked, config, dropout_key, cache=cache)
     x = x if cache is None else common.last_token(x, rows["lengths"])
     logits = read(norm(x, params["norm"], config), params["embed"], "vocab")
     if config.final_cap is not None:

@@ -167,13 +167,12 @@ def forward(
     after the last token only, and the next cache; `lengths` are then those of padded prompts.
     """
 
-    def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:
-        p, part = inputs
+    def layer(x: nx.NamedArray, p: Params, part: Any = None) -> tuple[nx.NamedArray, Any]:
         x, part = attention(x, p, config, part, rows)
         return feed_forward(x, p, config), part
 
     x = common.embedding(params["embed"], tokens)
-    x, cache = common.apply_layers(layer, x, (params["layers"], cache), config, dropout_key)
+    x, cache = common.apply_layers(layer, x, params["layers"], config, dropout_key, cache=cache)
     x = x if cache is None else common.last_token(x, rows.get("lengths"))
     x = nx.nn.rms_norm(x, "embed", scale=params["norm"], epsilon=config.epsilon)
     logits = read(x, params["embed" if config.tied else "unembed"], "vocab")

@@ -195,12 +195,11 @@ def forward(
 ) -> Any:  # fmt: skip
     """Return the logits of the next token at every position; with a cache, see `llama.forward`."""
 
-    def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:
-        p, part = inputs
+    def layer(x: nx.NamedArray, p: Params, part: Any = None) -> tuple[nx.NamedArray, Any]:
         return mixer(x, p, config, part, lengths)
 
     x = common.embedding(params["embed"], tokens)
-    x, cache = common.apply_layers(layer, x, (params["layers"], cache), config, dropout_key)
+    x, cache = common.apply_layers(layer, x, params["layers"], config, dropout_key, cache=cache)
     x = x if cache is None else common.last_token(x, lengths)
     x = nx.nn.rms_norm(x, "embed", scale=params["norm"], epsilon=config.epsilon)
     logits = read(x, params["embed" if config.tied else "unembed"], "vocab")

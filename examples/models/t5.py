@@ -240,16 +240,16 @@ def decode(
         keys = nx.arange(cache.capacity, axis="cache")
     biases = bias(p["bias"], queries, keys, config, causal=True)
 
-    def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:
-        p, part, memory = inputs
+    def layer(x: nx.NamedArray, inputs: Any, part: Any = None) -> tuple[nx.NamedArray, Any]:
+        p, memory = inputs
         x, part = attention(x, p, biases, config, "pos", lengths, part)
         memory = remember(encoded, p) if memory is None else memory
         x = cross_attention(x, p, memory, config, source_lengths)
         return feed_forward(x, p, config), part
 
     x = common.embedding(params["embed"], tokens)
-    stacked = (p["layers"], cache, memory)
-    x, cache = common.apply_layers(layer, x, stacked, config, dropout_key)
+    stacked = (p["layers"], memory)
+    x, cache = common.apply_layers(layer, x, stacked, config, dropout_key, cache=cache)
     x = norm(x if cache is None else common.last_token(x, lengths), p["norm"], config)
     if config.tied:
         logits = read(x * config.embed**-0.5, params["embed"], "vocab")

@@ -184,8 +184,8 @@ def decode(
     """
     memory = encoded if isinstance(encoded, tuple) else None
 
-    def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:
-        p, memory, cache = inputs
+    def layer(x: nx.NamedArray, inputs: Any, cache: Any = None) -> tuple[nx.NamedArray, Any]:
+        p, memory = inputs
         x, cache = attention(x, p["attention"], "pos", None, cache, lengths)
         memory = keys_and_values(encoded, p["cross"], "source") if memory is None else memory
         x, _ = attention(x, p["cross"], "pos", memory)
@@ -195,8 +195,8 @@ def decode(
     positions = positions if cache is None else positions["layers", 0]  # the same in all layers
     x = common.embedding(params["embed"], tokens)
     x = x + nx.rename(nx.take(params["positions"], positions, "position"), {"pos": "pos_sp"})
-    inputs = (params["decoder"], memory, cache)
-    x, cache = common.apply_layers(layer, x, inputs, config, dropout_key)
+    stacked = (params["decoder"], memory)
+    x, cache = common.apply_layers(layer, x, stacked, config, dropout_key, cache=cache)
     x = x if cache is None else common.last_token(x, lengths)
     logits = read(layer_norm(x, params), params["embed"], "vocab")
     return logits if cache is None else (logits, cache)
