@@ -64,21 +64,13 @@ TINY = Config(
     vocab=256, embed=64, hidden=160, source_layers=2, layers=2, kv_heads=4, key=16, gated=True
 )
 ENTRIES = {
-    "vocab_size": "vocab",
-    "d_model": "embed",
-    "d_ff": "hidden",
-    "num_layers": "source_layers",
-    "num_decoder_layers": "layers",
-    "num_heads": "kv_heads",
-    "d_kv": "key",
-    "relative_attention_num_buckets": "bucket",
-    "relative_attention_max_distance": "max_distance",
-    "layer_norm_epsilon": "epsilon",
-    "feed_forward_proj": "feed_forward",
-    "tie_word_embeddings": "tied",
-    "scale_decoder_outputs": "scaled",
+    "vocab_size": "vocab", "d_model": "embed", "d_ff": "hidden", "d_kv": "key",
+    "num_layers": "source_layers", "num_decoder_layers": "layers", "num_heads": "kv_heads",
+    "relative_attention_num_buckets": "bucket", "relative_attention_max_distance": "max_distance",
+    "layer_norm_epsilon": "epsilon", "feed_forward_proj": "feed_forward",
+    "tie_word_embeddings": "tied", "scale_decoder_outputs": "scaled",
     "decoder_start_token_id": "start",
-}
+}  # fmt: skip
 FIXED = {"model_type": ["t5"], "feed_forward_proj": ["relu", "gated-gelu"], "is_decoder": [False]}
 IGNORED = "dense_act_fn dropout_rate is_gated_act n_positions output_past".split()
 
@@ -191,21 +183,15 @@ def feed_forward(x: nx.NamedArray, p: Params, config: Config, pos: str = "pos") 
     return x + write(inner, p["down"], "hidden", pos)
 
 
-def encode(
-    params: Params,
-    inputs: nx.NamedArray,
-    config: Config,
-    *,
-    source_lengths: Any = None,
-    dropout_key: Any = None,
-) -> nx.NamedArray:
+def encode(params: Params, inputs: nx.NamedArray, config: Config, **options: Any) -> nx.NamedArray:
     """Return the encoder's last layer; `source_lengths` are those of padded inputs."""
+    lengths, dropout_key = (options.get(name) for name in ("source_lengths", "dropout_key"))
     p, size = params["encoder"], inputs.named_shape["source"]
     queries, keys = (nx.arange(size, axis=axis) for axis in ("source", "key_source"))
     biases = bias(p["bias"], queries, keys, config, causal=False)
 
     def layer(x: nx.NamedArray, p: Params) -> tuple[nx.NamedArray, None]:
-        x, _ = attention(x, p, biases, config, "source", source_lengths, None)
+        x, _ = attention(x, p, biases, config, "source", lengths, None)
         return feed_forward(x, p, config, "source"), None
 
     x = common.embedding(params["embed"], inputs, "source")
@@ -222,8 +208,7 @@ def decode(
     cache: Any = None,
     memory: Any = None,
     lengths: Any = None,
-    source_lengths: Any = None,
-    dropout_key: Any = None,
+    **options: Any,
 ) -> Any:
     """Return the logits of the next token at every position.
 
@@ -238,12 +223,14 @@ def decode(
         queries = queries + cache.lengths["layers", 0]
         keys = nx.arange(cache.capacity, axis="cache")
     biases = bias(p["bias"], queries, keys, config, causal=True)
+    if (dropout_key := options.get("dropout_key")) is not None:
+        dropout_key = jax.random.fold_in(dropout_key, 1)
 
     def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:
         p, part, memory = inputs
         x, part = attention(x, p, biases, config, "pos", lengths, part)
         memory = remember(encoded, p) if memory is None else memory
-        x = cross_attention(x, p, memory, config, source_lengths)
+        x = cross_attention(x, p, memory, config, options.get("source_lengths"))
         return feed_forward(x, p, config), part
 
     x = common.embedding(params["embed"], tokens)
