@@ -62,12 +62,7 @@ def initial() -> Params:
 
 def expert(p: Params, x: Any) -> Any:
     """Apply every expert to its slots, by name."""
-    hidden = nx.nn.gelu(
-        nx.einsum("{expert,slot,embed},{expert,embed,hidden}->{expert,slot,hidden}", x, p["up"])
-    )
-    return nx.einsum(
-        "{expert,slot,hidden},{expert,hidden,embed}->{expert,slot,embed}", hidden, p["down"]
-    )
+    return nx.dot(nx.nn.gelu(nx.dot(x, p["up"], "embed")), p["down"], "hidden")
 
 
 def route(p: Params, x: Any) -> Any:

@@ -108,7 +108,8 @@ def init(config: Config, key: jax.Array) -> Params:
 def rotate(x: nx.NamedArray, position: Any, size: int) -> nx.NamedArray:
     """Rotary positions (Su et al., 2021): rotate pairs of features by an angle that grows with the position."""
     half = size // 2
-    angle = position * nx.exp(-math.log(10_000.0) * nx.arange(half, axis="pair") / half)
+    frequency = nx.exp(-math.log(10_000.0) * nx.arange(half, axis="pair") / half)
+    angle = nx.einsum("{}, {} -> {}", position, frequency)  # an outer product
     a, b = (
         nx.slice(x, {"key": part}, out_axis="pair") for part in (slice(half), slice(half, None))
     )
@@ -116,15 +117,17 @@ def rotate(x: nx.NamedArray, position: Any, size: int) -> nx.NamedArray:
     return nx.concatenate(turned, "pair", out_axis="key")
 
 
-READ = "{{batch,pos:pos_sp,embed}},{{embed:embed_fsdp,{0}}}->{{batch,pos,{0}}}"
-WRITE = "{{batch,pos,{0}}},{{{0},embed:embed_fsdp}}->{{batch,pos_sp:pos,embed}}"
+# An einsum mentions the names that it contracts or renames, and leaves the others alone. So the
+# model runs on one sequence, on a batch and on packed documents.
+READ = "{pos:pos_sp, embed}, {embed:embed_fsdp} -> {pos}"
+WRITE = "{{pos,{0}}}, {{{0},embed:embed_fsdp}} -> {{pos_sp:pos,embed}}"
 BALANCE = 0.01  # counts for the load-balancing loss
 
 
 def feed_forward(x: nx.NamedArray, p: Params) -> nx.NamedArray:
     """SwiGLU (Shazeer, 2020)."""
     h = nx.nn.rms_norm(x, "embed", scale=p["norm2"])
-    gate, up = (nx.einsum(READ.format("hidden"), h, p[name]) for name in ("gate", "up"))
+    gate, up = (nx.einsum(READ, h, p[name]) for name in ("gate", "up"))
     return nx.einsum(WRITE.format("hidden"), nx.nn.silu(gate) * up, p["down"])
 
 
@@ -160,8 +163,8 @@ def project(
 ) -> tuple[nx.NamedArray, ...]:
     """Queries, keys and values."""
     h = nx.nn.rms_norm(x, "embed", scale=p["norm1"])
-    query = nx.einsum(READ.format("kv_heads,group,key"), h, p["query"])
-    key, value = (nx.einsum(READ.format("kv_heads,key"), h, p[name]) for name in ("key", "value"))
+    query = nx.einsum(READ, h, p["query"])
+    key, value = (nx.einsum(READ, h, p[name]) for name in ("key", "value"))
     return rotate(query, position, config.key), rotate(key, position, config.key), value
 
 
@@ -196,7 +199,7 @@ def loss(
 ) -> jax.Array:
     """Mean cross-entropy, in nats per token, plus a fraction of the load-balancing loss, if there are experts."""
     x, uneven = hidden_states(params, tokens, config)
-    logits = nx.einsum(READ.format("vocab"), x, params["unembed"])
+    logits = nx.einsum(READ, x, params["unembed"])
     entropy = nx.mean(nx.nn.softmax_cross_entropy(logits, targets, "vocab"), ("batch", "pos"))
     return (
         entropy if uneven is None else entropy + BALANCE * nx.mean(uneven, (config.stack, "batch"))
@@ -224,19 +227,10 @@ def decode(
         # A sequence of one token.
         query, key, value = (v["pos", 0] for v in project(x, p, position, config))
         keys, values = keys.at["past", position].set(key), values.at["past", position].set(value)
-        scores = nx.einsum(
-            "{batch,kv_heads,group,key},{batch,past,kv_heads,key}->{batch,kv_heads,group,past}",
-            query,
-            keys,
-        )
+        scores = nx.dot(query, keys, "key")
         seen = nx.arange(config.pos, axis="past") <= position
         weights = nx.nn.softmax(scores / math.sqrt(config.key), "past", where=seen)
-        attended = nx.einsum(
-            "{batch,kv_heads,group,past},{batch,past,kv_heads,key}->{batch,kv_heads,group,key}",
-            weights,
-            values,
-        )
-        attended = nx.expand_dims(attended, 0)
+        attended = nx.expand_dims(nx.dot(weights, values, "past"), 0)
         attended = nx.named(attended, ["pos"])
         x = x + nx.einsum(WRITE.format("kv_heads,group,key"), attended, p["out"])
         return second_half(x, p, config)[0], (keys, values)
@@ -245,7 +239,7 @@ def decode(
     x = nx.rename(x, {"pos": "pos_sp"})
     x, cache = nx.scan(layer, x, (params["layers"], *cache), axis=config.stack)
     x = nx.nn.rms_norm(x, "embed", scale=params["norm"])
-    return nx.einsum(READ.format("vocab"), x, params["unembed"])["pos", 0], cache
+    return nx.einsum(READ, x, params["unembed"])["pos", 0], cache
 
 
 def sample(

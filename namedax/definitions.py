@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from namedax import typing as typing
     from namedax.analysis.explain import explain as explain
     from namedax.core.array import NamedArray as NamedArray
+    from namedax.core.strict_broadcasting import strict_broadcasting as strict_broadcasting
     from namedax.distributed import from_process_local as from_process_local
     from namedax.distributed import process_entries as process_entries
     from namedax.drawing.arrays import draw as draw

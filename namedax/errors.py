@@ -31,6 +31,7 @@ __all__ = [
     "MeshError",
     "NamedAxesLeftError",
     "NamedaxError",
+    "OuterProductError",
     "PipelineError",
     "PlacementConflictError",
     "PlanError",
@@ -50,6 +51,8 @@ class NamedaxError(Exception):
       code: the code of the class on the page docs/errors.md. Every message ends with it.
       explains: the error of Python or JAX that this error explains, if a wrong argument has caused
         it.
+      found_size: a name and its global size, if a mapped function that begins with that size does
+        not raise the error. The call begins again with it.
 
     >>> import namedax as nx
     >>> nx.sum(nx.ones(named_shape={"batch": 8}), "bacth")
@@ -61,6 +64,8 @@ class NamedaxError(Exception):
     code: ClassVar[str] = ""
 
     explains: Exception | None = None
+
+    found_size: tuple[Hashable, int] | None = None
 
     def __str__(self) -> str:
         """Return the message with the code.
@@ -218,7 +223,7 @@ class PlanError(NamedaxError, ValueError):
 class CheckpointError(NamedaxError, ValueError):
     """A value that a checkpoint cannot store, or a requested value that it does not contain.
 
-    See `nx.checkpoints`.
+    See `nx.checkpoints`, and `nx.interop.load_safetensors` for published checkpoints.
     """
 
     code = "NX014"
@@ -240,7 +245,10 @@ class EinsumError(NamedaxError, ValueError):
 
 
 class RearrangeError(NamedaxError, ValueError):
-    """A pattern of `rearrange`, `reduce` or `repeat` that is malformed or does not match."""
+    """A pattern of `rearrange`, `reduce` or `repeat` that is malformed or does not match.
+
+    Also a malformed pattern of a `spec`, see `nx.interop.from_state_dict`.
+    """
 
     code = "NX017"
 
@@ -279,6 +287,12 @@ class ArrayAttributeError(NamedaxError, AttributeError):
     """
 
     code = "NX022"
+
+
+class OuterProductError(NamedaxError, ValueError):
+    """An elementwise result with more names than each operand, under `nx.strict_broadcasting`."""
+
+    code = "NX023"
 
 
 def show_name(name: Hashable) -> str:

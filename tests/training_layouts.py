@@ -163,7 +163,6 @@ def mapped(case: Case) -> Any:
         "mesh": case.mesh,
         "partitioning": case.partitioning,
         "overlap": case.mode == "overlap",
-        "axis_sizes": {"pos_sp": SIZES["pos"]} if case.layout in UNEVEN_LAYOUTS else None,
     }
     if case.where == "inside":
         return nx.xmap(jax.value_and_grad(body), **options)

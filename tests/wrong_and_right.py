@@ -67,13 +67,12 @@ SPECIMENS = [
     ),
     Specimen(
         nx.errors.UnevenAxisError,
-        'f = nx.xmap(lambda x: nx.rename(x, {"batch": "row"}), axis_resources={"row": "x"}, mesh=mesh)\n'
-        'f(nx.named(jnp.ones(10), ["batch"]))',
-        "Ten rows over four devices make blocks of three rows, and the last block has two rows of padding. The body "
-        "creates the axis `row`, so its size is unknown when the function starts. Pass the size in `axis_sizes`.",
-        'rows = lambda x: nx.rename(x, {"batch": "row"})\n'
-        'f = nx.xmap(rows, axis_resources={"row": "x"}, axis_sizes={"row": 10}, mesh=mesh)\n'
-        'f(nx.named(jnp.ones(10), ["batch"]))',
+        'f = nx.xmap(lambda x: nx.split_axis(x, "batch", {"row": 10, "column": 2}), axis_resources={"row": "x"}, mesh=mesh)\n'
+        'f(nx.named(jnp.ones(20), ["batch"]))',
+        "Ten rows over four devices make blocks of three rows, and the last block has two rows of padding. `nx.split_axis` "
+        "does not support padded axes.",
+        'f = nx.xmap(lambda x: nx.split_axis(x, "batch", {"row": 10, "column": 2}), axis_resources={"column": "y"}, mesh=mesh)\n'
+        'f(nx.named(jnp.ones(20), ["batch"]))',
     ),
     Specimen(
         nx.errors.PositionalAxisError,
@@ -206,6 +205,13 @@ SPECIMENS = [
         "x.isel(k=3)",
         "`isel` is a method of xarray. Here the index contains the name and the position.",
         'x["k", 3]',
+    ),
+    Specimen(
+        nx.errors.OuterProductError,
+        'bias = nx.ones(named_shape={"k_fsdp": 6})\nwith nx.strict_broadcasting():\n    x + bias',
+        "`k_fsdp` is a second name of the axis `k`, under which the bias is stored. Names that one operand lacks are broadcast, so "
+        "the sum would have `batch`, `k` and `k_fsdp`.",
+        'bias = nx.ones(named_shape={"k_fsdp": 6})\nwith nx.strict_broadcasting():\n    x + nx.rename(bias, {"k_fsdp": "k"})',
     ),
 ]
 

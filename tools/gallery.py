@@ -1,6 +1,8 @@
 """Writes docs/gallery.md: the examples that compare assignments, each with its picture, its table and the time that it takes.
 
-`python tools/gallery.py` runs all of them (a few minutes), or those that are named;
+It also writes docs/models/: a page for each model of examples/models, with its communication and its plans.
+
+`python tools/gallery.py` runs all of them (a few minutes), or those that are named, such as `mcmc` or `llama`;
 `tests/house/test_gallery.py` runs each with a few steps, and sees that the page has them all.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import os
 import pathlib
 import re
@@ -25,11 +28,46 @@ EXAMPLES, PAGE, PICTURES = (
 HEAD = """\
 # Gallery
 
-Programs over names, each run under several dictionaries on eight devices that are simulated on two cores. What they compute is the same each time.
-The tables say how long a step takes there, and what it sends
-(payload). Times of simulated devices show what communication costs on that machine, and not what
-eight real devices would gain. `tools/gallery.py` wrote this page.
+Run one program under several layouts on eight devices, simulated on two cores. The results are the same under every layout. The tables have
+the time and the communication (payload) of a step. Times of simulated devices show the cost of communication on that machine. They do not
+predict the speedup on eight real devices. `tools/gallery.py` wrote this page.
 
+[Models](models/index.md) has published architectures: Llama, Mixtral, Gemma, T5, Whisper, ViT and Mamba.
+
+```{toctree}
+:hidden:
+
+models/index
+```
+
+"""
+MODELS, MODEL_PAGES = EXAMPLES / "models", ROOT / "docs" / "models"
+MODELS_HEAD = """\
+# Models
+
+Published architectures as plain functions over axis names, each in one file. Their logits, losses and gradients equal those of PyTorch
+in every layout of their pages. A page has the communication of a training step and the layouts that `nx.plan` chooses, both by tracing at
+a published size, without devices. `tools/gallery.py` wrote these pages.
+
+| page | model |
+|---|---|
+"""
+LOAD = """\
+import sys
+
+import namedax as nx
+
+sys.path.append("examples/models")
+import common
+import {name}
+
+folder = "{folder}"  # config.json and *.safetensors
+config = {name}.Config.from_json(folder)
+sizes = config.sizes()
+mesh, layout = common.layout("fsdp+tp", sizes)
+params = nx.interop.load_safetensors(
+    folder, {name}.spec(config), layout, mesh, sizes=sizes
+)
 """
 
 
@@ -46,10 +84,7 @@ def names() -> list[str]:
 def section(name: str) -> str:
     """Runs an example, and says what it is and what it printed."""
     path = EXAMPLES / f"{name}.py"
-    doc = ast.get_docstring(ast.parse(path.read_text())) or ""
-    title, *paragraphs = [
-        " ".join(part.split()) for part in doc.split("\n\n") if not part.startswith("    ")
-    ]
+    title, paragraphs = described(path)
     PICTURES.mkdir(parents=True, exist_ok=True)
     environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"} | {
         "PYTHONPATH": str(ROOT)
@@ -71,16 +106,104 @@ def section(name: str) -> str:
     )
 
 
+def models() -> list[str]:
+    """The models of examples/models that have a page: those that can be shown."""
+    return sorted(
+        path.stem for path in MODELS.glob("*.py") if f'show.main("{path.stem}")' in path.read_text()
+    )
+
+
+def described(path: pathlib.Path) -> tuple[str, list[str]]:
+    """The first sentence of a file's docstring, and its other paragraphs."""
+    doc = ast.get_docstring(ast.parse(path.read_text())) or ""
+    title, *paragraphs = [
+        " ".join(part.split()) for part in doc.split("\n\n") if not part.startswith("    ")
+    ]
+    return title, paragraphs
+
+
+def model_page(name: str) -> str:
+    """Runs a model's file, and makes its page."""
+    sys.path.insert(0, str(MODELS))
+    common, show = (importlib.import_module(module) for module in ("common", "show"))
+    path = MODELS / f"{name}.py"
+    title, paragraphs = described(path)
+    head, _, rest = title.partition(": ")
+    run = subprocess.run(
+        [sys.executable, str(path)],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    axes, step, *plans = re.split(r"\n\n(?=A step under|Layouts of|plan: )", run.stdout.rstrip())
+    published, folder, _, inputs = show.PUBLISHED[name]
+    shown = show.Step(name)
+    names = {*shown.config.sizes(), *shown.names(8), *getattr(shown.config, "axes", ())}
+    layouts = [
+        (layout, mesh, {name: entry for name, entry in resources.items() if name in names})
+        for layout, (mesh, resources) in common.LAYOUTS.items()
+        if mesh and ("expert" in names or not layout.startswith("ep"))
+    ]
+    rows = [
+        f"| {layout} | {', '.join(f'{axis}={size}' for axis, size in mesh.items())} | `{chosen}` |"
+        for layout, mesh, chosen in layouts
+    ]
+    of_chip = ", ".join(f"`{axis}` {size}" for axis, size in inputs.items())
+    text = textwrap.fill(f"**{rest[:1].upper()}{rest[1:]}** " + " ".join(paragraphs), 140)
+    parts = [
+        f"# {head}",
+        text,
+        f"Its source is [examples/models/{name}.py](../../examples/models/{name}.py).",
+        "## Load a published checkpoint",
+        f"```py\n{LOAD.format(name=name, folder=folder)}```",
+        "Each device reads its own blocks. Any other layout of this page works too.",
+        f"## Axes of {published}",
+        f"```text\n{axes}\n```",
+        "## Communication of a training step",
+        textwrap.fill(
+            "The step of `examples/models/train.py`, with AdamW and in bfloat16, by `nx.explain`. The bytes are those that one device sends. A"
+            f" chip has these inputs: {of_chip}.",
+            140,
+        ),
+        f"```text\n{step}\n```",
+        "## Layouts for 8 and 256 chips",
+        "The choice of `nx.plan`, marked by a star, and the other layouts on the Pareto front of time and memory:",
+        *(f"```text\n{plan}\n```" for plan in plans),
+        f"`python examples/models/{name}.py` prints these reports. `--chips`, `--layout` and `--machine` change them.",
+        "## Tested layouts",
+        "On Auto and Explicit mesh axes, logits, loss and gradients equal those of PyTorch:",
+        "| layout | mesh | `axis_resources` |\n|---|---|---|\n" + "\n".join(rows),
+        "With the layers in a pipeline, the configuration has a number of `microbatches`.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def models_index() -> str:
+    """The page that lists the models."""
+    rows = []
+    for name in models():
+        head, _, rest = described(MODELS / f"{name}.py")[0].partition(": ")
+        rows.append(f"| [{head}]({name}.md) | {rest[:1].upper()}{rest[1:]} |\n")
+    listed = "\n".join(models())
+    return f"{MODELS_HEAD}{''.join(rows)}\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+
+
 def main() -> None:
     """Writes the page, or the sections that are named."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", help="default: all")
-    chosen = parser.parse_args().names or names()
+    chosen = parser.parse_args().names or [*names(), *models()]
     old = re.split(r"(?=^## `)", PAGE.read_text(), flags=re.M)[1:] if PAGE.exists() else []
     sections = {match[1]: text for text in old if (match := re.match(r"## `(\w+)\.py`", text))}
-    for name in chosen:
+    MODEL_PAGES.mkdir(exist_ok=True)
+    (MODEL_PAGES / "index.md").write_text(models_index())
+    for name in set(chosen) & {*models()}:
+        (MODEL_PAGES / f"{name}.md").write_text(model_page(name))
+        print(name, flush=True)
+    for name in [name for name in chosen if name not in models()]:
         sections[name] = section(name)
         print(name, flush=True)
     PAGE.write_text(

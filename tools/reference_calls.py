@@ -427,6 +427,12 @@ CALLS |= {
     "nn.causal_mask": 'F({"query": 3, "k": N}, axis=("query", "k"))',
     "nn.prefix_mask": 'F({"query": 3, "k": N}, 2, axis=("query", "k"))',
     "nn.dot_product_attention": 'F(w, w, w, axis="k", features="out")',
+    "nn.rope": 'F(w, 3, "k")',
+    "nn.relative_position_buckets": 'F(nx.arange(N, axis="k") - 2, 8)',
+    "nn.relative_position_bias": (
+        'F(nx.ones(named_shape={"bucket": 8}), nx.arange(3, axis="query"), nx.arange(N, axis="k"),'
+        ' axis="bucket")'
+    ),
     "nn.dropout": "F(x, key, 0.5)",
     "nn.glu": 'F(z, "k")',
     "nn.one_hot": 'F(jnp.array([1, 0]), axis="k", num_classes=N)',
@@ -722,6 +728,8 @@ NO_COST = {
         draw explain plan shard from_process_local from_xarray to_xarray process_entries serial_loop checkpoints.names
         checkpoints.restore checkpoints.save checkpoints.save_args checkpoints.types distributed.bytes_per_device
         hlo.collectives hlo.summary interop.abstract interop.clip_by_global_norm interop.from_flax interop.from_logical_rules interop.to_flax
+        interop.from_state_dict interop.load_safetensors interop.save_safetensors interop.state_dict_report interop.to_state_dict
+        interop.adafactor interop.muon interop.scale_by_muon interop.scale_by_shampoo interop.shampoo
         machines.measure testing.assert_collectives
         testing.assert_no_gather testing.assert_resources_do_not_matter typing.check typing.element_type typing.matches
     """

@@ -34,7 +34,7 @@ FIELDS = (
 )
 
 # What documentation tells readers to install besides.
-EXTRAS = ("all", "draw", "checkpoints", "interop", "examples")
+EXTRAS = ("all", "draw", "checkpoints", "safetensors", "interop", "examples")
 
 
 def main() -> int:

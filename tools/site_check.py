@@ -52,6 +52,7 @@ SEARCHES = {
     "roofline": "guides/machines",
     "orbax": "guides/checkpoints",
     "xarray": "guides/interoperation",
+    "safetensors": "guides/interoperation",
     "diffrax": "guides/solvers",
     "checked": "guides/typing",
     "custom_vjp": "reference/api/nx.custom_vjp",

@@ -30,11 +30,13 @@ C = TypeVar("C")
 
 # Entries of config.json that do not change the function: of training, generation and tokenizers.
 IGNORED = frozenset(
-    "_attn_implementation _name_or_path _sliding_window_pattern architectures attention_dropout"
-    " attn_implementation auto_map bos_token_id cache_implementation classifier_dropout dtype"
-    " eos_token_id initializer_factor initializer_range is_encoder_decoder max_position_embeddings"
-    " max_window_layers model_type pad_token_id pretraining_tp router_jitter_noise task_specific_params"
-    " torch_dtype transformers_version use_cache".split()
+    "_attn_implementation _name_or_path _sliding_window_pattern activation_dropout architectures"
+    " attention_dropout attn_implementation auto_map begin_suppress_tokens bos_token_id"
+    " cache_implementation classifier_dropout decoder_start_token_id dropout dtype eos_token_id"
+    " forced_decoder_ids init_std initializer_factor initializer_range is_encoder_decoder max_length"
+    " max_position_embeddings max_window_layers model_type pad_token_id pretraining_tp"
+    " router_jitter_noise suppress_tokens task_specific_params torch_dtype transformers_version"
+    " use_cache".split()
 )
 
 
@@ -117,6 +119,11 @@ def names_of(pattern: str) -> list[tuple[str, str]]:
     return [(pair[0].strip(), pair[-1].strip()) for pair in pairs]
 
 
+def biased(key: str, place: str, weight: str, bias: str) -> dict[str, tuple[str, str]]:
+    """Return the entries of a layer that has a weight and a bias, for a SPEC."""
+    return {f"{key}.weight": (place, weight), f"{key}.bias": (f"{place}_bias", bias)}
+
+
 def init(
     spec: Spec,
     sizes: Mapping[str, int],
@@ -127,7 +134,7 @@ def init(
     """Return random parameters with the axes of `spec`.
 
     Matrices are normal with the variance `1 / fan_in`, where the inputs are all dimensions of the
-    stored tensor but the first. Norms are `norm`, by default ones, and other vectors zeros.
+    stored tensor but the first. Scales of norms are `norm`, by default 1, and other vectors 0.
     """
     params: Params = {}
     for number, (place, pattern) in enumerate(spec.values()):
@@ -135,12 +142,13 @@ def init(
         shape = {name: sizes[name] for name, _ in axes}
         tensor = re.findall(r"\([^)]*\)|\w+", pattern.partition("->")[0])
         letters = {letter: name for name, letter in axes}
-        inputs = re.findall(r"\w+", " ".join(tensor[1:]))
+        inputs = re.findall(r"[a-z]\w*", " ".join(tensor[1:]))  # without dimensions of size 1
         if inputs:
             scale = 1 / math.sqrt(math.prod(sizes[letters[letter]] for letter in inputs))
             drawn = nx.random.normal(jax.random.fold_in(key, number), named_shape=shape) * scale
         else:
-            drawn = nx.full((), norm if "norm" in place else 0.0, named_shape=shape)
+            is_norm = "norm" in place and not place.endswith("bias")
+            drawn = nx.full((), norm if is_norm else 0.0, named_shape=shape)
         array = nx.positional(drawn, list(shape)).astype(dtype)
         put(params, place, nx.named(array, list(shape)))
     return params
@@ -167,19 +175,35 @@ def put(tree: Params, place: str, value: Any) -> None:
 
 
 def apply_layers(
-    layer: Callable[[Any, Any], tuple[Any, Any]],
+    layer: Callable[..., tuple[Any, Any]],
     x: Any,
     stacked: Any,
     config: Any,
     dropout_key: jax.Array | None = None,
     axis: str = "layers",
+    *,
+    cache: Any = None,
 ) -> tuple[Any, Any]:
     """Apply `layer(x, parameters) -> (x, output)` along the axis `layers`, or another.
 
     With `config.microbatches` the layers are a pipeline. With `config.remat` a layer is recomputed
     in the backward pass, and only its input is a residual. With a key, elements of the update of
     each layer are dropped at the rate `config.dropout`.
+
+    With a cache it is `layer(x, parameters, part) -> (x, part)`, and the next cache is returned.
+    The loop carries the cache of all layers, and each layer writes into it.
     """
+    if cache is not None:
+
+        def with_cache(carry: Any, inputs: Any) -> tuple[Any, None]:
+            x, cache = carry
+            number, parameters = inputs
+            x, part = layer(x, parameters, layer_of(cache, axis, number))
+            return (x, with_layer(cache, axis, number, part)), None
+
+        numbers = nx.arange(getattr(config, axis), axis=axis)
+        return nx.scan(with_cache, (x, cache), (numbers, stacked), axis=axis)[0]
+
     step = layer
     if dropout_key is not None:
         keys = jax.random.split(dropout_key, getattr(config, axis))
@@ -195,6 +219,20 @@ def apply_layers(
             step, x, stacked, axis=axis, microbatches=config.microbatches, outputs=True
         )
     return nx.scan(step, x, stacked, axis=axis)
+
+
+def layer_of(cache: Any, axis: str, number: Any) -> Any:
+    """Return the cache of one layer: of keys and values, or a dictionary of states."""
+    if isinstance(cache, nx.nn.KVCache):
+        return cache.select(axis, number)
+    return {name: state[axis, number] for name, state in cache.items()}
+
+
+def with_layer(cache: Any, axis: str, number: Any, part: Any) -> Any:
+    """Return the cache of all layers with the new cache of one layer."""
+    if isinstance(cache, nx.nn.KVCache):
+        return part.whole()
+    return {name: state.at[axis, number].set(part[name]) for name, state in cache.items()}
 
 
 def embedding(table: nx.NamedArray, tokens: Any, pos: str = "pos") -> Any:
@@ -220,13 +258,27 @@ def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str, pos: str = "pos")
     )
 
 
+def layer_norm(x: nx.NamedArray, p: Params, name: str = "norm", epsilon: float = 1e-5) -> Any:
+    """LayerNorm (Ba et al., 2016) with the parameters `name` and `name_bias`."""
+    return nx.nn.layer_norm(x, "embed", scale=p[name], bias=p[f"{name}_bias"], epsilon=epsilon)
+
+
+def gelu_layer(
+    x: nx.NamedArray, p: Params, norm: str = "norm", epsilon: float = 1e-5, pos: str = "pos"
+) -> nx.NamedArray:
+    """Add two linear layers with the exact GELU (Hendrycks and Gimpel, 2016) between them."""
+    h = read(layer_norm(x, p, norm, epsilon), p["up"], "hidden", pos) + p["up_bias"]
+    h = nx.nn.gelu(h, approximate=False)
+    return x + write(h, p["down"], "hidden", pos) + p["down_bias"]
+
+
 # --- generation -----------------------------------------------------------------------------------
 
 
 def init_cache(config: Any, batch: int, capacity: int, dtype: Any = jnp.float32) -> nx.nn.KVCache:
     """Return an empty cache for every layer, with the axis `cache` of earlier positions."""
-    shape = {"layers": config.layers, "batch": batch, "cache": capacity}
-    shape |= {"kv_heads": config.kv_heads, "key": config.key}
+    shape = {"layers": config.layers, "batch": batch, "kv_heads": config.kv_heads}
+    shape |= {"cache": capacity, "key": config.key}
     return nx.nn.KVCache.init(shape, rows=("layers", "batch"), dtype=dtype)
 
 
@@ -255,31 +307,39 @@ def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "
 
 # --- layouts --------------------------------------------------------------------------------------
 
+# Experts have a stored name of their own: an array has `embed_fsdp`, or `expert` and `embed_expert`,
+# so that experts may be on the mesh axis of the other stored parameters.
+FSDP = {"embed_fsdp": "data", "embed_expert": "data"}
 TENSOR = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
 ACCUMULATE = ("data", nx.SerialLoop(2))
-RING = dict.fromkeys(("pos", "pos_sp", "source", "source_sp"), "context")
+RING = dict.fromkeys(("pos", "pos_sp", "source", "source_sp", "frame", "step", "chunk"), "context")
 #: The mesh axes of eight devices or fewer, and where the axes of the model are sharded.
 LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "one device": ({}, {}),
     "dp": ({"data": 4}, {"batch": "data"}),
     "tp": ({"model": 2}, TENSOR),
     "dp+tp": ({"data": 2, "model": 2}, {"batch": "data", **TENSOR}),
-    "fsdp": ({"data": 8}, {"batch": "data", "embed_fsdp": "data"}),
-    "fsdp+tp": ({"data": 4, "model": 2}, {"batch": "data", "embed_fsdp": "data", **TENSOR}),
+    "fsdp": ({"data": 8}, {"batch": "data", **FSDP}),
+    "fsdp+tp": ({"data": 4, "model": 2}, {"batch": "data", **FSDP, **TENSOR}),
     "fsdp+tp+sp": (
         {"data": 2, "model": 2},
-        {"batch": "data", "embed_fsdp": "data", "pos_sp": "model", "source_sp": "model", **TENSOR},
+        {"batch": "data", **FSDP, "pos_sp": "model", "source_sp": "model", **TENSOR},
     ),
-    "fsdp, accumulated": ({"data": 2}, {"batch": ACCUMULATE, "embed_fsdp": "data"}),
+    "fsdp, accumulated": ({"data": 2}, {"batch": ACCUMULATE, **FSDP}),
     "ring": ({"context": 4}, RING),
     "ring+fsdp": (
         {"context": 2, "data": 2},
-        {"batch": "data", "embed_fsdp": "data", **RING},
+        {"batch": "data", **FSDP, **RING},
     ),
     "uneven tp": ({"model": 3}, TENSOR),
     "pipeline+dp": (
         {"stage": 2, "data": 2},
         {"layers": "stage", "source_layers": "stage", "batch": "data"},
+    ),
+    "ep": ({"data": 4}, {"batch": "data", "expert": "data"}),
+    "ep+fsdp": (
+        {"data": 2, "model": 2},
+        {"batch": "data", "expert": "data", "embed_fsdp": "data", **TENSOR},
     ),
 }
 

@@ -1,6 +1,6 @@
 """Gemma 3: a decoder whose layers attend to a sliding window, and every sixth to all positions.
 
-    python examples/models/train.py --model gemma
+    python examples/models/gemma.py
 
 Layers have norms before and after attention and feed-forward, queries and keys are normalized, and
 each type of layer has rotary frequencies of its own. All layers are one scan: the type of a layer
@@ -173,15 +173,15 @@ def forward(
 ) -> Any:
     """Return the logits of the next token at every position; `rows` and `cache` as in `llama`."""
 
-    def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:
-        p, is_local, part = inputs
+    def layer(x: nx.NamedArray, inputs: Any, part: Any = None) -> tuple[nx.NamedArray, Any]:
+        p, is_local = inputs
         x, part = attention(x, p, is_local, config, part, rows)
         return feed_forward(x, p, config), part
 
     x = common.embedding(params["embed"], tokens) * config.embed**0.5  # in the dtype of x
     is_local = nx.named(np.resize(config.local, config.layers), ["layers"])
-    stacked = (params["layers"], is_local, cache)
-    x, cache = common.apply_layers(layer, x, stacked, config, dropout_key)
+    stacked = (params["layers"], is_local)
+    x, cache = common.apply_layers(layer, x, stacked, config, dropout_key, cache=cache)
     x = x if cache is None else common.last_token(x, rows.get("lengths"))
     logits = read(norm(x, params["norm"], config), params["embed"], "vocab")
     if config.final_cap is not None:
@@ -193,3 +193,9 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     """Return the mean cross-entropy of the next tokens, in nats."""
     more = {name: batch.get(name) for name in ("positions", "segments", "dropout_key")}
     return common.cross_entropy(forward(params, batch["tokens"], config, **more), batch)
+
+
+if __name__ == "__main__":
+    import show
+
+    show.main("gemma")

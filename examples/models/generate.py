@@ -23,6 +23,7 @@ if __name__ == "__main__":  # before JAX starts
         f"{os.getenv('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
     )
 
+import common
 import data
 import jax
 import jax.numpy as jnp
@@ -41,7 +42,7 @@ LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "uneven heads": ({"model": 3}, HEADS),
     "cache": ({"context": 4}, {"cache": "context"}),
     "cache+heads": ({"context": 2, "model": 2}, {"cache": "context", **HEADS}),
-    "weights": ({"data": 2}, {"batch": "data", "embed_fsdp": "data"}),
+    "weights": ({"data": 2}, {"batch": "data", **common.FSDP}),
 }
 
 
@@ -118,9 +119,13 @@ class Generator:
             logits, cache = module.forward(params, tokens, config, cache=cache)
             return choose(logits, key), cache
 
-        names = {*config.sizes(), "batch", "cache"}
+        empty = jax.eval_shape(lambda: module.init_cache(config, 1, capacity))
+        arrays = jax.tree.leaves(empty, is_leaf=lambda leaf: isinstance(leaf, nx.NamedArray))
+        is_attention = any("cache" in array.named_shape for array in arrays)  # else a recurrence
+        axis_sizes = {"cache": capacity} if is_attention else {}
+        names = {*config.sizes(), "batch", *axis_sizes}
         resources = {name: entry for name, entry in axis_resources.items() if name in names}
-        mapped = {"axis_resources": resources, "mesh": mesh, "axis_sizes": {"cache": capacity}}
+        mapped = {"axis_resources": resources, "mesh": mesh, "axis_sizes": axis_sizes}
         self.prefill = nx.xmap(prefill, **mapped)
         self.step = nx.xmap(step, donate_argnums=(1,), **mapped)  # updates the cache in place
         self.capacity = capacity

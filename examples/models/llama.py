@@ -65,19 +65,11 @@ TINY = Config(
     vocab=256, embed=64, hidden=160, layers=2, heads=4, kv_heads=2, key=16, theta=100.0, tied=True
 )  # fmt: skip
 ENTRIES = {
-    "model_type": "type",
-    "layer_types": "types",
-    "vocab_size": "vocab",
-    "hidden_size": "embed",
-    "intermediate_size": "hidden",
-    "num_hidden_layers": "layers",
-    "num_attention_heads": "heads",
-    "num_key_value_heads": "kv_heads",
-    "head_dim": "key",
-    "rms_norm_eps": "epsilon",
-    "sliding_window": "window",
-    "tie_word_embeddings": "tied",
-}
+    "model_type": "type", "layer_types": "types", "vocab_size": "vocab", "hidden_size": "embed",
+    "intermediate_size": "hidden", "num_hidden_layers": "layers", "num_attention_heads": "heads",
+    "num_key_value_heads": "kv_heads", "head_dim": "key", "rms_norm_eps": "epsilon",
+    "sliding_window": "window", "tie_word_embeddings": "tied",
+}  # fmt: skip
 FIXED = {
     "model_type": ["llama", "mistral", "qwen3"],
     "hidden_act": ["silu"],
@@ -175,13 +167,12 @@ def forward(
     after the last token only, and the next cache; `lengths` are then those of padded prompts.
     """
 
-    def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:
-        p, part = inputs
+    def layer(x: nx.NamedArray, p: Params, part: Any = None) -> tuple[nx.NamedArray, Any]:
         x, part = attention(x, p, config, part, rows)
         return feed_forward(x, p, config), part
 
     x = common.embedding(params["embed"], tokens)
-    x, cache = common.apply_layers(layer, x, (params["layers"], cache), config, dropout_key)
+    x, cache = common.apply_layers(layer, x, params["layers"], config, dropout_key, cache=cache)
     x = x if cache is None else common.last_token(x, rows.get("lengths"))
     x = nx.nn.rms_norm(x, "embed", scale=params["norm"], epsilon=config.epsilon)
     logits = read(x, params["embed" if config.tied else "unembed"], "vocab")
@@ -192,3 +183,9 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     """Return the mean cross-entropy of the next tokens, in nats."""
     more = {name: batch.get(name) for name in ("positions", "segments", "dropout_key")}
     return common.cross_entropy(forward(params, batch["tokens"], config, **more), batch)
+
+
+if __name__ == "__main__":
+    import show
+
+    show.main("llama")

@@ -1,6 +1,6 @@
 """T5: an encoder and a decoder with relative position biases, also T5 1.1 and Flan-T5.
 
-    python examples/models/train.py --model t5
+    python examples/models/t5.py
 
 The scores of attention are not scaled. The first layer of a stack has a table of biases by distance
 for all of its layers. T5 1.1 and Flan-T5 have gated feed-forward layers, and an output layer of
@@ -43,6 +43,7 @@ class Config:
     remat: bool = True
     dropout: float = 0.0
     microbatches: int = 0
+    axes = ("source", "source_sp")  # names of the inputs
 
     @classmethod
     def from_json(cls, path: str | os.PathLike[str]) -> Config:
@@ -226,16 +227,16 @@ def decode(
     if (dropout_key := options.get("dropout_key")) is not None:
         dropout_key = jax.random.fold_in(dropout_key, 1)
 
-    def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:
-        p, part, memory = inputs
+    def layer(x: nx.NamedArray, inputs: Any, part: Any = None) -> tuple[nx.NamedArray, Any]:
+        p, memory = inputs
         x, part = attention(x, p, biases, config, "pos", lengths, part)
         memory = remember(encoded, p) if memory is None else memory
         x = cross_attention(x, p, memory, config, options.get("source_lengths"))
         return feed_forward(x, p, config), part
 
     x = common.embedding(params["embed"], tokens)
-    stacked = (p["layers"], cache, memory)
-    x, cache = common.apply_layers(layer, x, stacked, config, dropout_key)
+    stacked = (p["layers"], memory)
+    x, cache = common.apply_layers(layer, x, stacked, config, dropout_key, cache=cache)
     x = norm(x if cache is None else common.last_token(x, lengths), p["norm"], config)
     if config.tied:
         logits = read(x * config.embed**-0.5, params["embed"], "vocab")
@@ -257,3 +258,9 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     options = {name: batch.get(name) for name in ("source_lengths", "dropout_key")}
     logits = forward(params, batch["inputs"], batch["tokens"], config, **options)
     return common.cross_entropy(logits, batch)
+
+
+if __name__ == "__main__":
+    import show
+
+    show.main("t5")

@@ -50,6 +50,7 @@ TYPES = {
     "vit": "vit",
     "whisper": "whisper",
 }
+PACKED = ("llama", "mixtral", "gemma")  # whose attention stays within documents
 MODELS = [*dict.fromkeys(TYPES.values())]
 
 
@@ -117,16 +118,16 @@ def lora_init(params: common.Params, options: argparse.Namespace, key: jax.Array
     adapters: dict[str, Any] = {}
     for number, (place, weight) in enumerate(sorted(common.places(params["layers"]))):
         shape = dict(weight.named_shape)
-        if "embed_fsdp" not in shape or len(shape) < 3:
+        outer = {name: shape[name] for name in ROWS if name in shape}
+        if not outer or len(shape) < 3:
             continue
         own = {name: shape[name] for name in ("layers", "expert") if name in shape}
-        outer = {"embed_fsdp": shape["embed_fsdp"]}
         inner = {name: n for name, n in shape.items() if name not in own | outer}
         key_a = jax.random.fold_in(key, number)
         rank = {"rank": options.lora}
         a = nx.random.normal(key_a, named_shape=count | own | outer | rank)
         b = nx.zeros(named_shape=count | own | rank | inner)
-        common.put(adapters, place, {"a": a / outer["embed_fsdp"] ** 0.5, "b": b})
+        common.put(adapters, place, {"a": a / max(outer.values()) ** 0.5, "b": b})
     return adapters
 
 
@@ -160,17 +161,18 @@ def unpack(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 # --- the optimizer --------------------------------------------------------------------------------
 
-ROWS = ("embed_fsdp",)
-COLUMNS = ("kv_heads", "group", "key", "hidden")
+ROWS = ("embed_fsdp", "embed_expert")
+COLUMNS = ("kv_heads", "group", "key", "hidden", "route")
 
 
-def make_optimizer(options: argparse.Namespace) -> tuple[Any, Callable[[Any], Any]]:
+def make_optimizer(options: argparse.Namespace, config: Any) -> tuple[Any, Callable[[Any], Any]]:
     """Return an optimizer and its learning rate: warm-up, then a cosine to a tenth."""
     rate = optax.warmup_cosine_decay_schedule(
         0.0, options.rate, options.warmup, max(options.steps, options.warmup + 1), options.rate / 10
     )
     if options.optimizer == "muon":
-        rule = nx.interop.muon(rate, rows=ROWS, columns=COLUMNS)
+        rows, columns = ([n for n in names if n in config.sizes()] for names in (ROWS, COLUMNS))
+        rule = nx.interop.muon(rate, rows=rows, columns=columns)
     else:
         rule = optax.adamw(rate, weight_decay=options.decay)
     return optax.chain(nx.interop.clip_by_global_norm(options.clip), rule), rate
@@ -232,7 +234,7 @@ def batches(job: Job) -> Callable[[int], dict[str, Any]]:
 def run(job: Job) -> list[dict[str, float]]:
     """Train, and return the metrics of every step."""
     options = job.options
-    optimizer, rate = make_optimizer(options)
+    optimizer, rate = make_optimizer(options, job.config)
 
     def begin() -> tuple[Any, Any]:
         params, frozen = job.init(jax.random.key(options.seed)), {}
@@ -328,7 +330,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def make_job(options: argparse.Namespace) -> Job:
     """Read the configuration, and choose the layout."""
     module, config, _ = read_model(options)
-    names = {*config.sizes(), "batch", "pos", "pos_sp", "source", "source_sp"}
+    if options.packed and module.__name__ not in PACKED:
+        raise SystemExit(f"--packed: choose from the models {', '.join(PACKED)}")
+    names = {*config.sizes(), "batch", "pos", "pos_sp", *getattr(config, "axes", ())}
     mesh, resources = common.layout(
         options.layout, names, jax.sharding.AxisType.Explicit if options.explicit else None
     )

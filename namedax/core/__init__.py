@@ -7,10 +7,12 @@ pytree operations may move). `axis_mappings` is the notation that `nx.named` and
 `annotations` are type aliases of arrays, and `names` has the other aliases.
 
 `display` formats arrays, `variance` casts between varying and invariant types, `cpu_workarounds`
-has the sums that XLA's CPU backend cannot compile. `element_types` converts to JAX arrays: it
-chooses dtypes and rejects arrays of other libraries. `reshape` merges dimensions, `records` are
-classes of fields, `name_scopes` names operations in programs, and `functions` reads signatures,
-docstrings and source locations. `call_errors` and `argument_kinds` check calls; `protocol_hints` is
+has the sums that XLA's CPU backend cannot compile, and `error_function` derivatives that JAX 0.12
+can map. `element_types` converts to JAX arrays: it chooses dtypes and rejects arrays of other
+libraries. `reshape` merges dimensions, `records` are classes of fields, `name_scopes` names
+operations in programs, and `functions` reads signatures, docstrings and source locations.
+`call_errors` and `argument_kinds` check calls; `protocol_hints` is
 for named arrays in functions of NumPy and Python, and `jax_errors` recognizes errors of JAX to
-explain them. `explicit_fallback` runs what JAX cannot run on Explicit axes.
+explain them. `explicit_fallback` runs what JAX cannot run on Explicit axes, and
+`strict_broadcasting` is the opt-in check of elementwise results.
 """

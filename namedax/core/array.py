@@ -56,6 +56,7 @@ __all__ = [
     "make_blocks",
     "make_in_region",
     "origin_of",
+    "placeholder_remedy",
     "positions",
     "refuse_assignment",
     "set_block",
@@ -540,6 +541,16 @@ def dims_of(value: Any) -> Dims:
     return (None,) * np.ndim(value)
 
 
+def placeholder_remedy(*shapes: tuple[int, ...]) -> str:
+    """Return a sentence for arrays of shape `(1,)`, such as those in the state of Adafactor."""
+    if (1,) not in shapes:
+        return ""
+    return (
+        " (The state of optax.adafactor has such arrays, of shape (1,), in place of others; use"
+        " nx.interop.adafactor.)"
+    )
+
+
 def positions(array: NamedArray, op: str) -> Dims:
     """Return the dims of `array`, checked against its data.
 
@@ -552,12 +563,20 @@ def positions(array: NamedArray, op: str) -> Dims:
             " its names, and combined it with a named array. Pass is_leaf=lambda x: isinstance(x,"
             " nx.NamedArray), so that it sees the named arrays."
         )
-    if len(array._dims) != len(array._data.shape):
+    shape = getattr(array._data, "shape", None)
+    if shape is None:
         raise PositionalAxisError(
-            f"{op}: an array with axes {array._dims} holds data of shape {array._data.shape}. A raw"
+            f"{op}: an array with axes {array._dims} holds a {type(array._data).__name__} as its"
+            " data. A function of trees, such as the state of optax.sm3 or of optax.masked, has put"
+            " another object in place of the data. Call the optimizer outside of the mapped"
+            " function, or use muon, shampoo or adafactor of nx.interop."
+        )
+    if len(array._dims) != len(shape):
+        raise PositionalAxisError(
+            f"{op}: an array with axes {array._dims} holds data of shape {shape}. A raw"
             " JAX transform (jax.vmap, lax.scan, jax.tree.map) has removed a named axis, or one"
             " behind a named axis. Move the positional axis to the front first, or use nx.nmap,"
-            " which takes names."
+            f" which takes names.{placeholder_remedy(shape)}"
         )
     return array._dims
 

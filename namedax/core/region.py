@@ -273,7 +273,13 @@ class Region(frozenset[_Seen]):
         return self.resources.get(name, ()) if self.mode == MANUAL else ()
 
     def _refuse(
-        self, op: str | None, name: Hashable, size: int, rule: str, remedy: str
+        self,
+        op: str | None,
+        name: Hashable,
+        size: int,
+        rule: str,
+        remedy: str,
+        found_size: tuple[Hashable, int] | None = None,
     ) -> NoReturn:
         mesh_axes = tuple(self.resources[name])
         of_loop = any(type(axis) is not str for axis in mesh_axes)
@@ -284,7 +290,7 @@ class Region(frozenset[_Seen]):
             f" to fewer {fewer} in axis_resources."
         )
         raise UnevenAxisError(text if op is None else f"{op}: {text}").about(
-            axis=name, operation=op
+            axis=name, operation=op, found_size=found_size
         )
 
     def _remainder(self, name: Hashable) -> int:
@@ -353,6 +359,11 @@ class Region(frozenset[_Seen]):
         """
         return self.sizes[name] if name in self.sizes else self.state.size_of(name)
 
+    def found_size(self, name: Hashable) -> tuple[Hashable, int] | None:
+        """Return `name` with the size that the body has given it, or `None` if it has not."""
+        size = None if name in self.sizes else self.state.size_of(name)
+        return None if size is None else (name, size)
+
     def block_size(self, name: Hashable, size: int, op: str, supports_padding: bool = False) -> int:
         """Return the number of elements of `name` on one device, for the global size `size`.
 
@@ -364,8 +375,8 @@ class Region(frozenset[_Seen]):
             False.
 
         Raises:
-          UnevenAxisError: the last blocks have padding that the operation does not support, or the
-            region has no size for the name.
+          UnevenAxisError: the last blocks have padding that the operation does not support. Or the
+            region has no size for the name; then the error has the size, and the call begins again.
         """
         devices = self.mesh_axis_size(self.resources.get(name, ()))
         if size % devices == 0:
@@ -374,13 +385,10 @@ class Region(frozenset[_Seen]):
             if not supports_padding:
                 self._refuse_padding(op, name, size)
             return block_size(size, devices)
+        # XLA's partitioner supports no padding, but does not shard an axis of such a size
+        is_new = (supports_padding or self.mode != MANUAL) and name not in self.sizes
         remedy = f"Use a size that is a multiple of {devices}"
-        if supports_padding and name not in self.sizes:
-            remedy = (
-                f"Pass axis_sizes={{{name!r}: {size}}} to set the size before the mapped function"
-                f" begins, use a multiple of {devices}"
-            )
-        self._refuse(op, name, size, "", remedy)
+        self._refuse(op, name, size, "", remedy, (name, size) if is_new else None)
 
     def check_placement(self, op: str, names: Iterable[Hashable], remedy: str = "") -> None:
         """Raise if two of `names` are sharded over one mesh axis.

@@ -14,6 +14,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from namedax.core.call_errors import explain_user_call
+from namedax.core.strict_broadcasting import resumed, strict_scopes
 
 __all__ = [
     "LEAF",
@@ -41,6 +42,9 @@ def call_user_code(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwarg
       ArgumentTypeError: the function does not accept these arguments.
     """
     try:
+        if strict_scopes:
+            with resumed():
+                return function(*args, **kwargs)
         return function(*args, **kwargs)
     except TypeError as error:
         explain_user_call(function, args, kwargs, error)
@@ -56,6 +60,9 @@ def call_backward_rule(function: Callable[[*Ts], R], /, *args: *Ts) -> R:
       ArgumentTypeError: the rule does not accept these arguments.
     """
     try:
+        if strict_scopes:
+            with resumed():
+                return function(*args)
         return function(*args)
     except TypeError as error:
         explain_user_call(function, args, {}, error)

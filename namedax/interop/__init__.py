@@ -8,13 +8,19 @@ global arrays, and `flax` has axis names on parameters, and rules that shard the
 A `spec` maps the keys of a published checkpoint to named arrays. `state_dicts` converts tensors in
 memory, `safetensors` reads and writes files, and `reports` shows the place of each tensor. They
 share `specs` (parsing and matching), `tensors` (blocks) and `tensor_files`.
+
+Optimizers of matrices take the names of rows and columns (`matrix_axes`): `muon`, with the
+iteration in `newton_schulz`, `shampoo` and `adafactor`.
 """
 
+from namedax.interop.adafactor import adafactor
 from namedax.interop.checkpointers import abstract
 from namedax.interop.flax import from_flax, from_logical_rules, to_flax
+from namedax.interop.muon import muon, scale_by_muon
 from namedax.interop.optimizers import clip_by_global_norm, global_norm
 from namedax.interop.reports import StateDictReport, StateDictRow, state_dict_report
 from namedax.interop.safetensors import load_safetensors, save_safetensors
+from namedax.interop.shampoo import scale_by_shampoo, shampoo
 from namedax.interop.state_dicts import from_state_dict, to_state_dict
 from namedax.interop.xarray import from_xarray, to_xarray
 
@@ -22,6 +28,7 @@ __all__ = [
     "StateDictReport",
     "StateDictRow",
     "abstract",
+    "adafactor",
     "clip_by_global_norm",
     "from_flax",
     "from_logical_rules",
@@ -29,7 +36,11 @@ __all__ = [
     "from_xarray",
     "global_norm",
     "load_safetensors",
+    "muon",
     "save_safetensors",
+    "scale_by_muon",
+    "scale_by_shampoo",
+    "shampoo",
     "state_dict_report",
     "to_flax",
     "to_state_dict",

@@ -92,6 +92,11 @@ class Entry(NamedTuple):
         """Return the dims of the named array."""
         return tuple(term.name for term in self.right)
 
+    def in_order(self, order: Sequence[int]) -> Entry:
+        """Return the entry with another order of the axes of the named array."""
+        right = tuple(self.right[axis] for axis in order)
+        return Entry(self.key, self.place, self.pattern, self.numbers, self.left, right)
+
     def key_of(self, numbers: Sequence[int]) -> str:
         """Return the key of one tensor."""
         values = dict(zip(self.numbers, numbers, strict=True))
@@ -262,16 +267,16 @@ def _check_labels(entry: Entry, op: str) -> None:
                 f"{op}: the key has the number {label!r}, which the right side lacks. Add the axis"
                 f" along which its tensors are stacked.\n  {entry.pattern}\n  {' ' * at}^"
             )
-    for label in sorted(right - left - set(entry.numbers), key=str):
-        hint = did_you_mean(label, [one for one in left - right if isinstance(one, str)])
+    for extra in sorted(right - left - set(entry.numbers), key=str):
+        hint = did_you_mean(extra, [one for one in left - right if isinstance(one, str)])
         fail(
-            f"axis {label!r} is neither on the left nor a number in the key.{hint} Write"
-            f" {{{label}}} in the key to stack tensors.",
-            label,
+            f"axis {extra!r} is neither on the left nor a number in the key.{hint} Write"
+            f" {{{extra}}} in the key to stack tensors.",
+            extra,
             False,
         )
-    for label in sorted(left - right, key=str):
-        fail(f"axis {label!r} appears on the left only. Add it to the right side.", label, True)
+    for extra in sorted(left - right, key=str):
+        fail(f"axis {extra!r} appears on the left only. Add it to the right side.", extra, True)
 
 
 def parse_tied(tied: Tied | None, op: str) -> dict[str, str]:
@@ -636,10 +641,10 @@ def collapsed(keys: Iterable[str]) -> list[str]:
         numbers = tuple(int(match[0]) for match in _NUMBER.finditer(key))
         groups.setdefault(_NUMBER.sub("{}", key), []).append(numbers)
     result = []
-    for template, numbers in groups.items():
-        columns = [sorted(set(column)) for column in zip(*numbers, strict=True)]
-        if len(set(numbers)) != math.prod(map(len, columns)):
-            result += [_filled(template, map(str, one)) for one in numbers]
+    for template, found in groups.items():
+        columns = [sorted(set(column)) for column in zip(*found, strict=True)]
+        if len(set(found)) != math.prod(map(len, columns)):
+            result += [_filled(template, map(str, numbers)) for numbers in found]
         else:
             result.append(_filled(template, map(names_of_numbers, columns)))
     return result

@@ -342,8 +342,7 @@ def _add(
         return [f"the pattern {entry.pattern!r} has the named axes {show_names(wanted)}."]
     positional = iter([axis for axis, dim in enumerate(dims) if dim is None])
     order = [next(positional) if dim is None else dims.index(dim) for dim in entry.dims]
-    # The terms in the order of the array.
-    entry = entry._replace(right=tuple(entry.right[order.index(axis)] for axis in range(data.ndim)))
+    entry = entry.in_order([order.index(axis) for axis in range(data.ndim)])
     equations = [
         Equation(term.axes, size, f"axis {place if term.name is None else term.name!r}")
         for place, (term, size) in enumerate(zip(entry.right, data.shape, strict=True))

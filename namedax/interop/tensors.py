@@ -6,10 +6,12 @@ one dimension for each label of the pattern, so a block takes only the elements 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, cast
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +24,13 @@ from namedax.errors import ArgumentTypeError, format_value
 from namedax.interop.specs import Entry, Header, Plan
 from namedax.operands.pytree import array_of
 from namedax.resources.assignment import Assignment, named_sharding
+from namedax.resources.mesh import auto_mesh, concrete_mesh, without_mesh
 
 __all__ = ["Reader", "Target", "header_of", "host_tensor", "placed", "tensors_of"]
 
 Range = tuple[int, int]
 Target = tuple[Assignment, jax.sharding.Mesh]
-_CHUNK = 1 << 24  # bytes of a tensor that are read at a time
+_CHUNK = 1 << 22  # bytes of a tensor that are read at a time
 
 
 class Reader(Protocol):
@@ -96,8 +99,8 @@ def placed(plan: Plan, reader: Reader, target: Target | None, op: str) -> AnyArr
     sharding = named_sharding(dims, shape, *target, op)
     devices: dict[tuple[Range, ...], list[Any]] = {}
     for device, index in sharding.addressable_devices_indices_map(shape).items():
-        ranges = [part.indices(n)[:2] for part, n in zip(index or (), shape, strict=True)]
-        devices.setdefault(tuple(ranges), []).append(device)
+        of_device = tuple(part.indices(n)[:2] for part, n in zip(index or (), shape, strict=True))
+        devices.setdefault(of_device, []).append(device)
     parts: list[jax.Array] = []
     for ranges, places in devices.items():
         block = read_block(plan, ranges, reader)
@@ -114,7 +117,8 @@ def read_block(plan: Plan, ranges: Sequence[Range], reader: Reader) -> np.ndarra
     if not out.size:
         return out
     for where, labels in _boxes(plan, ranges):
-        _fill(out[(*where, ...)], plan, labels, reader)
+        at: Any = (*where, ...)  # with the ellipsis, the result is a view even without axes
+        _fill(out[at], plan, labels, reader)
     return out
 
 
@@ -173,14 +177,15 @@ def _fill(out: np.ndarray, plan: Plan, labels: Mapping[Hashable, Range], reader:
     numbers = [range(*labels[label]) for label in entry.numbers]
     for values in itertools.product(*numbers):
         at = dict(zip(entry.numbers, values, strict=True))
-        place = tuple(
+        place: Any = tuple(
             at[label] - labels[label][0] if label in at else slice(None) for label in right
         )
         key = entry.key_of(values)
         source_key = plan.tied.get(key, key)
         tensor = reader.read(source_key)
         tensor = tensor.reshape([sizes[label] for label in left])
-        part = tensor[(*(slice(*labels[label]) for label in left), ...)]
+        cut: Any = (*(slice(*labels[label]) for label in left), ...)
+        part = tensor[cut]
         target = out[(*place, ...)].transpose([inner.index(label) for label in left])
         row = tensor.nbytes // sizes[left[0]] if left else 0
         for rows in _rows(part, max(1, _CHUNK // max(1, row))):
@@ -229,7 +234,8 @@ def _as_tensor(
     entry: Entry, sizes: Mapping[Hashable, int], at: Mapping[str, int], array: np.ndarray
 ) -> np.ndarray:
     """Return one tensor from an array in which its stacked axes have size 1."""
-    shape, index = [], []
+    shape: list[int] = []
+    index: list[int | slice] = []
     kept: list[Hashable] = []
     for axis, term in enumerate(entry.right):
         if len(term.axes) == 1 and term.axes[0] in at:
@@ -268,11 +274,20 @@ def _on_host(data: Any, index: Mapping[int, int]) -> np.ndarray:
         if any(not ranges[axis][0] <= number < ranges[axis][1] for axis, number in index.items()):
             continue
         block = shard.data
-        for axis, number in index.items():
-            block = lax.dynamic_slice_in_dim(block, number - ranges[axis][0], 1, axis)
+        with _mesh_of(shard.device):
+            for axis, number in index.items():
+                block = lax.dynamic_slice_in_dim(block, number - ranges[axis][0], 1, axis)
         where = [slice(0, 1) if a in index else slice(*r) for a, r in enumerate(ranges)]
         out[tuple(where)] = np.asarray(block)
     return out
+
+
+def _mesh_of(device: Any) -> AbstractContextManager[object]:
+    """Return a context in which JAX computes on one device, under `jax.set_mesh` too."""
+    if concrete_mesh(None) is None:
+        return contextlib.nullcontext()
+    mesh = jax.sharding.Mesh(np.asarray([device]), ("device",))
+    return cast(AbstractContextManager[object], jax.set_mesh(mesh))
 
 
 def _from_processes(data: jax.Array, index: Mapping[int, int]) -> np.ndarray:
@@ -284,13 +299,19 @@ def _from_processes(data: jax.Array, index: Mapping[int, int]) -> np.ndarray:
             " with nx.shard."
         )
     axes = tuple(index)
+    # A slice of one element of a sharded axis has no type on Explicit axes.
+    mesh = auto_mesh(sharding.mesh)
+    blocks = [shard.data for shard in data.addressable_shards]
+    data = jax.make_array_from_single_device_arrays(
+        data.shape, NamedSharding(mesh, sharding.spec), blocks, dtype=data.dtype
+    )
 
     def cut(data: jax.Array, numbers: jax.Array) -> jax.Array:
         for place, axis in enumerate(axes):
             data = lax.dynamic_slice_in_dim(data, numbers[place], 1, axis)
         return data
 
-    everywhere = NamedSharding(sharding.mesh, PartitionSpec())
     numbers = np.asarray([*index.values()], np.int32)
-    whole = jax.jit(cut, out_shardings=everywhere)(data, numbers)
+    with without_mesh():
+        whole = jax.jit(cut, out_shardings=NamedSharding(mesh, PartitionSpec()))(data, numbers)
     return np.asarray(whole.addressable_data(0))

@@ -24,6 +24,7 @@ from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.call_errors import refuse_miscall
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits
+from namedax.core.error_function import with_derivative
 from namedax.core.functions import summary_of
 from namedax.core.names import DType, PyTree, Shape
 from namedax.core.region import ambient
@@ -178,6 +179,21 @@ _NAMESAKES = {
 
 # Namespaces of functions whose parameter `n` or `s` is the size of axes of the result.
 _TRANSFORMS = frozenset({"namedax.numpy.fft", "namedax.scipy.fft"})
+# Lifted functions whose operands `nx.strict_broadcasting` checks, and modules of such functions.
+_ELEMENTWISE = frozenset(
+    {
+        "namedax.scipy.special.",
+        *(
+            f"namedax.lax.{name}"
+            for name in (
+                "add atan2 betainc bitwise_and bitwise_or bitwise_xor clamp complex div"
+                " eq ge gt igamma igammac le lt max min mul ne nextafter polygamma pow rem select"
+                " select_n shift_left shift_right_arithmetic shift_right_logical sub zeta"
+            ).split()
+        ),
+        *(f"namedax.numpy.{name}" for name in ("divmod", "select")),
+    }
+)
 # These multiply two scalars: if all axes are named, there is nothing to contract.
 _CONTRACTIONS = frozenset(f"namedax.numpy.{name}" for name in ("dot", "inner", "vdot"))
 
@@ -227,7 +243,9 @@ def _lift(
         parameters = {}
     found = tuple(p for p in parameters if p in (axis_parameters or AXIS_PARAMETERS))
     renames = namespace in _TRANSFORMS and not {"n", "s"}.isdisjoint(parameters)
-    lifted = along_axes(function, name, found, renames) if found else nmap(function)
+    lifted = (
+        along_axes(function, name, found, renames) if found else nmap(with_derivative(function))
+    )
     if f"{namespace}.{name}" in _CONTRACTIONS:
         lifted = _Contraction(function, name, function)
     if f"{namespace}.{name}" == "namedax.numpy.full_like":
@@ -246,6 +264,10 @@ def _lift(
             else ("Named axes of array arguments are batch axes of the result. No communication.")
         )
     )
+    if isinstance(lifted, Lifted):
+        lifted.is_elementwise = not _ELEMENTWISE.isdisjoint(
+            {f"{namespace}.", f"{namespace}.{name}"}
+        )
     if renames:
         lifted.__doc__ += (
             "\n\n`out_axis` has the new names of transformed axes in the result: a name for a"

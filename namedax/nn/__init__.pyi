@@ -11,6 +11,7 @@ from jax.nn import get_scaled_dot_general_config as get_scaled_dot_general_confi
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.core.names import DType, PyTree
+from namedax.ops.nn.kv_cache import KVCache as KVCache
 from namedax.ops.nn.normalization import Moments as Moments
 from namedax.ops.experts.routing import Routing as Routing
 from namedax.nn import initializers as initializers
@@ -215,12 +216,14 @@ def dot_product_attention(
     key_axis: Hashable | None = None,
     heads: Hashable | None = None,
     key_heads: Hashable | None = None,
+    soft_cap: float | None = None,
     segments: ArrayLike | None = None,
     key_segments: ArrayLike | None = None,
 ) -> AnyArray:
     """Average values over the key positions, weighted by the softmax of the scores.
 
-    The scores are `scale * query . key + bias`. Without `axis` this is
+    The scores are `scale * query . key + bias`; with `soft_cap`, the product is limited before the
+    bias is added: `soft_cap * tanh(scale * query . key / soft_cap) + bias`. Without `axis` this is
     `jax.nn.dot_product_attention` on the positional axes, and named axes are batch axes. With
     `axis` all axes are found by name. Axes that no argument mentions (batch, heads) are batch axes.
     If `key` and `value` lack a batch axis of `query`, its instances share them. So heads that share
@@ -255,6 +258,8 @@ def dot_product_attention(
         position on are masked.
       local_window_size: the number of positions that a query sees to the left and to the right, by
         default all; one integer applies to both sides.
+      soft_cap: a positive number, by default `None`: scores before bias and masks are limited to
+        this absolute value, as in Gemma 2.
       segments: integers with `axis`, and any batch axes, by default `None`: the number of the
         packed sequence of each position. A query attends to the keys of its own sequence. A
         negative number belongs to no sequence: such a key is masked, and such a query has the
@@ -286,8 +291,8 @@ def dot_product_attention(
         the key positions.
       AxisSizeError: an axis has two sizes, or the heads are not a multiple of the key heads.
       PlacementConflictError: two axes of one value are sharded over one mesh axis.
-      ArgumentError: only the queries have segments although the keys have another axis, or segments
-        there are combined with `is_causal` or a window.
+      ArgumentError: `soft_cap` is not a positive number; or only the queries have segments although
+        the keys have another axis, or segments there are combined with `is_causal` or a window.
     """
 @overload
 def dropout(
@@ -489,7 +494,13 @@ def leaky_relu(x: NamedArray, negative_slope: ArrayLike = 0.01) -> NamedArray:
 @overload
 def leaky_relu(x: jax.typing.ArrayLike, negative_slope: ArrayLike = 0.01) -> jax.Array:
     """Leaky rectified linear unit activation function."""
-def load_balancing_loss(routing: Routing, over: AxisSpec) -> AnyArray:
+def load_balancing_loss(
+    routing: Routing,
+    over: AxisSpec,
+    *,
+    where: ArrayLike | None = None,
+    normalization: Literal['switch', 'mixtral'] = 'switch',
+) -> AnyArray:
     """Measure the imbalance of the choice of experts.
 
     The loss is 1 if all experts are chosen alike, up to their number if only one is chosen. It is
@@ -502,15 +513,29 @@ def load_balancing_loss(routing: Routing, over: AxisSpec) -> AnyArray:
       over: the axis name of the tokens, or a tuple of names, over which to average. Other axes are
         kept: with `over="pos"` every sequence of a batch has its own loss (and a batch on a
         `SerialLoop` needs one pass).
+      where: booleans with axes of the tokens, such as an attention mask, by default `None`: tokens
+        where it is false do not count.
+      normalization: `"switch"` (default) as above. `"mixtral"` multiplies by the number of choices
+        per token: `f_e` is the mean number of choices of expert `e` per token, as in Hugging
+        Face's `load_balancing_loss_func` of Mixtral and its successors.
 
     Returns:
       The loss, with the axes of the routing that are not in `over`.
+
+    Hugging Face's models average over all layers before the product. For this, return the routing
+    of each layer from `nx.scan`, and pass the axis of the layers in `over`:
+
+        x, routing = nx.scan(layer, x, params, axis="layers")
+        over = ("layers", "batch", "pos")
+        loss = nx.nn.load_balancing_loss(routing, over, where=mask, normalization="mixtral")
 
     Communication: over sharded axes, an all-reduce of the shares and one of the means, with one
     number per expert each.
 
     Raises:
       AxisNotFoundError: the routing lacks an axis.
+      ArgumentTypeError: `where` does not contain booleans.
+      ArgumentError: `normalization` is unknown.
     """
 @overload
 def log1mexp(x: NamedArray) -> NamedArray:
@@ -778,6 +803,69 @@ def prefix_mask(
       AxisNotFoundError: an axis has no size.
       ArgumentError: `axis` does not name both axes.
     """
+def relative_position_bias(
+    table: ArrayLike,
+    query_positions: ArrayLike,
+    key_positions: ArrayLike,
+    *,
+    axis: Hashable,
+    bidirectional: bool = True,
+    max_distance: int = 128,
+) -> AnyArray:
+    """Read T5's relative position bias of every query and key from a table.
+
+    Pass the result to `nx.nn.dot_product_attention` as `bias=`, with the key positions named as
+    its `key_axis`.
+
+    Args:
+      table: the learned numbers, a named array with `axis` and others, such as the heads.
+      query_positions: integers, with the axis of the query positions (and batch axes), such as
+        `nx.arange(axis="pos")`.
+      key_positions: integers, with the axis of the key positions (and batch axes), such as
+        `nx.arange(64, axis="key_pos")`.
+      axis: the axis name of the buckets in `table`; its size is their number.
+      bidirectional: as in `nx.nn.relative_position_buckets`, by default `True`.
+      max_distance: as in `nx.nn.relative_position_buckets`, by default 128.
+
+    Returns:
+      An array with the axes of `table` except `axis`, and those of both positions.
+
+    Communication: none, unless `axis` is sharded; then as for `nx.take`. If positions are sharded,
+    the gradient of `table` takes one all-reduce.
+
+    Raises:
+      AxisNotFoundError: `table` lacks the axis.
+      AxisNameError: both positions have the same axes, so that keys and queries would be pairs.
+      ArgumentTypeError: positions are not integers.
+      ArgumentError: the table has too few buckets, or `max_distance` is too small.
+    """
+def relative_position_buckets(
+    distance: ArrayLike, buckets: int, *, bidirectional: bool = True, max_distance: int = 128,
+) -> AnyArray:
+    """Assign distances of positions to buckets, as T5 does.
+
+    Small distances have a bucket each. Buckets of larger distances grow logarithmically up to
+    `max_distance`; the last bucket has all distances from there on.
+
+    Args:
+      distance: integers, the position of the key minus the position of the query.
+      buckets: the number of buckets.
+      bidirectional: if `True` (default), half of the buckets are for keys after the query, as in
+        encoders. If `False`, as in decoders, these have bucket 0.
+      max_distance: the distance from which on there is one bucket, by default 128.
+
+    Returns:
+      An int32 array with the axes of `distance`.
+
+    Communication: none.
+
+    Source: Raffel et al., "Exploring the limits of transfer learning", 2019, section 2.1, and its
+    published code.
+
+    Raises:
+      ArgumentTypeError: `distance` does not contain integers.
+      ArgumentError: `buckets` or `max_distance` is too small.
+    """
 @overload
 def relu(x: NamedArray) -> NamedArray:
     """Rectified linear unit activation function."""
@@ -815,6 +903,59 @@ def rms_norm(
 
     Communication: over a sharded axis, one all-reduce of the size of the mean; the gradient adds
     one.
+    """
+def rope(
+    x: ArrayLike,
+    positions: ArrayLike,
+    axis: Hashable,
+    *,
+    base: float = 10000.0,
+    scaling: Mapping[str, Any] | None = None,
+    pairing: Literal['halves', 'interleaved'] = 'halves',
+    size: int | None = None,
+) -> AnyArray:
+    """Rotate pairs of features by angles in proportion to the position (RoPE).
+
+    Pair `i` of `size / 2` pairs is rotated by `position * base**(-2 * i / size)`. Apply it to the
+    queries and to the keys.
+
+    Args:
+      x: a named array of floating-point numbers with `axis`, such as queries or keys.
+      positions: integers, a scalar or an array whose axes align by name with `x`: `nx.arange(axis=
+        "pos")`, or `r.positions` of an `nx.Ragged`. Its axes that `x` lacks become axes of the
+        result.
+      axis: the axis name of the features of one head.
+      base: the base of the frequencies, by default 10000.0 (`rope_theta` in configurations).
+      scaling: a mapping with the entries of `rope_scaling` or `rope_parameters` in a `config.json`
+        of Hugging Face, by default `None`. Its `rope_type` (or `type`) is `"default"`, `"linear"`
+        (`factor`), `"llama3"` (`factor`, `low_freq_factor`, `high_freq_factor`,
+        `original_max_position_embeddings`), or `"yarn"` (`factor`,
+        `original_max_position_embeddings`, and optionally `beta_fast` = 32, `beta_slow` = 1,
+        `attention_factor`, `mscale`, `mscale_all_dim`, `truncate` = true). If it has `rope_theta`
+        or `partial_rotary_factor`, they must agree with `base` and `size`.
+      pairing: `"halves"` (default) pairs feature `i` with feature `i + size / 2`, as `rotate_half`
+        in Hugging Face's models (Llama, Gemma, GPT-NeoX). `"interleaved"` pairs features `2 * i`
+        and `2 * i + 1`, as RoFormer, GPT-J and Llama's own checkpoints.
+      size: the number of features to rotate, from the first one on; by default all. The others are
+        unchanged.
+
+    Returns:
+      An array with the axes of `x` and of `positions`, and the dtype of `x`. Angles and rotations
+      are computed in float32 (or float64, if `x` has it).
+
+    Communication: none, unless `axis` is sharded. Then one collective-permute or all-to-all sends
+    the features whose pairs are on other devices, at most a block; with `"interleaved"` and an even
+    number of features per device none.
+
+    Sources: Su et al., "RoFormer", 2021; Peng et al., "YaRN", 2023.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the axis.
+      AxisNameError: `positions` has the axis.
+      AxisSizeError: `size` is not an even number from 2 to the size of the axis.
+      ArgumentTypeError: `positions` does not contain integers, or `x` does not contain
+        floating-point numbers.
+      ArgumentError: `scaling` has an unknown type, or an unknown, missing or invalid entry.
     """
 def router_z_loss(logits: ArrayLike, axis: Hashable, over: AxisSpec) -> AnyArray:
     """Return the mean square of the router's log-partition, which keeps logits small.

@@ -23,7 +23,15 @@ from jax import lax
 from jax.sharding import NamedSharding
 
 from namedax.core.annotations import ArrayLike
-from namedax.core.array import NamedArray, dims_of, make, make_block, make_in_region, positions
+from namedax.core.array import (
+    NamedArray,
+    dims_of,
+    make,
+    make_block,
+    make_in_region,
+    placeholder_remedy,
+    positions,
+)
 from namedax.core.cpu_workarounds import sums_abort
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY, check_numbers, is_foreign_type, refuse_foreign
@@ -128,7 +136,11 @@ def to_local(array: object, op: str, region: Region | None) -> object:
         positions(array, op)
         return array
     dims, data, info = array._dims, array._data, array._block
-    if type(data) is NamedArray or len(data.shape) != len(dims):
+    if (
+        type(data) is NamedArray
+        or not hasattr(data, "shape")  # a list or another object of a function of trees
+        or len(data.shape) != len(dims)
+    ):
         positions(array, op)
     origin = None if info is None else info.region
     key = (dims, data.shape)
@@ -160,7 +172,7 @@ def to_local(array: object, op: str, region: Region | None) -> object:
             raise AxisSizeError(
                 f"{op}: axis {dim!r} has size {data.shape[i]} in an array of shape {data.shape}"
                 f" with dims {dims}, but {dim!r} has size {size} in this mapped function; a name"
-                " has one size. Rename one of the two axes."
+                f" has one size. Rename one of the two axes.{placeholder_remedy(data.shape)}"
             )
         data = comm.cut(data, i, region.place(dim))
     if data is not array._data:

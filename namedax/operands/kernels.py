@@ -41,6 +41,7 @@ from namedax.core.element_types import NUMPY, check_numbers
 from namedax.core.name_scopes import Scope, check_scope_names, is_open, names_in, scope_text, silent
 from namedax.core.names import Dims, is_name
 from namedax.core.region import Region, ambient, escaped_blocks, without_region
+from namedax.core.strict_broadcasting import check_names, is_strict, strict_scopes, without
 from namedax.core.variance import (
     cast,
     costs_nothing_to_cast,
@@ -106,6 +107,8 @@ def run(
         called directly.
       *operands: arrays and Python scalars.
     """
+    if strict_scopes and is_strict():
+        return without(run, op, function, axes, static, *operands)
     region = ambient()
     given = (op, axes, *static)
     if region is None:
@@ -157,7 +160,14 @@ def run_elementwise(
     """Run an elementwise operation through its kernel, as `run` does.
 
     On blocks it is the same operation. It has no axes.
+
+    Raises:
+      OuterProductError: under `nx.strict_broadcasting`, the result has more names than each of the
+        operands.
     """
+    if strict_scopes and is_strict():
+        check_names(op, operands)
+        return without(run_elementwise, op, function, static, *operands)
     region = ambient()
     if region is None:
         return _through_kernel(function, (op, *static), operands, False)

@@ -97,15 +97,18 @@ def size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
     """Return the size of a new axis.
 
     It is the given one, which must agree with the mapped function's, or the mapped function's.
+
+    If the body has created the axis, the call begins again with its size. Otherwise a `jit`-ed
+    helper, which JAX caches by the region, could use the size of another call.
     """
     region = ambient()
     known = None if region is None else region.size_of(name)
-    if given is None and known is None:
+    if given is None and (region is None or name not in region.sizes):
         known_names = () if region is None else (*region.sizes, *region.seen)
         raise AxisNotFoundError(
             f"{op}: axis {name!r} has no size here.{did_you_mean(name, known_names)} Give"
             f" {argument}, or the size in axis_sizes of xmap."
-        )
+        ).about(axis=name, found_size=None if region is None else region.found_size(name))
     if given is not None and known is not None and given != known:
         raise AxisSizeError(
             f"{op}: {argument} is {given}, but axis {name!r} has size {known} in this mapped"

@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec
 
 from namedax.core.annotations import AnyArray
 from namedax.core.argument_kinds import check_function
-from namedax.core.array import NamedArray, dims_of
+from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.call_errors import check_flags, checks_signature, explain_user_call, flags_of
 from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.display import positional_type_text, type_text
@@ -32,6 +32,7 @@ from namedax.core.name_scopes import Scope, is_in_program, is_open, scope_of_lif
 from namedax.core.names import Dims, PyTree, check_dims
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter, hiding
+from namedax.core.strict_broadcasting import check_names, is_strict, strict_scopes
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,
@@ -354,6 +355,8 @@ class Lifted:
         self.__wrapped__ = function  # determines its signature
         self._op, self._like = op, like
         self._operation = op
+        #: True if `nx.strict_broadcasting` checks the operands.
+        self.is_elementwise = False
 
     def __reduce__(self) -> tuple[type[Lifted], tuple[object, ...]]:
         return (Lifted, (self.__wrapped__, self._op, self._like))
@@ -379,6 +382,8 @@ class Lifted:
 
     def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Call the function, vectorized over the names of these arguments."""
+        if strict_scopes and self.is_elementwise and is_strict():
+            check_names(self._shown, jax.tree.leaves((args, kwargs), is_leaf=is_named))
         # a boolean parameter of a user's function may be anything
         if (kwargs or len(args) > 2) and belongs_to_jax(self.__wrapped__):
             check_flags(self._shown, flags_of(self.__wrapped__), args, kwargs)

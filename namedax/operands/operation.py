@@ -30,6 +30,7 @@ from namedax.core.name_scopes import (
 )
 from namedax.core.records import Record
 from namedax.core.region import escaped_blocks
+from namedax.core.strict_broadcasting import is_strict, strict_scopes, suspended
 from namedax.errors import ArgumentTypeError, PositionalAxisError, show_names
 from namedax.operands import dispatch_cache
 from namedax.operands.axes import names_alone, refuse_axes_apart
@@ -86,6 +87,7 @@ def operation(
     scope: bool = False,
     calls_functions: bool = False,
     cached: bool = False,
+    elementwise: bool = False,
 ) -> Callable[[F], F]:
     """Turn a function of named arrays into an operation.
 
@@ -102,6 +104,8 @@ def operation(
         default: False.
       cached: True if eager calls go straight to its kernel from the second one on
         (`dispatch_cache.cached_by_dims`); default: False.
+      elementwise: True if `nx.strict_broadcasting` checks its operands; default: False. Other
+        operations may form outer products.
     """
 
     def decorate(function: F) -> F:
@@ -112,7 +116,7 @@ def operation(
             if scope or calls_functions
             else function
         )
-        checked = _checked(function, run, op, read, requires_axis, explicit)
+        checked = _checked(function, run, op, read, requires_axis, explicit, elementwise)
         checked.without_axis_check = (  # type: ignore[attr-defined]
             checked if requires_axis is None else _checked(function, run, op, read, None, explicit)
         )
@@ -128,8 +132,13 @@ def _checked(
     read: Callable[..., Any],
     requires_axis: AxisRequirement | None,
     explicit: Explicit,
+    is_elementwise: bool = False,
 ) -> Callable[..., Any]:
-    """Put the checks of an operation before `run`, which is `function` in its scope."""
+    """Put the checks of an operation before `run`, which is `function` in its scope.
+
+    An elementwise operation checks its own names (`core/strict_broadcasting`); others may form
+    outer products.
+    """
     flags, code = flags_of(function), inspect.unwrap(function).__code__
     parameters = code.co_varnames[: code.co_argcount]  # those that may be given by position
     place = parameters.index("axis") if "axis" in parameters else sys.maxsize  # by keyword only
@@ -137,6 +146,8 @@ def _checked(
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
+        if strict_scopes and not is_elementwise and is_strict():
+            return suspended(checked, *args, **kwargs)
         if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
             check_flags(op, flags, args, kwargs)
         if requires_axis is not None:
@@ -259,7 +270,7 @@ def elementwise_operation(
 ) -> Callable[..., Any]:
     """Turn an elementwise function of operands into an operation with cached eager calls."""
     op = function.__name__
-    checked = _checked(function, function, op, lambda *operands: (), None, explicit)
+    checked = _checked(function, function, op, lambda *operands: (), None, explicit, True)
     return dispatch_cache.cached_elementwise(checked)
 
 

@@ -290,7 +290,7 @@ def _raise_for_reduction(path: Path, mapped: list[Hashable], function: str) -> N
         " nx.interop.global_norm or"
         " nx.interop.clip_by_global_norm for trees, nx.scipy.sparse.linalg for solvers, and"
         " nx.nmap for elementwise functions. nx.testing.assert_resources_do_not_matter detects the"
-        " cases that this check misses."
+        f" cases that this check misses.{_optimizer_remedy(path)}"
     )
 
 
@@ -319,7 +319,7 @@ def _raise_for_mixing(
             f" shape of the block of one device, for a dimension that is {where}. Every device"
             " would make the same numbers, and the result would change with axis_resources. Use"
             " nx.random or nx.arange with the axis name (nx.random.normal(key,"
-            " named_shape=x.named_shape), nx.arange(8, axis='a'))."
+            f" named_shape=x.named_shape), nx.arange(8, axis='a')).{_optimizer_remedy(path)}"
         )
     what = (
         "that namedax has no rule for is applied along"
@@ -331,6 +331,7 @@ def _raise_for_mixing(
         f" data of a named array that is {where}. In a body the data are the block of one device,"
         " so the result would change with axis_resources. Use the function of namedax, which takes"
         " names, or pass the global axis to JAX: nx.nmap(function)(nx.untag(x, names))."
+        f"{_optimizer_remedy(path)}"
     )
 
 
@@ -365,7 +366,8 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
                 " device. It cannot do so on a mesh with an axis that no name is mapped to, and"
                 " the shape would change with axis_resources. An optimizer that reduces some"
                 " dimensions of an array, such as optax.adafactor, needs global arrays: call it"
-                " outside the body. To copy the axes of a named array, use nx.zeros_like."
+                " outside the body, or use nx.interop.adafactor. To copy the axes of a named array,"
+                " use nx.zeros_like."
             ) from error
         if isinstance(error, ValueError):
             raise
@@ -571,6 +573,16 @@ def _function_of_jax(eqn: JaxprEqn) -> str:
         ):
             called = name
     return called
+
+
+def _optimizer_remedy(path: Path) -> str:
+    """Return a sentence for equations that a function of optax makes."""
+    if not any(f"{os.sep}optax{os.sep}" in file for eqn in path for file, *_ in _frames(eqn)):
+        return ""
+    return (
+        " optax calls this function. Use muon, shampoo, adafactor or clip_by_global_norm of"
+        " nx.interop, or call the optimizer outside of the mapped function."
+    )
 
 
 def _line_in_body(path: Path) -> str:

@@ -19,7 +19,14 @@ import numpy as np
 from jax.distributed import is_initialized as is_distributed
 from jax.sharding import Mesh, NamedSharding
 
-from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
+from namedax.core.array import (
+    NamedArray,
+    dims_of,
+    is_named,
+    make_in_region,
+    placeholder_remedy,
+    positions,
+)
 from namedax.core.axis_mappings import is_mapping
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
@@ -28,7 +35,7 @@ from namedax.core.names import PyTree
 from namedax.core.region import Region, active_regions, ambient
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import under_automatic_casts
-from namedax.errors import AxisMappingError, AxisSizeError, MeshError, format_value
+from namedax.errors import AxisMappingError, AxisSizeError, MeshError, NamedaxError, format_value
 from namedax.operands.argument_placement import Arrivals, check_values
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import belongs_to_jax, nmap
@@ -399,6 +406,8 @@ def _collect_sizes(
     for argument in arguments:
         if not argument.dims:
             continue
+        if type(argument.leaf) is NamedArray:
+            positions(argument.leaf, f"xmap, {argument.what}")
         shape = (
             argument.data.shape
             if isinstance(argument.data, jax.core.Tracer)
@@ -420,6 +429,9 @@ def _collect_sizes(
                     f"xmap: axis {dim!r} has size {sizes[dim]} in {where}, and size {n} in"
                     f" {argument.what} of shape {shape}; a name has one size. Check the axis"
                     " mappings in in_axes, or use two names."
+                    + placeholder_remedy(
+                        shape, () if isinstance(first, str) else np.shape(first.data)
+                    )
                 )
             origin.setdefault(dim, argument)
     return sizes
@@ -441,10 +453,33 @@ def _is_empty(
 
 
 def _run(xmapped: Xmapped, *args: object, **kwargs: object) -> PyTree:
-    """Run one call, traced or eager: name the arguments, create the region, lower the body."""
+    """Run one call, traced or eager.
+
+    A region is immutable, and the size of an uneven axis must be known when the body begins. If the
+    body creates such an axis, the call begins again with its size.
+    """
+    found: dict[Hashable, int] = {}
+    while True:
+        try:
+            return _run_once(xmapped, found, args, kwargs)
+        except NamedaxError as error:
+            outer = ambient()
+            if error.found_size is None:
+                raise
+            name, size = error.found_size
+            # the surrounding mapped function shards the axis, and must know its size too
+            if name in found or (outer is not None and name in outer.resources):
+                raise
+            found[name] = size
+
+
+def _run_once(
+    xmapped: Xmapped, found: Mapping[Hashable, int], args: Any, kwargs: dict[str, Any]
+) -> PyTree:
+    """Name the arguments, create the region, lower the body; `found` are sizes from the body."""
     outer, options = ambient(), xmapped._options
     arguments, tree = name_arguments(xmapped, args, kwargs)
-    sizes = _collect_sizes(arguments, xmapped._options.axis_sizes, outer)
+    sizes = {**found, **_collect_sizes(arguments, options.axis_sizes, outer)}
     resources = with_loops(xmapped._options.axis_resources)
     left_out = xmapped._options.left_out | (frozenset() if outer is None else outer.left_out)
     if SERIAL_STEPS in left_out:
@@ -457,10 +492,9 @@ def _run(xmapped: Xmapped, *args: object, **kwargs: object) -> PyTree:
     def call_in(region: Region, carried: frozenset[Hashable] = frozenset()) -> Call:
         return _call_in(xmapped, function, arguments, sizes, region, carried)
 
+    given = _given(options, arguments, outer).union(found)
     if outer is not None and outer.resources:
-        return _run_within(
-            xmapped, outer, sizes, resources, left_out, _given(options, arguments, outer), call_in
-        )
+        return _run_within(xmapped, outer, sizes, resources, left_out, given, call_in)
     devices = on_devices(resources)
     mesh, from_context = resolve_mesh(xmapped._options.mesh) if devices else (None, False)
     check_mesh_axes(devices, mesh, names=sizes)
@@ -485,7 +519,7 @@ def _run(xmapped: Xmapped, *args: object, **kwargs: object) -> PyTree:
         options.overlap,
         left_out,
         depth=1 if outer is None else outer.depth + 1,
-        given=_given(options, arguments, outer),
+        given=given,
     )
     call = call_in(region, carried)
     if not resources:

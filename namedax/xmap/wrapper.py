@@ -60,7 +60,8 @@ def xmap(
       out_axes: a pytree prefix of axis mappings for the results, which make their named axes
         positional. A result that lacks an axis of its mapping is broadcast along it. Default:
         `None`, which returns named arrays.
-      axis_sizes: sizes of axes that no argument has. Default: none.
+      axis_sizes: sizes of axes that no argument has and no operation of `fun` gives, such as a new
+        axis of a result in `out_axes`. Default: none.
       axis_resources: a mesh axis or a tuple of mesh axes, major first, for every axis name to
         shard. Other axes are vectorized. Results do not depend on it. Default: none.
       mesh: a `jax.sharding.Mesh`. Default: the mesh of the surrounding `jax.set_mesh`. The compiler

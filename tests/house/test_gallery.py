@@ -1,12 +1,15 @@
 """The examples of the gallery, run from the command line with a few steps: each compares at least four assignments, and saves a picture."""
 
+import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
+import namedax as nx
 from tests.harness import environment_without_devices
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -69,3 +72,54 @@ def test_the_page_has_every_example_with_its_picture():
     assert found == ["digits", *GALLERY]
     assert re.findall(r"static/gallery/(\w+)\.webp", text) == found
     assert sorted(path.stem for path in (docs / "static" / "gallery").iterdir()) == sorted(found)
+
+
+MODELS = EXAMPLES / "models"
+PAGES = EXAMPLES.parent / "docs" / "models"
+# The models of examples/models; the other files of the folder are what they and the programs share.
+SHOWN = sorted(path.stem for path in MODELS.glob("*.py") if "class Config" in path.read_text())
+
+
+def test_every_model_has_a_page():
+    assert len(SHOWN) >= 7
+    assert sorted(path.stem for path in PAGES.glob("*.md")) == sorted([*SHOWN, "index"])
+    index = (PAGES / "index.md").read_text()
+    assert re.findall(r"\((\w+)\.md\)", index) == SHOWN
+    assert "(models/index.md)" in (PAGES.parent / "gallery.md").read_text()
+    said = (EXAMPLES / "README.md").read_text()
+    assert not [name for name in SHOWN if f"`{name}.py`" not in said]
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_the_page_of_a_model_has_its_reports(name):
+    text = (PAGES / f"{name}.md").read_text()
+    assert "A step under 'fsdp+tp' on data=4, model=2" in text
+    plans = re.findall(r"Layouts of step on ([\w=, ]+) of v5p.*?\n\*.*?axis_resources|Layouts of step on ([\w=, ]+) of", text)
+    assert [first or second for first, second in plans] == ["x=4, y=2", "x=16, y=16"]
+    assert re.search(r"^\*  +[\d.]+ m?s", text, re.M)
+    sys.path.insert(0, str(MODELS))
+    titles = re.findall(r"^\| ([\w+, ]+) \| \w+=\d", text, re.M)
+    experts = name == "mixtral"
+    layouts = importlib.import_module("common").LAYOUTS
+    assert titles == [title for title in layouts if title != "one device" and (experts or not title.startswith("ep"))]
+    assert f"(../../examples/models/{name}.py)" in text
+
+
+@pytest.mark.parametrize(("name", "case"), [("llama", "qwen3"), ("mixtral", "qwen3_moe")])
+def test_the_page_of_a_model_loads_a_checkpoint(name, case, tmp_path, monkeypatch):
+    from tests.models.test_models import model_of, params_of
+
+    module, config = model_of(case)
+    params = params_of(case)
+    (tmp_path / "config.json").write_text(str(importlib.import_module("tests.models.loading").golden(case)["config"]))
+    nx.interop.save_safetensors(params, module.spec(config), tmp_path / "model.safetensors")
+    block = re.search(r"```py\n(.*?)```", (PAGES / f"{name}.md").read_text(), re.S)[1]
+    assert max(map(len, block.splitlines())) <= 80
+    monkeypatch.chdir(EXAMPLES.parent)
+    scope = {}
+    exec(re.sub(r'folder = "[^"]*"', f"folder = {str(tmp_path)!r}", block), scope)
+    common = scope["common"]
+    loaded = dict(common.places(scope["params"]))
+    for place, array in common.places(params):
+        assert bool(nx.all(loaded[place] == array, ...)), place
+    assert not jax.tree.leaves(loaded["layers/query"])[0].sharding.is_fully_replicated

@@ -103,6 +103,98 @@ NEWER = {
 }
 OLDER = ("rope_theta", "rope_scaling", "rope_local_base_freq", "sliding_window_pattern")
 GEMMA_V5 = {name: value for name, value in GEMMA_1B.items() if name not in OLDER} | NEWER
+LLAMA_8B = COMMON | {
+    "architectures": ["LlamaForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": 128000,
+    "eos_token_id": 128001,
+    "hidden_act": "silu",
+    "hidden_size": 4096,
+    "initializer_range": 0.02,
+    "intermediate_size": 14336,
+    "max_position_embeddings": 131072,
+    "mlp_bias": False,
+    "model_type": "llama",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "pretraining_tp": 1,
+    "rms_norm_eps": 1e-05,
+    "rope_scaling": {
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+        "rope_type": "llama3",
+    },
+    "rope_theta": 500000.0,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "vocab_size": 128256,
+}
+MIXTRAL = COMMON | {
+    "architectures": ["MixtralForCausalLM"],
+    "attention_dropout": 0.0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "hidden_act": "silu",
+    "hidden_size": 4096,
+    "initializer_range": 0.02,
+    "intermediate_size": 14336,
+    "max_position_embeddings": 32768,
+    "model_type": "mixtral",
+    "num_attention_heads": 32,
+    "num_experts_per_tok": 2,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "num_local_experts": 8,
+    "output_router_logits": False,
+    "rms_norm_eps": 1e-05,
+    "rope_theta": 1000000.0,
+    "router_aux_loss_coef": 0.02,
+    "sliding_window": None,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "vocab_size": 32000,
+}
+QWEN_MOE = COMMON | {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": 151643,
+    "decoder_sparse_step": 1,
+    "eos_token_id": 151645,
+    "head_dim": 128,
+    "hidden_act": "silu",
+    "hidden_size": 2048,
+    "initializer_range": 0.02,
+    "intermediate_size": 6144,
+    "max_position_embeddings": 40960,
+    "max_window_layers": 48,
+    "mlp_only_layers": [],
+    "model_type": "qwen3_moe",
+    "moe_intermediate_size": 768,
+    "norm_topk_prob": True,
+    "num_attention_heads": 32,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 48,
+    "num_key_value_heads": 4,
+    "output_router_logits": False,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": None,
+    "rope_theta": 1000000.0,
+    "router_aux_loss_coef": 0.001,
+    "sliding_window": None,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "use_sliding_window": False,
+    "vocab_size": 151936,
+}
+QWEN_MOE_V5 = {name: value for name, value in QWEN_MOE.items() if name not in OLDER} | {
+    "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"}
+}
 
 
 def read(module, entries, folder):
@@ -112,7 +204,16 @@ def read(module, entries, folder):
 
 GEMMA_FIELDS = {"embed": 1152, "heads": 4, "kv_heads": 1, "window": 512, "attention_cap": None}
 LINEAR = {"factor": 8.0, "rope_type": "linear"}
+EXPERTS = {"vocab": 151936, "hidden": 768, "experts": 128, "chosen": 8, "normalize": True, "qk_norm": True, "theta": 1e6}
 READ = {
+    "Llama-3.1-8B": ("llama", LLAMA_8B, {"kv_heads": 8, "key": 128, "theta": 5e5, "scaling": LLAMA_8B["rope_scaling"]}),
+    "Mixtral-8x7B-v0.1": (
+        "mixtral",
+        MIXTRAL,
+        {"hidden": 14336, "key": 128, "experts": 8, "chosen": 2, "normalize": True, "balance": 0.02, "qk_norm": False},
+    ),
+    "Qwen3-30B-A3B": ("mixtral", QWEN_MOE, EXPERTS | {"balance": 0.001, "window": None}),
+    "Qwen3-30B-A3B, newer": ("mixtral", QWEN_MOE_V5, EXPERTS),
     "gemma-3-1b-it": ("gemma", GEMMA_1B, {**GEMMA_FIELDS, "local": (True,) * 5 + (False,), "theta": 1e6, "scaling": None}),
     "gemma-3-1b-it, newer": ("gemma", GEMMA_V5, {**GEMMA_FIELDS, "local": (True, False) * 13, "scaling": V5["full_attention"]}),
     "gemma-3-4b-it": ("gemma", GEMMA_4B, {"vocab": 262208, "heads": 8, "kv_heads": 4, "key": 256, "scaling": LINEAR}),
@@ -134,7 +235,7 @@ def test_published_configurations_are_read(name, tmp_path):
     assert {field: getattr(config, field) for field in fields} == fields
     keys = importlib.import_module(module).spec(config)
     assert config.sizes()["embed_fsdp"] == config.embed
-    assert ("lm_head.weight" in keys) == (module == "t5" and not config.tied)
+    assert ("lm_head.weight" in keys) == (not getattr(config, "tied", True))
 
 
 @pytest.mark.parametrize(
@@ -143,6 +244,10 @@ def test_published_configurations_are_read(name, tmp_path):
         ("gemma", GEMMA_1B | {"new_entry": 1}, "unknown configuration entries 'new_entry'"),
         ("gemma", GEMMA_1B | {"hidden_activation": "silu"}, "hidden_activation is 'silu'"),
         ("gemma", GEMMA_1B | {"layer_types": ["chunked_attention"]}, "layer_types has chunked_attention"),
+        ("mixtral", MIXTRAL | {"new_entry": 1}, "unknown configuration entries 'new_entry'"),
+        ("mixtral", QWEN_MOE | {"mlp_only_layers": [0]}, r"mlp_only_layers is \[0\]; this model supports only \[\]"),
+        ("mixtral", QWEN_MOE | {"decoder_sparse_step": 2}, "decoder_sparse_step is 2"),
+        ("llama", MIXTRAL, "unknown configuration entries 'num_experts_per_tok'"),
         ("llama", GEMMA_4B, "unknown configuration entries .*'multimodal'"),
         ("t5", T5_SMALL | {"new_entry": 1}, "unknown configuration entries 'new_entry'"),
         ("t5", T5_SMALL | {"feed_forward_proj": "gated-silu"}, "feed_forward_proj is 'gated-silu'"),

@@ -86,3 +86,13 @@ def test_an_unknown_model_type_is_an_error(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(SystemExit, match="model_type 'bert': choose from"):
         train.main(["--weights", str(tmp_path)])
+
+
+@pytest.mark.rest(4)
+@pytest.mark.full
+@pytest.mark.parametrize("option", [(), ("--packed",), ("--lora", 2), ("--lora", 2, "--adapters", 2)], ids=str)
+@pytest.mark.parametrize("layout", ["ep", "ep+fsdp"])
+def test_experts_are_trained_in_their_layouts(expected, tmp_path, layout, option):
+    arguments = ("--model", "mixtral", *option)
+    have = losses(tmp_path, "--layout", layout, *arguments)
+    np.testing.assert_allclose(have, expected(*arguments), rtol=1e-4)

@@ -783,10 +783,10 @@ ERRORS = {
         r"axis_resources maps 'a' to .*must come last, at most once\. Put the mesh axes first",
     ),
     "size": (
-        lambda: mapped(lambda x: nx.named(jnp.arange(8.0), ["b"]) * 2, {"b": LOOP(3)}, axis_sizes={"a": 8}),
+        lambda: mapped(lambda x: nx.split_axis(nx.named(jnp.arange(8.0), ["c"]), "c", {"b": 8, "d": 1}), {"b": LOOP(3)}),
         AxisSizeError,
-        r"axis 'b' of size 8 does not divide over mesh axes \(.SerialLoop\(3\) of 'b'.,\), 3 blocks in total\. Pass axis_sizes={'b': 8}.* map 'b' "
-        "to fewer devices or steps in axis_resources",
+        r"axis 'b' of size 8 does not divide over mesh axes \(.SerialLoop\(3\) of 'b'.,\), 3 blocks in total\. Use a size that is a multiple of 3, "
+        "or map 'b' to fewer devices or steps in axis_resources",
     ),
     "roll": (
         lambda: mapped(lambda x: nx.roll(x, 1, "a")),

@@ -622,11 +622,11 @@ MAPPED = {
         "rename: axis 'a' of size 8 cannot become 'b', which has size 4 in this mapped function; a name has one size. Choose "
         "another name.",
     ),
-    "rename to a name that does not divide": (
-        lambda: xmap(lambda x: nx.rename(x, {"b": "c"}), ["a", "b"], None, {"a": "x", "c": "y"})(zeros(8, 3)),
+    "split into a name that does not divide": (
+        lambda: xmap(lambda x: nx.split_axis(x, "b", {"c": 3, "d": 2}), ["a", "b"], None, {"a": "x", "c": "y"})(zeros(8, 6)),
         UnevenAxisError,
-        "rename: axis 'c' of size 3 does not divide over mesh axes ('y',), 2 devices in total. Pass axis_sizes={'c': 3} to "
-        "set the size before the mapped function begins, use a multiple of 2, or map 'c' to fewer devices in axis_resources.",
+        "split_axis: axis 'c' of size 3 does not divide over mesh axes ('y',), 2 devices in total. Use a size that is a multiple "
+        "of 2, or map 'c' to fewer devices in axis_resources.",
     ),
     "a branch on a named value": (
         lambda: xmap(lambda x: x if x > 0 else -x, ["a"], ["a"])(zeros(8)),
@@ -816,10 +816,10 @@ def test_every_message_begins_with_its_operation():
 
 def test_errors_of_a_region_name_the_operation():
     fails(
-        lambda: xmap(lambda x: nx.pad(x, {"a": (0, 2)}, out_axis={"a": "p"}), ["a"], ["p"], {"a": "x", "p": "x"})(jnp.zeros(4)),
+        lambda: xmap(lambda x: nx.merge_axes(x, ["a", "b"], "p"), ["a", "b"], ["p"], {"p": "x"})(jnp.zeros((3, 2))),
         UnevenAxisError,
-        "pad: axis 'p' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Pass axis_sizes={'p': 6} to set the size "
-        "before the mapped function begins, use a multiple of 4, or map 'p' to fewer devices in axis_resources.",
+        "merge_axes: axis 'p' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Use a size that is a multiple of "
+        "4, or map 'p' to fewer devices in axis_resources.",
     )
 
 

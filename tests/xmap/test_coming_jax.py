@@ -130,7 +130,7 @@ def test_jax_cannot_transpose_or_lower_other_functions(function, name):
 
 @pytest.mark.skipif(jax.__version_info__ < (0, 12), reason="lists what the newest JAX cannot do")
 def test_jax_cannot_differentiate_erf():
-    """Once JAX can, remove the section about it from docs/guides/debugging.md, and this test."""
+    """Once JAX can, remove core/error_function.py, the section about it in docs/guides/debugging.md, and this test."""
     spec = jax.sharding.PartitionSpec("x")
     by_hand = jax.shard_map(jax.lax.erf, mesh=make_mesh((2,)), in_specs=spec, out_specs=spec)
     with pytest.raises(ValueError, match="polynomial requires varying manual axes to match"):

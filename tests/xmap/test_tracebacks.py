@@ -146,7 +146,8 @@ def test_an_error_that_was_handled_keeps_nothing_alive(mistake, filtering):
     try:
         with contextlib.suppress(kind):
             mapped(holds, axis_resources={"k": "x", "k2": "x", "odd": "x"})(X)
-        assert [reference() for reference in held] == [None]
+        # the body runs again for the size of `odd`
+        assert [reference() for reference in held] == [None] * (2 if mistake == "uneven" else 1)
     finally:
         gc.enable()
         jax.config.update("jax_traceback_filtering", "auto")

@@ -109,7 +109,9 @@ def size_of(op: str, name: Hashable) -> int:
             of_mesh or "Give an argument that axis in in_axes, or its size in axis_sizes of xmap."
         )
         meant = "" if of_mesh else did_you_mean(name, known)
-        raise AxisNotFoundError(f"{op}: axis {name!r} has no size; {where}.{meant} {remedy}")
+        raise AxisNotFoundError(f"{op}: axis {name!r} has no size; {where}.{meant} {remedy}").about(
+            axis=name, found_size=None if region is None else region.found_size(name)
+        )
     region.seen.add(name)
     return region.sizes[name]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable
+from typing import Literal
 
 import jax
 import numpy as np
@@ -144,7 +145,13 @@ def top_k_routing(
 
 
 @operation("over", scope=True)
-def load_balancing_loss(routing: Routing, over: AxisSpec) -> AnyArray:
+def load_balancing_loss(
+    routing: Routing,
+    over: AxisSpec,
+    *,
+    where: ArrayLike | None = None,
+    normalization: Literal["switch", "mixtral"] = "switch",
+) -> AnyArray:
     """Measure the imbalance of the choice of experts.
 
     The loss is 1 if all experts are chosen alike, up to their number if only one is chosen. It is
@@ -157,15 +164,29 @@ def load_balancing_loss(routing: Routing, over: AxisSpec) -> AnyArray:
       over: the axis name of the tokens, or a tuple of names, over which to average. Other axes are
         kept: with `over="pos"` every sequence of a batch has its own loss (and a batch on a
         `SerialLoop` needs one pass).
+      where: booleans with axes of the tokens, such as an attention mask, by default `None`: tokens
+        where it is false do not count.
+      normalization: `"switch"` (default) as above. `"mixtral"` multiplies by the number of choices
+        per token: `f_e` is the mean number of choices of expert `e` per token, as in Hugging
+        Face's `load_balancing_loss_func` of Mixtral and its successors.
 
     Returns:
       The loss, with the axes of the routing that are not in `over`.
+
+    Hugging Face's models average over all layers before the product. For this, return the routing
+    of each layer from `nx.scan`, and pass the axis of the layers in `over`:
+
+        x, routing = nx.scan(layer, x, params, axis="layers")
+        over = ("layers", "batch", "pos")
+        loss = nx.nn.load_balancing_loss(routing, over, where=mask, normalization="mixtral")
 
     Communication: over sharded axes, an all-reduce of the shares and one of the means, with one
     number per expert each.
 
     Raises:
       AxisNotFoundError: the routing lacks an axis.
+      ArgumentTypeError: `where` does not contain booleans.
+      ArgumentError: `normalization` is unknown.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> logits = nx.named(9 * jnp.eye(4), ["token", "route"])
@@ -175,10 +196,36 @@ def load_balancing_loss(routing: Routing, over: AxisSpec) -> AnyArray:
     op = "load_balancing_loss"
     check_routing(op, routing)
     names = over_names(op, over, routing.probabilities, routing.route)
+    if normalization not in ("switch", "mixtral"):
+        raise ArgumentError(
+            f"{op}: normalization={format_value(normalization)} is unknown. Pass 'switch' (shares"
+            " of all choices) or 'mixtral' (choices per token)."
+        )
+    if where is not None:
+        _check_mask(op, where, routing)
     # If the router's axis is sharded, its numbers are global indices, and so is the one-hot axis.
     chosen = one_hot(routing.index, routing.experts, axis=routing.route)
-    share = _mean(chosen, (*names, routing.choice))  # of integers, so it has no gradient
-    return routing.experts * _sum(share * _mean(routing.probabilities, names), routing.route)
+    # Of integers, so it has no gradient.
+    share = _mean(chosen, (*names, routing.choice), where=where)
+    factor = routing.experts
+    if normalization == "mixtral":
+        index: NamedArray = routing.index  # type: ignore[assignment]  # checked above
+        factor *= index.named_shape[routing.choice]
+    mean = _mean(routing.probabilities, names, where=where)
+    return factor * _sum(share * mean, routing.route)
+
+
+def _check_mask(op: str, where: ArrayLike, routing: Routing) -> None:
+    if np.result_type(where) != np.bool_:
+        raise ArgumentTypeError(
+            f"{op}: where must contain booleans, got {type_text(where)}. Pass mask > 0 or another"
+            " comparison."
+        )
+    tokens = [dim for dim in names_of(dims_of(routing.probabilities)) if dim != routing.route]
+    for name in dims_of(where):
+        if name not in tokens:
+            what = f"the routing of {type_text(routing.probabilities)}"
+            raise_not_found(op, name, what, tokens, f"where, {type_text(where)}, has it.")
 
 
 @operation(scope=True)

@@ -13,6 +13,7 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArgument
 from namedax.core.call_errors import bound as bound_arguments
 from namedax.core.call_errors import check_flags, flags_of, refuse_miscall
 from namedax.core.element_types import as_inexact, extreme, has_infinity
+from namedax.core.error_function import gelu
 from namedax.core.functions import signature_of, summary_of
 from namedax.core.variance import cast_data
 from namedax.operands import kernels
@@ -28,7 +29,7 @@ __all__ = ["ACTIVATIONS", "log_softmax", "softmax"]
 
 
 def _activation(name: str) -> Callable[..., AnyArray]:
-    function = getattr(jax.nn, name)
+    function = gelu if name == "gelu" else getattr(jax.nn, name)
     signature = signature_of(function)
 
     of_one = elementwise_call(function, __name__)

@@ -60,6 +60,21 @@ def _as_operation(function: F) -> F:
     )(function)
 
 
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["index", "lengths", "starts"],
+    meta_fields=["axis"],
+)
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Selection:
+    """A selected layer of a cache, with `lengths` and `starts` of all layers."""
+
+    axis: Hashable
+    index: AnyArray
+    lengths: NamedArray
+    starts: NamedArray
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class KVCache:
     """Keys and values of earlier positions, as an immutable pytree of named arrays.
@@ -80,8 +95,18 @@ class KVCache:
     argument `rows` of `init`). A prompt that is padded at its right end is appended with its number
     of tokens as `lengths=`; the next token overwrites the padding.
 
-    **Layers.** `nx.scan` over an axis `layers` of the cache gives the body the cache of one layer,
-    if `lengths` has that axis too: `rows=("layers", "batch")`.
+    **Layers.** A cache may have an axis of layers, which `lengths` has too:
+    `rows=("layers", "batch")`. Carry it through the loop over the layers, and use one of them:
+
+        def layer(carry, inputs):
+            x, cache = carry
+            number, weights = inputs
+            part = cache.select("layers", number).append(...)
+            x = x + part.attend(...)
+            return (x, part.whole()), None
+
+    This writes the new positions only. `nx.scan` over the axis of a cache also gives its body the
+    cache of one layer, but the loop collects these in a second cache.
 
     **Overflow.** Positions beyond the last slot are not written. If sizes or lengths are known,
     `append` raises. Otherwise the row is lost: `lengths` exceeds `capacity`, and `attend` returns
@@ -94,6 +119,7 @@ class KVCache:
         token.
       starts: int32, `lengths` before the last `append`: the position of the row's first new query.
       axis: the axis name of the slots, by default `"cache"`.
+      selection: the layer of `select`, by default `None`. `keys` and `values` then have all layers.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> shape = {"batch": 2, "cache": 8, "key": 4}
@@ -111,6 +137,7 @@ class KVCache:
     lengths: AnyArray
     starts: AnyArray
     axis: Hashable = "cache"
+    selection: _Selection | None = None
 
     @classmethod
     def init(
@@ -178,7 +205,7 @@ class KVCache:
         of_rows = {name: sizes[0][name] for name in given}
         count = zeros((), jnp.int32, named_shape=of_rows)
         keys, values = (zeros((), dtype, named_shape=shape) for shape in sizes)
-        return cls(keys, values, count, count, axis)
+        return cls(keys, values, count, count, axis)  # type: ignore[arg-type]
 
     @property
     def capacity(self) -> int:
@@ -187,17 +214,114 @@ class KVCache:
 
     @property
     def _names_kept(self) -> tuple[Hashable, ...]:
-        # A static field, so that `nx.rename` of a tree does not change it.
-        return (self.axis,)
+        # Static fields, so that `nx.rename` of a tree does not change them.
+        return (self.axis,) if self.selection is None else (self.axis, self.selection.axis)
 
     def __repr__(self) -> str:
         try:
+            part = "" if self.selection is None else f", one of {self.selection.axis!r}"
             return (
                 f"KVCache({type_text(self.keys)}, {type_text(self.values)}, lengths"
-                f" {type_text(self.lengths)})"
+                f" {type_text(self.lengths)}{part})"
             )
         except Exception:  # the leaves of a pytree may be anything
             return f"KVCache({self.keys!r}, {self.values!r}, {self.lengths!r}, {self.starts!r})"
+
+    @_as_operation
+    def select(self, axis: Hashable, index: ArrayLike) -> KVCache:
+        """Select one layer for `positions`, `append` and `attend`. Nothing is copied.
+
+        Args:
+          axis: an axis name of `lengths`, such as `"layers"`.
+          index: an integer without axes, such as the number of a step of a loop.
+
+        Returns:
+          A cache whose methods read and write one layer. `whole` returns the cache of all layers.
+
+        Communication: none. If `axis` is sharded, `attend` takes an all-reduce of the layer's keys
+        and values, and only the device of the layer writes it.
+
+        Raises:
+          AxisNotFoundError: `lengths` lacks `axis`. Name it in `rows=` of `KVCache.init`.
+          ArgumentTypeError: `index` is not an integer.
+          ArgumentError: `index` has axes or is known to be out of range, or a layer is selected.
+
+        >>> import jax.numpy as jnp, namedax as nx
+        >>> cache = nx.nn.KVCache.init({"layers": 2, "cache": 3, "key": 1}, rows=["layers"])
+        >>> x = nx.named(jnp.ones((1, 1)), ["pos", "key"])
+        >>> cache = cache.select("layers", 1).append(x, x).whole()
+        >>> cache.lengths.data.tolist(), cache.keys.data.ravel().tolist()
+        ([0, 1], [0.0, 0.0, 0.0, 1.0, 0.0, 0.0])
+        """
+        op = "KVCache.select"
+        if self.selection is not None:
+            raise ArgumentError(
+                f"{op}: an index along {self.selection.axis!r} is selected already. Call"
+                " cache.whole() first."
+            )
+        if not isinstance(self.lengths, NamedArray) or axis not in dims_of(self.lengths):
+            raise_not_found(
+                op,
+                axis,
+                f"lengths, {type_text(self.lengths)}",
+                names_of(dims_of(self.lengths)),
+                "Name the axis of the layers in rows= of KVCache.init.",
+            )
+        number: AnyArray = as_array(index, op)
+        if not jnp.issubdtype(number.dtype, jnp.integer):
+            raise ArgumentTypeError(
+                f"{op}: index must be an integer, got {type_text(number)}. Pass the number of a"
+                " layer."
+            )
+        if number.ndim or dims_of(number):
+            raise ArgumentError(
+                f"{op}: index must be one integer, got {type_text(number)}. Select in a loop over"
+                f" {axis!r}."
+            )
+        known, size = _known(number), self.lengths.named_shape[axis]
+        if known is not None and not 0 <= known < size:
+            raise ArgumentError(
+                f"{op}: index must be from 0 to {size - 1}, as axis {axis!r} has size {size}, got"
+                f" {int(known)}."
+            )
+        selection = _Selection(axis, number, self.lengths, self.starts)  # type: ignore[arg-type]
+        starts = as_array(self.starts, op)
+        if axis in dims_of(starts):
+            starts = starts[axis, number]  # type: ignore[index]
+        lengths = self.lengths[axis, number]
+        return KVCache(self.keys, self.values, lengths, starts, self.axis, selection)
+
+    @_as_operation
+    def whole(self) -> KVCache:
+        """Return the cache of all layers, after `select`.
+
+        Communication: none.
+
+        Raises:
+          ArgumentError: no layer is selected.
+          AxisNameError: rows of the layer have different lengths, along an axis that is not in
+            `rows=` of `KVCache.init`.
+
+        >>> import namedax as nx
+        >>> cache = nx.nn.KVCache.init({"layers": 2, "cache": 3, "key": 1}, rows=["layers"])
+        >>> cache.select("layers", 1).whole()
+        KVCache(f32[]{layers:2, cache:3, key:1}, f32[]{layers:2, cache:3, key:1}, lengths i32[]{layers:2})
+        """
+        op, chosen = "KVCache.whole", self.selection
+        if chosen is None:
+            raise ArgumentError(f"{op}: no layer is selected. Use the cache as it is.")
+        new = [name for name in dims_of(self.lengths) if name not in dims_of(chosen.lengths)]
+        if new:
+            raise AxisNameError(
+                f"{op}: the lengths of the layer, {type_text(self.lengths)}, have the axes"
+                f" {show_names(new)}, but those of the cache are {type_text(chosen.lengths)}. Name"
+                " the axes in rows= of KVCache.init."
+            )
+        lengths, starts = (
+            array.at[chosen.axis, chosen.index].set(one)
+            for array, one in ((chosen.lengths, self.lengths), (chosen.starts, self.starts))
+        )
+        return KVCache(self.keys, self.values, lengths, starts, self.axis)
 
     @_as_operation
     def positions(self, axis: Hashable = "pos", size: int | None = None) -> NamedArray:
@@ -272,20 +396,27 @@ class KVCache:
             count = self._check_new(op, which, array, stored, axis)
             # Unmapped: every device sees all new positions.
             arrays.append(rename(as_array(array, op), {axis: fresh}))
+        chosen = self.selection
+        axes: tuple[Hashable, ...] = (self.axis, fresh)
+        operands: list[AnyArray] = [self.lengths]
+        if chosen is not None:
+            axes = (*axes, chosen.axis)
+            operands.append(chosen.index)
         if lengths is None:
             new: AnyArray = np.int32(count)  # type: ignore[assignment]
-            operands: tuple[AnyArray, ...] = (self.lengths,)
         else:
             new = _clip(self._checked_lengths(op, lengths, axis, count), 0, count)
             new = new.astype(jnp.int32)
-            operands = (self.lengths, new)
+            operands.append(new)
         total: AnyArray = self.lengths + new
         self._check_overflow(op, total)
         keys, values = (
-            kernels.run(op, _write, (self.axis, fresh), (), stored, array, *operands)
+            kernels.run(op, _write, axes, (), stored, array, *operands)
             for stored, array in zip((self.keys, self.values), arrays, strict=True)
         )
-        return KVCache(keys, values, total, total - new, self.axis)  # type: ignore[arg-type]
+        return dataclasses.replace(
+            self, keys=keys, values=values, lengths=total, starts=total - new
+        )
 
     @_as_operation
     def attend(
@@ -354,9 +485,13 @@ class KVCache:
             left, right = _window(op, local_window_size)
             allowed = allowed & (slots >= positions - left) & (slots <= positions + right)
         if mask is not None:
-            allowed = allowed & mask  # type: ignore[operator]
+            allowed = allowed & mask
+        keys, values = self.keys, self.values
+        if self.selection is not None:
+            at = (self.selection.axis, self.selection.index)
+            keys, values = keys[at], values[at]
         result = dot_product_attention(
-            *(query, self.keys, self.values, bias, allowed),
+            *(query, keys, values, bias, allowed),
             axis=axis,
             features=features,
             key_axis=self.axis,
@@ -382,6 +517,11 @@ class KVCache:
                 " The new positions need another name than the slots."
             )
 
+    def _names_of_new(self, stored: NamedArray) -> set[Hashable]:
+        """Return the names that new keys or values may have beside the axis of positions."""
+        chosen = () if self.selection is None else (self.selection.axis,)
+        return {*stored.dims} - {self.axis, *chosen}
+
     def _check_new(
         self, op: str, which: str, array: ArrayLike, stored: NamedArray, axis: Hashable
     ) -> int:
@@ -392,17 +532,17 @@ class KVCache:
             raise ArgumentTypeError(
                 f"{op}: {which} must contain floating-point numbers, got {type_text(array)}."
             )
-        for name, each in ((which, array), ("the cache", stored)):
+        for what, each in ((which, array), ("the cache", stored)):
             if each.ndim:
                 raise PositionalAxisError(
-                    f"{op}: {name}, {type_text(each)}, has positional axes. Name them with"
+                    f"{op}: {what}, {type_text(each)}, has positional axes. Name them with"
                     " nx.named, or scan over them: one layer has one cache."
                 )
         count: int = array.named_shape[axis]
         for name, size in array.named_shape.items():
             if name == axis:
                 continue
-            if name not in stored.named_shape or name == self.axis:
+            if name not in self._names_of_new(stored):
                 raise AxisNameError(
                     f"{op}: {which}, {type_text(array)}, has the axis {name!r}, which the cache"
                     f" {type_text(stored)} lacks. Add it to named_shape in KVCache.init, or reduce"
@@ -428,7 +568,7 @@ class KVCache:
                 " of new tokens."
             )
         strange = [
-            name for name in dims_of(array) if name not in self.keys.dims or name == self.axis
+            name for name in dims_of(array) if name not in self._names_of_new(self.keys)
         ]
         if strange:
             what = f"the axes {show_names(strange)}" if None not in strange else "positional axes"
@@ -454,7 +594,9 @@ class KVCache:
 
 
 jax.tree_util.register_dataclass(
-    KVCache, data_fields=["keys", "values", "lengths", "starts"], meta_fields=["axis"]
+    KVCache,
+    data_fields=["keys", "values", "lengths", "starts", "selection"],
+    meta_fields=["axis"],
 )
 
 
@@ -482,96 +624,94 @@ def _window(op: str, size: int | tuple[int, int]) -> tuple[int, int]:
 
 def _write(
     op: str,
-    axes: tuple[Hashable, Hashable],
+    axes: tuple[Hashable, ...],
     stored: AnyArray,
     new: AnyArray,
     start: AnyArray,
-    *count: AnyArray,
+    *more: AnyArray,
 ) -> NamedArray:
-    """Write `new` into `stored` from the slot `start` of each row on, `count` positions of each."""
-    slot_axis, new_axis = axes
-    blocks = [as_block(array, op) for array in (stored, new, start, *count)]
+    """Write `new` into `stored` from the slot `start` of each row on.
+
+    With a third axis name, `more` begins with the layer along it that is written. Then `more` may
+    have the number of positions of each row.
+    """
+    slot_axis, new_axis, *layer_axis = axes
+    blocks = [as_block(array, op) for array in (stored, new, start, *more)]
     region = ambient()
-    place: MeshAxes = ()
-    if region is not None and region.manual:
-        place = region.place(slot_axis)
-    union = frozenset[str]().union(*(varying(data_of(block)) for block in blocks), place)
+    place, layer_place = (
+        region.place(name) if region is not None and region.manual else ()
+        for name in (slot_axis, layer_axis[0] if layer_axis else slot_axis)
+    )
+    layer_place = layer_place if layer_axis else ()
+    union = frozenset[str]().union(
+        *(varying(data_of(block)) for block in blocks), place, layer_place
+    )
     datas = [cast(block, union) if union else jnp.asarray(data_of(block)) for block in blocks]
-    dims = dims_of(blocks[0])
-    dim = dims.index(slot_axis)
-    data, slots = datas[0], datas[0].shape[dim]
-    given = tuple(slot_axis if name == new_axis else name for name in dims_of(blocks[1]))
+    labels_of = [dims_of(block) for block in blocks]
+    data, dims = datas[0], labels_of[0]
+    dim, slots = dims.index(slot_axis), data.shape[dims.index(slot_axis)]
+    own = {name for names in labels_of[2:] for name in names}
+    layer: list[jax.Array] = []
+    if layer_axis:
+        layer = [datas.pop(3).astype(jnp.int32)]
+        labels_of.pop(3)
+    count = datas[3:]
+    given = tuple(slot_axis if name == new_axis else name for name in labels_of[1])
     updates = _ordered(datas[1].astype(data.dtype), given, dims)
     many = updates.shape[dim]
-    updates = jnp.broadcast_to(updates, (*data.shape[:dim], many, *data.shape[dim + 1 :]))
-    if not any(map(dims_of, blocks[2:])) and not count and not place:
+    sizes = {**dict(zip(dims, data.shape, strict=True)), slot_axis: many}
+    sizes |= dict.fromkeys(layer_axis, 1)
+    updates = jnp.broadcast_to(updates, tuple(sizes.values()))
+    if not own and not count and not place and not layer_place:
         # All rows are alike. This clamps a start that is too late; such rows are lost anyway.
-        starts = [datas[2] if i == dim else 0 for i in range(data.ndim)]
+        chosen = {slot_axis: datas[2], **dict(zip(layer_axis, layer, strict=True))}
+        starts = [chosen.get(name, 0) for name in dims]
         return make_result(lax.dynamic_update_slice(data, updates, starts), dims)
 
     # An index for every dimension before the slots: XLA transposes others to the front, and copies.
-    own = {name for block in blocks[2:] for name in dims_of(block)}
     rows = [i for i, name in enumerate(dims) if i != dim and (i < dim or name in own)]
+    rows = [i for i in rows if dims[i] not in layer_axis]
     batch = sorted([*rows, dim])
-    shape = tuple(many if i == dim else data.shape[i] for i in batch)
     labels = tuple(dims[i] for i in batch)
-    offset = lax.broadcasted_iota(jnp.int32, shape, batch.index(dim))
-    index = offset + _ordered(datas[2], dims_of(blocks[2]), labels)
+    shape = tuple(sizes[name] for name in labels)
+    offset = lax.broadcasted_iota(jnp.int32, shape, labels.index(slot_axis))
+    index = offset + _ordered(datas[2], labels_of[2], labels)
     if place:
         index = index - comm.block_index(place).astype(jnp.int32) * slots
     is_written = (index >= 0) & (index < slots)
     if count:
-        is_written &= offset < _ordered(datas[3], dims_of(blocks[3]), labels)
+        is_written &= offset < _ordered(count[0], labels_of[3], labels)
     # Unwritten positions have distinct indices out of range.
     index = jnp.where(is_written, index, slots + offset)
+    indices = {dim: index}
+    for name, number in zip(layer_axis, layer, strict=True):
+        where = dims.index(name)
+        if layer_place:
+            number = number - comm.block_index(layer_place).astype(jnp.int32) * data.shape[where]
+            number = jnp.where(number < 0, data.shape[where], number)
+        indices[where] = jnp.broadcast_to(number, shape)
+        updates = lax.squeeze(updates, [where])
+    inserted = tuple(sorted(indices))
+    kept = [i for i in range(data.ndim) if dims[i] not in layer_axis]
     numbers = lax.ScatterDimensionNumbers(
-        update_window_dims=tuple(i for i in range(data.ndim) if i not in batch),
-        inserted_window_dims=(dim,),
-        scatter_dims_to_operand_dims=(dim,),
+        update_window_dims=tuple(kept.index(i) for i in kept if i not in batch),
+        inserted_window_dims=inserted,
+        scatter_dims_to_operand_dims=inserted,
         operand_batching_dims=tuple(rows),
         scatter_indices_batching_dims=tuple(batch.index(i) for i in rows),
     )
-    result = _scatter(numbers, data, index[..., None], updates)
-    return make_result(last_repeated(result, dim, place), dims)
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _scatter(
-    numbers: lax.ScatterDimensionNumbers, data: jax.Array, index: jax.Array, updates: jax.Array
-) -> jax.Array:
-    """Write `updates` at distinct indices; those out of range are dropped.
-
-    16-bit floats are written as integers: XLA on CPUs would convert all of `data` to float32.
-    """
-    dtype = data.dtype
-    if dtype.itemsize == 2:
-        data, updates = (lax.bitcast_convert_type(x, jnp.uint16) for x in (data, updates))
-    result = _scatter_plain(numbers, data, index, updates)
-    return lax.bitcast_convert_type(result, dtype)
-
-
-@_scatter.defjvp
-def _scatter_jvp(
-    numbers: lax.ScatterDimensionNumbers,
-    primals: tuple[jax.Array, jax.Array, jax.Array],
-    tangents: tuple[jax.Array, jax.Array, jax.Array],
-) -> tuple[jax.Array, jax.Array]:
-    data, index, updates = primals
-    tangent = _scatter_plain(numbers, tangents[0], index, tangents[2])
-    return _scatter(numbers, data, index, updates), tangent
-
-
-def _scatter_plain(
-    numbers: lax.ScatterDimensionNumbers, data: jax.Array, index: jax.Array, updates: jax.Array
-) -> jax.Array:
-    return lax.scatter(
+    result = lax.scatter(
         data,
-        index,
+        jnp.stack([indices[i] for i in inserted], -1),
         updates,
         numbers,
         unique_indices=True,
         mode=lax.GatherScatterMode.FILL_OR_DROP,
     )
+    result = last_repeated(result, dim, place)
+    if layer_place:
+        result = last_repeated(result, dims.index(layer_axis[0]), layer_place)
+    return make_result(result, dims)
 
 
 def _ordered(data: jax.Array, dims: Dims, like: Dims) -> jax.Array:

@@ -27,6 +27,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type
 from namedax.core.names import is_name
 from namedax.core.records import Record
+from namedax.core.strict_broadcasting import check_names, is_strict
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -393,6 +394,8 @@ def binary_cross_entropy(
     if where is not None:
         where = _checked_mask(op, _array(where))
     extra = [(kind, x) for kind, x in (("weight", pos_weight), ("where", where)) if x is not None]
+    if is_strict():
+        check_names(op, (logits, labels, *(value for _, value in extra)))
     kinds = [kind for kind, _ in extra]
 
     def loss(x: jax.Array, y: jax.Array, *more: jax.typing.ArrayLike) -> jax.Array:

@@ -20,6 +20,7 @@ from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
 from namedax.core.call_errors import checks_signature
 from namedax.core.names import DType
+from namedax.core.strict_broadcasting import forms_outer_products
 from namedax.errors import ArgumentError, format_value
 from namedax.operands.new_axis import named_sizes
 from namedax.ops.collectives.reducing import global_index
@@ -58,6 +59,7 @@ def _indices(
 
 
 @checks_signature
+@forms_outer_products
 def causal_mask(
     named_shape: _Shape,
     *,
@@ -97,6 +99,7 @@ def causal_mask(
 
 
 @checks_signature
+@forms_outer_products
 def prefix_mask(
     named_shape: _Shape,
     prefix: ArrayLike,
@@ -133,6 +136,7 @@ def prefix_mask(
 
 
 @checks_signature
+@forms_outer_products
 def alibi_bias(
     named_shape: _Shape,
     *,

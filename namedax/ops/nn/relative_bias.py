@@ -23,10 +23,13 @@ from namedax.errors import (
 from namedax.operands import kernels
 from namedax.operands.operation import operation
 from namedax.operands.pytree import names_of
+from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.indexing.take import take
 
 __all__ = ["FUNCTIONS", "relative_position_bias", "relative_position_buckets"]
+
+_subtract = ELEMENTWISE["subtract"]
 
 
 def _buckets(
@@ -161,7 +164,7 @@ def relative_position_bias(
         )
     buckets = table.named_shape[axis]
     _check_buckets(op, buckets, bidirectional, max_distance)
-    distance: AnyArray = key_positions - query_positions  # type: ignore[operator]
+    distance = _subtract(key_positions, query_positions)
     index = relative_position_buckets(
         distance, buckets, bidirectional=bidirectional, max_distance=max_distance
     )

@@ -298,8 +298,9 @@ def _yarn(
     attention = given.get("attention_factor")
     if attention is None:
         scale, all_scale = given.get("mscale"), given.get("mscale_all_dim")
-        both = bool(scale and all_scale)
-        attention = temperature(scale) / temperature(all_scale) if both else temperature(1)
+        attention = temperature(1)
+        if scale and all_scale:
+            attention = temperature(scale) / temperature(all_scale)
     return frequencies * (1 - interpolated + interpolated / factor), float(attention)
 
 

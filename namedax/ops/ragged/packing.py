@@ -19,6 +19,7 @@ from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
+from namedax.core.strict_broadcasting import forms_outer_products
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -157,6 +158,7 @@ def _require(op: str, array: ArrayLike, names: Sequence[Hashable], what: str) ->
     return array
 
 
+@forms_outer_products
 def from_padded(
     op: str,
     x: ArrayLike,
@@ -214,6 +216,7 @@ def from_padded(
     return rename(values, {reader: tokens}) if reader != tokens else values, counts
 
 
+@forms_outer_products
 def padded(
     op: str, r: Rows, column: Hashable, size: int | None, fill: ArrayLike | None
 ) -> AnyArray:
@@ -233,6 +236,7 @@ def padded(
     return _read(op, r, lambda lengths: (position, position < lengths), "clip", None, fill)
 
 
+@forms_outer_products
 def pick(op: str, r: Rows, position: ArrayLike, fill_value: ArrayLike | None) -> AnyArray:
     """Read one token of each row."""
     place: AnyArray = as_array(position)
@@ -283,6 +287,7 @@ def _read(
     return rename(read, {every(r.rows): r.rows}) if apart else read
 
 
+@forms_outer_products
 def take_rows(
     op: str, r: Rows, index: ArrayLike, size: int | None
 ) -> tuple[AnyArray, AnyArray, Hashable]:
@@ -319,6 +324,7 @@ def take_rows(
     )
 
 
+@forms_outer_products
 def _tokens_of(
     op: str, r: Rows, starts: AnyArray, lengths: AnyArray, rows: Hashable, size: int
 ) -> AnyArray:
@@ -340,6 +346,7 @@ def _tokens_of(
     return take(r.values, number, (r.tokens,), mode="clip")
 
 
+@forms_outer_products
 def index_of_tokens(r: Rows) -> NamedArray:
     """Return the number of every token; unused ones have the number of the last real token."""
     size = r.segments.named_shape[r.tokens]

@@ -20,6 +20,7 @@ from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.strict_broadcasting import forms_outer_products
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -95,6 +96,7 @@ def ends_of(lengths: AnyArray, rows: Hashable) -> AnyArray:
     return cumsum(replicate_rows(lengths, rows), every(rows))
 
 
+@forms_outer_products
 def segments_of(
     op: str, lengths: AnyArray, rows: Hashable, tokens: Hashable, size: int
 ) -> NamedArray:
@@ -140,6 +142,7 @@ def reduce_rows(
     )
 
 
+@forms_outer_products
 def nan_if_cut(x: Array, is_cut: AnyArray) -> Array:
     """Replace `x` by NaN if rows were truncated; keep integers.
 
@@ -206,6 +209,7 @@ def checked_rows(
     return values, lengths
 
 
+@forms_outer_products
 def checked_lengths(
     op: str, lengths: NamedArray, tokens: Hashable, rows: Hashable, size: int
 ) -> tuple[NamedArray, bool]:
@@ -226,6 +230,7 @@ def checked_lengths(
     return lengths, bool((totals == size).all())
 
 
+@forms_outer_products
 def fill_end(
     values: NamedArray,
     lengths: NamedArray,

@@ -225,6 +225,9 @@ def _segment(
         raise AxisNotFoundError(
             f"{op}: the number of segments is not known. Pass num_segments, or the size of out_axis"
             " in axis_sizes of xmap."
+        ).about(
+            axis=out_axis,
+            found_size=None if region is None or out_axis is None else region.found_size(out_axis),
         )
     if known is not None and known != num_segments:
         raise AxisSizeError(

@@ -210,7 +210,7 @@ def detach_names(
         )
     missing = [name for name in placed if name not in dims]
     for name in missing:
-        size = None if region is None else region.sizes.get(name)
+        size = None if region is None else region.size_of(name)
         if size is None:
             raise AxisMappingError(
                 f"{op}: {mapping.text} places {name!r}, but {text_of(what)}, {type_text(array)},"

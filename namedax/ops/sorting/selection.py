@@ -360,7 +360,7 @@ def where(
     axis: AxisSpec = None,
     out_axis: Hashable | None = None,
 ) -> tuple[AnyArray, ...]: ...
-@operation(explicit=Explicit.ALIGNED)
+@operation(explicit=Explicit.ALIGNED, elementwise=True)
 def where(
     condition: ArrayLike,
     x: ArrayLike | None = None,

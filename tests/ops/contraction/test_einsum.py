@@ -425,19 +425,13 @@ NEW_NAMES = {
         "axis 'a' of size 8 cannot be written as 'b', which has size 12 in this mapped function; a name has one size. Choose "
         "another name.",
     ),
-    "does-not-divide": (
-        "{a,c}->{a,d:c}",
-        "axis 'd' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Pass axis_sizes={'d': 6} to set "
-        "the size before the mapped function begins, use a multiple of 4, or map 'd' to fewer devices in axis_resources.",
-    ),
 }
 
 
 @pytest.mark.parametrize("name", NEW_NAMES)
 def test_new_names(name):
     spec, why = NEW_NAMES[name]
-    resources = {"d": "x"} if "d" in spec else {"b": "x"}
-    f = mapped(lambda v: nx.einsum(spec, v), ["a", "c"], [], resources, axis_sizes={"b": 12})
+    f = mapped(lambda v: nx.einsum(spec, v), ["a", "c"], [], {"b": "x"}, axis_sizes={"b": 12})
     with pytest.raises(nx.errors.AxisSizeError) as caught:
         f(array(8, 6))
     assert said(caught.value) == f"einsum {spec!r}: {why}"

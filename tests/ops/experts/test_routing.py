@@ -98,6 +98,49 @@ def test_even_choices_cost_one_and_equal_ones_as_many_as_there_are():
         np.testing.assert_allclose(nx.nn.load_balancing_loss(routing, "token"), want, rtol=1e-5)
 
 
+def mixtral(logits, k, mask=None):
+    """A transcription of Hugging Face's `load_balancing_loss_func`: logits[layer, token, expert], one mask[token] for all layers."""
+    _, tokens, experts = logits.shape
+    mask = np.ones(tokens) if mask is None else mask
+    choices, probabilities, rows = np.zeros(experts), np.zeros(experts), 0.0
+    for layer in logits:
+        weights = np.exp(layer - layer.max(-1, keepdims=True))
+        weights /= weights.sum(-1, keepdims=True)
+        chosen = np.argsort(-weights, -1, kind="stable")[:, :k]
+        for token in range(tokens):
+            for expert in chosen[token]:
+                choices[expert] += mask[token]
+        probabilities += (weights * mask[:, None]).sum(0)
+        rows += mask.sum()
+    return experts * ((choices / rows) * (probabilities / rows)).sum()
+
+
+@pytest.mark.parametrize("resources", [{}, {"b": "x"}, {"b": "y", "a": "x"}, {"route": "x"}, {"layers": "y"}], ids=str)
+def test_the_normalization_of_mixtral(resources):
+    """Over a batch {b, a} of tokens, jointly over layers, with and without an attention mask; padding may be on another device."""
+
+    def body(logits, mask):
+        routing = nx.nn.top_k_routing(logits, "route", 2)
+        joint = functools.partial(nx.nn.load_balancing_loss, routing, ("layers", "b", "a"), normalization="mixtral")
+        one = nx.nn.load_balancing_loss(routing, ("b", "a"), where=mask)
+        return joint(), joint(where=mask), one
+
+    logits, lengths = array(2, 4, 8, 4), np.array([8, 3, 5, 1])
+    mask = np.arange(8) < lengths[:, None]
+    f = nx.xmap(
+        body,
+        (["layers", "b", "a", "route"], ["b", "a"]),
+        ([], [], ["layers"]),
+        axis_resources=resources,
+        mesh=make_mesh((4, 2)),
+    )
+    flat = np.asarray(logits, float).reshape(2, 32, 4)
+    have = f(logits, jnp.asarray(mask))
+    np.testing.assert_allclose(have[0], mixtral(flat, 2), rtol=1e-5)
+    np.testing.assert_allclose(have[1], mixtral(flat, 2, mask.reshape(-1)), rtol=1e-5)
+    np.testing.assert_allclose(have[2], [mixtral(layer[None], 2, mask.reshape(-1)) / 2 for layer in flat], rtol=1e-5)
+
+
 def test_costs():
     def body(logits):
         routing = nx.nn.top_k_routing(logits, "route", 2)
@@ -127,6 +170,21 @@ def test_costs():
             lambda x, r: nx.nn.load_balancing_loss(r, "batch"),
             AxisNotFoundError,
             ["load_balancing_loss: no axis 'batch'", "the tokens"],
+        ),
+        (
+            lambda x, r: nx.nn.load_balancing_loss(r, "token", normalization="hf"),
+            ArgumentError,
+            ["normalization='hf' is unknown", "'mixtral'"],
+        ),
+        (
+            lambda x, r: nx.nn.load_balancing_loss(r, "token", where=nx.ones(named_shape={"token": 3})),
+            ArgumentTypeError,
+            ["where must contain booleans"],
+        ),
+        (
+            lambda x, r: nx.nn.load_balancing_loss(r, "token", where=nx.ones(named_shape={"row": 3}) > 0),
+            AxisNotFoundError,
+            ["no axis 'row' in the routing of", "has it"],
         ),
         (lambda x, r: nx.nn.load_balancing_loss(r, "route"), AxisNotFoundError, ["no axis 'route'", "is the router's axis"]),
         (

@@ -162,6 +162,8 @@ def test_a_donated_cache_is_updated_in_place_and_little_is_sent(resources, kinds
         if dtype == jnp.bfloat16:  # XLA on CPUs contracts in float32
             append = nx.xmap(lambda cache, key, value: cache.append(key, value), axis_resources=resources, mesh=mesh)
             memory = jax.jit(append, donate_argnums=0).lower(*args[:3]).compile().memory_analysis()
+            if jax.__version_info__ < (0, 12):  # and writes in float32
+                continue
         if "batch" in resources and "heads" in resources:
             continue  # XLA on CPUs copies an array to update one row of it, in programs by hand too
         assert memory.temp_size_in_bytes < block / 2

@@ -10,7 +10,7 @@ import pytest
 
 import namedax as nx
 from tests import make
-from tests.harness import FEW, PLACEMENTS, array, check, together
+from tests.harness import FEW, PLACEMENTS, array, check, make_mesh, together
 
 # label: (named, positional, out_axes); x is {b, a}[3], m is a mask {a}.
 PROGRAM = {
@@ -38,6 +38,16 @@ PROGRAM = {
         ["b", "a", None],
     ),
     "gelu": (lambda x, m: nx.nn.gelu(x, approximate=True), lambda x, m: jax.nn.gelu(x, approximate=True), ["b", "a", None]),
+    "exact gelu": (
+        lambda x, m: nx.nn.gelu(x, approximate=False),
+        lambda x, m: jax.nn.gelu(x, approximate=False),
+        ["b", "a", None],
+    ),
+    "error functions": (
+        lambda x, m: nx.scipy.special.erf(x) - 2 * nx.lax.erfc(x) + nx.scipy.special.ndtr(3 * x),
+        lambda x, m: jax.lax.erf(x) - 2 * jax.lax.erfc(x) + jax.scipy.special.ndtr(3 * x),
+        ["b", "a", None],
+    ),
     "relu and silu": (
         lambda x, m: nx.nn.relu(x) + nx.nn.silu(x),
         lambda x, m: jax.nn.relu(x) + jax.nn.silu(x),
@@ -119,3 +129,42 @@ def test_mistakes(call, error, words):
     with pytest.raises(error) as raised:
         call(nx.named(array(4, 8), ["b", "a"]))
     assert all(word in str(raised.value) for word in words), raised.value
+
+
+ERRORS = {
+    "gelu": (lambda x: nx.nn.gelu(x, approximate=False), lambda x: jax.nn.gelu(x, approximate=False)),
+    "lax.erf": (nx.lax.erf, jax.lax.erf),
+    "lax.erfc": (nx.lax.erfc, jax.lax.erfc),
+    "special.erf": (nx.scipy.special.erf, jax.scipy.special.erf),
+    "special.erfc": (nx.scipy.special.erfc, jax.scipy.special.erfc),
+    "special.ndtr": (nx.scipy.special.ndtr, jax.scipy.special.ndtr),
+}
+
+
+@pytest.mark.parametrize("function", ERRORS)
+def test_derivatives_of_error_functions_within_a_body(function):
+    """JAX 0.12 cannot differentiate its own error functions of varying values (tests/xmap/test_coming_jax.py)."""
+    named, plain = ERRORS[function]
+    values = jnp.concatenate([jnp.linspace(-4.5, 4.5, 15), jnp.array([30.0])])
+
+    def body(x):
+        first = jax.grad(lambda x: nx.sum(named(x) * x, "a"))(x)
+        second = jax.grad(lambda x: nx.sum(jax.grad(lambda x: nx.sum(named(x), "a"))(x), "a"))(x)
+        return named(x), first, second
+
+    outside = nx.xmap(lambda x: nx.sum(named(x) * x, "a"), ["a"], [], axis_resources={"a": "x"}, mesh=make_mesh((4,)))
+    have = nx.xmap(body, ["a"], ["a"], axis_resources={"a": "x"}, mesh=make_mesh((4,)))(values)
+    first = jax.grad(lambda x: jnp.sum(plain(x) * x))(values)
+    second = jax.grad(lambda x: jnp.sum(jax.grad(lambda x: jnp.sum(plain(x)))(x)))(values)
+    for one, other in zip((*have, jax.grad(outside)(values)), (plain(values), first, second, first), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
+
+
+def test_error_functions_take_what_jax_takes():
+    integers = nx.named(make.array([-1, 0, 2], int), ["a"])
+    np.testing.assert_allclose(
+        nx.scipy.special.erf(integers).data, jax.scipy.special.erf(make.array([-1, 0, 2], int)), rtol=1e-6
+    )
+    assert inspect.signature(nx.lax.erfc) == inspect.signature(jax.lax.erfc)
+    half = nx.named(make.array([0.5, 2.0]).astype(jnp.bfloat16), ["a"])
+    assert nx.nn.gelu(half, approximate=False).dtype == nx.lax.erf(half).dtype == jnp.bfloat16

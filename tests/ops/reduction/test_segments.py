@@ -192,7 +192,6 @@ def test_mistakes_in_mapped_functions():
         fun = nx.xmap(lambda x, i: nx.segment_sum(x, i, count, axis="a", out_axis="s"), (["a", "k"], ["a"]), None, **options)
         return fun(jnp.ones((6, 4)), jnp.zeros(6, int))
 
-    with pytest.raises(PlacementConflictError, match="'k' and 's' meet in one value"):
-        run(8)
-    with pytest.raises(AxisSizeError, match="axis 's' of size 6 does not divide over mesh axes"):
-        run(6)
+    for count in (8, 6):
+        with pytest.raises(PlacementConflictError, match="'k' and 's' meet in one value"):
+            run(count)

@@ -416,15 +416,15 @@ def test_a_name_has_one_size_in_a_body():
         )
 
 
-def test_a_name_created_in_a_body_must_divide_over_its_mesh_axes():
+def test_a_name_created_in_a_body_by_splitting_must_divide_over_its_mesh_axes():
     def body(x):
-        return x * nx.sum(nx.named(jnp.arange(6.0), ["born"]), "born")
+        return x * nx.sum(nx.split_axis(nx.named(jnp.arange(6.0), ["pair"]), "pair", {"born": 6, "one": 1}), ["born", "one"])
 
     f = nx.xmap(body, ["a"], ["a"], axis_resources={"born": "x"}, mesh=make_mesh((4, 2)))
     assert message(f, jnp.zeros(8)) == (
         UnevenAxisError,
-        "named: axis 'born' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Pass axis_sizes={'born': 6} "
-        "to set the size before the mapped function begins, use a multiple of 4, or map 'born' to fewer devices in axis_resources.",
+        "split_axis: axis 'born' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Use a size that is a "
+        "multiple of 4, or map 'born' to fewer devices in axis_resources.",
     )
 
 

@@ -289,12 +289,7 @@ def test_size_is_that_of_the_mapped_function():
 
 def test_size_does_not_divide():
     f = nx.xmap(lambda v: nx.rename(v, {"a": "c"}), ["a", ...], ["c", ...], axis_resources={"c": "x"}, mesh=make_mesh((8,)))
-    with pytest.raises(nx.errors.AxisSizeError) as caught:
-        f(VALUE[:12])
-    assert said(caught.value) == (
-        "rename: axis 'c' of size 12 does not divide over mesh axes ('x',), 8 devices in total. Pass axis_sizes={'c': 12} to "
-        "set the size before the mapped function begins, use a multiple of 8, or map 'c' to fewer devices in axis_resources."
-    )
+    np.testing.assert_array_equal(f(VALUE[:12]), VALUE[:12])
 
 
 def test_conflict():

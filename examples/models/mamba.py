@@ -1,0 +1,220 @@
+"""Mamba 2: a decoder with a recurrence instead of attention.
+
+    python examples/models/mamba.py
+
+The recurrence is in ssd.py; positions may be sharded if every device has whole chunks of them.
+As in grouped-query attention, `group` heads share what `kv_heads` read and write. Tensor
+parallelism shards `kv_heads`, or `group` in a model with one of the former. A checkpoint has one
+matrix for the gate, the inputs, both projections and the time steps, whose axis `projected` cannot
+be sharded over heads. It is stored over `embed_fsdp` and split in the layer; each device multiplies
+the columns of its heads only. Source: Dao and Gu, "Transformers are SSMs", 2024.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import common
+import jax
+import jax.numpy as jnp
+import ssd
+from common import Params, biased, read, write
+
+import namedax as nx
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Sizes and variants. `heads` heads have states of `key` by `state`; `tap` is the convolution's."""
+
+    vocab: int
+    embed: int
+    layers: int
+    heads: int
+    key: int
+    state: int
+    kv_heads: int = 1
+    tap: int = 4
+    chunk: int = 256
+    epsilon: float = 1e-5
+    limit: Sequence[float] = (0.0, math.inf)
+    tied: bool = False
+    remat: bool = True
+    dropout: float = 0.0
+    microbatches: int = 0
+    axes = ("chunk", "step")  # names in the body: chunks, and positions of whole chunks
+
+    @classmethod
+    def from_json(cls, path: str | os.PathLike[str]) -> Config:
+        """Read the `config.json` of a published checkpoint."""
+        values = common.read_config(path, ENTRIES, FIXED, IGNORED)
+        expanded = values.pop("expand", 2) * values["embed"]
+        if expanded != values["heads"] * values["key"]:
+            raise ValueError(f"{path}: expand * hidden_size is not num_heads * head_dim.")
+        if "limit" in values:  # JSON has no infinity
+            number = lambda x: float(x["__float__"] if isinstance(x, dict) else x)  # noqa: E731
+            values["limit"] = tuple(map(number, values["limit"]))
+        return common.make_config(cls, path, values)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the size of every axis of a parameter."""
+        names = ("vocab", "embed", "layers", "kv_heads", "key", "state", "tap")
+        sizes = {name: getattr(self, name) for name in names} | {"embed_fsdp": self.embed}
+        sizes["group"] = self.heads // self.kv_heads
+        for axis, parts in (("projected", PROJECTED), ("convolved", CONVOLVED)):
+            sizes[axis] = sum(math.prod(sizes[name] for name in PARTS[part]) for part in parts)
+        return sizes
+
+
+TINY = Config(
+    vocab=256, embed=64, layers=2, heads=8, key=16, state=16, kv_heads=2, chunk=4, tied=True
+)
+ENTRIES = {
+    "vocab_size": "vocab", "hidden_size": "embed", "num_hidden_layers": "layers",
+    "num_heads": "heads", "head_dim": "key", "state_size": "state", "n_groups": "kv_heads",
+    "conv_kernel": "tap", "chunk_size": "chunk", "layer_norm_epsilon": "epsilon",
+    "time_step_limit": "limit", "expand": "expand", "tie_word_embeddings": "tied",
+}  # fmt: skip
+FIXED = {
+    "model_type": ["mamba2"],
+    "hidden_act": ["silu"],
+    "rms_norm": [True],
+    "use_bias": [False],
+    "use_conv_bias": [True],
+}
+# Entries of initialization, and others that the implementation in transformers does not use.
+IGNORED = (
+    "intermediate_size norm_before_gate rescale_prenorm_residual residual_in_fp32 time_step_floor"
+    " time_step_init_scheme time_step_max time_step_min time_step_rank time_step_scale"
+).split()
+
+# The parts of the axes `projected` and `convolved`: z, x, B, C and Δ in the paper.
+_HEADS = ("kv_heads", "group", "key")
+PARTS = {
+    "gate": _HEADS, "x": _HEADS, "b": ("kv_heads", "state"), "c": ("kv_heads", "state"),
+    "dt": ("kv_heads", "group"),
+}  # fmt: skip
+PROJECTED, CONVOLVED = ("gate", "x", "b", "c", "dt"), ("x", "b", "c")
+
+_MIXER = "backbone.layers.{layers}.mixer."
+_TAPS, _TAP_BIAS = "convolved 1 tap -> {layers, convolved, tap}", "convolved -> {layers, convolved}"
+_OUT = "e (kv_heads group key) -> {layers, kv_heads, group, key, embed_fsdp=e}"
+_GATE_NORM = "(kv_heads group key) -> {layers, kv_heads, group, key}"
+_HEAD = "(kv_heads group) -> {layers, kv_heads, group}"
+#: The key of each tensor in a checkpoint, its place in the parameters, and its axes.
+SPEC = {
+    "backbone.embeddings.weight": ("embed", "vocab e -> {vocab, embed_fsdp=e}"),
+    "backbone.layers.{layers}.norm.weight": ("layers/norm", "embed -> {layers, embed}"),
+    f"{_MIXER}in_proj.weight": ("layers/in", "p e -> {layers, embed_fsdp=e, projected=p}"),
+    **biased(f"{_MIXER}conv1d", "layers/taps", _TAPS, _TAP_BIAS),
+    f"{_MIXER}dt_bias": ("layers/dt_bias", _HEAD),
+    f"{_MIXER}A_log": ("layers/rate", _HEAD),
+    f"{_MIXER}D": ("layers/skip", _HEAD),
+    f"{_MIXER}norm.weight": ("layers/gate_norm", _GATE_NORM),
+    f"{_MIXER}out_proj.weight": ("layers/out", _OUT),
+    "backbone.norm_f.weight": ("norm", "embed -> {embed}"),
+    "lm_head.weight": ("unembed", "vocab e -> {embed_fsdp=e, vocab}"),
+}
+
+
+def spec(config: Config) -> common.Spec:
+    """Return the part of SPEC that a model of this configuration has."""
+    return {key: entry for key, entry in SPEC.items() if entry[0] != "unembed" or not config.tied}
+
+
+def init(config: Config, key: jax.Array) -> Params:
+    """Return random parameters: states that last 1 to 16 time steps, of 0.001 to 0.1."""
+    params = common.init(spec(config), config.sizes(), key)
+    layers, draw = params["layers"], jax.random.split(jax.random.fold_in(key, 1))
+    shape = dict(layers["rate"].named_shape)
+    dt = 1e-3 * 100 ** nx.random.uniform(draw[0], named_shape=shape)
+    layers["dt_bias"] = dt + nx.log(-nx.expm1(-dt))  # the inverse of softplus
+    layers["rate"] = nx.log(nx.random.uniform(draw[1], (), jnp.float32, 1, 16, named_shape=shape))
+    layers["skip"] = nx.ones_like(layers["skip"])
+    return params
+
+
+def init_cache(config: Config, batch: int, capacity: int = 0, dtype: Any = jnp.float32) -> Params:
+    """Return states of zeros, and the inputs of the convolution at the positions before."""
+    sizes = config.sizes() | {"batch": batch, "past": config.tap - 1}
+    axes = {part: ("past", *PARTS[part]) for part in CONVOLVED} | {"state": (*_HEADS, "state")}
+    shapes = {
+        part: {name: sizes[name] for name in ("layers", "batch", *axes[part])} for part in axes
+    }
+    return {part: nx.zeros((), dtype, named_shape=shape) for part, shape in shapes.items()}
+
+
+def split(array: Any, axis: str, parts: Sequence[str], config: Config) -> dict[str, Any]:
+    """Split the axis of several parts into their axes; no part leaves its device."""
+    sizes, found = config.sizes(), {}
+    shapes = {part: {f"all {name}": sizes[name] for name in PARTS[part]} for part in parts}
+    ends = [*itertools.accumulate(math.prod(shape.values()) for shape in shapes.values())]
+    arrays = nx.split(array, ends[:-1], axis, out_axis=[f"{axis} {part}" for part in parts])
+    for part, one in zip(parts, arrays, strict=True):
+        one = nx.split_axis(one, f"{axis} {part}", shapes[part])
+        found[part] = nx.rename(one, {f"all {name}": name for name in PARTS[part]})
+    return found
+
+
+def mixer(
+    x: nx.NamedArray, p: Params, config: Config, cache: Any, lengths: Any
+) -> tuple[nx.NamedArray, Any]:
+    """Project, convolve, apply the recurrence and the gate, and project back."""
+    h = nx.nn.rms_norm(x, "embed", scale=p["norm"], epsilon=config.epsilon)
+    h = nx.rename(h, {"pos_sp": "pos"})
+    weights = split(nx.rename(p["in"], {"embed_fsdp": "embed"}), "projected", PROJECTED, config)
+    parts = {name: nx.dot(h, weight, "embed") for name, weight in weights.items()}
+    taps, biases = (
+        split(p[name], "convolved", CONVOLVED, config) for name in ("taps", "taps_bias")
+    )
+    new = {}
+    for name in CONVOLVED:
+        past = None if cache is None else cache[name]
+        y, new[name] = ssd.convolve(parts[name], taps[name], past, lengths)
+        parts[name] = nx.nn.silu(y + biases[name]).astype(jnp.float32)
+    values, b, c = (parts[name] for name in CONVOLVED)
+    dt = nx.clip(nx.nn.softplus(parts["dt"].astype(jnp.float32) + p["dt_bias"]), *config.limit)
+    if lengths is not None:  # padding does not change the state
+        dt = nx.where(nx.arange(dt.named_shape["pos"], axis="pos") < lengths, dt, 0.0)
+    state = None if cache is None else cache["state"]
+    y, new["state"] = ssd.recur(values * dt, -nx.exp(p["rate"]) * dt, b, c, state, config.chunk)
+    y = (y + p["skip"] * values) * nx.nn.silu(parts["gate"])
+    y = nx.nn.rms_norm(y, ("group", "key"), scale=p["gate_norm"], epsilon=config.epsilon)
+    x = x + write(y.astype(x.dtype), p["out"], "kv_heads, group, key")
+    return x, None if cache is None else new
+
+
+def forward(
+    params: Params, tokens: nx.NamedArray, config: Config, *,
+    cache: Any = None, lengths: Any = None, dropout_key: Any = None,
+) -> Any:  # fmt: skip
+    """Return the logits of the next token at every position; with a cache, see `llama.forward`."""
+
+    def layer(x: nx.NamedArray, p: Params, part: Any = None) -> tuple[nx.NamedArray, Any]:
+        return mixer(x, p, config, part, lengths)
+
+    x = common.embedding(params["embed"], tokens)
+    x, cache = common.apply_layers(layer, x, params["layers"], config, dropout_key, cache=cache)
+    x = x if cache is None else common.last_token(x, lengths)
+    x = nx.nn.rms_norm(x, "embed", scale=params["norm"], epsilon=config.epsilon)
+    logits = read(x, params["embed" if config.tied else "unembed"], "vocab")
+    return logits if cache is None else (logits, cache)
+
+
+def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
+    """Return the mean cross-entropy of the next tokens, in nats."""
+    if batch.get("segments") is not None:
+        raise ValueError("mamba: packed documents are not supported; use one document in a row.")
+    logits = forward(params, batch["tokens"], config, dropout_key=batch.get("dropout_key"))
+    return common.cross_entropy(logits, batch)
+
+
+if __name__ == "__main__":
+    import show
+
+    show.main("mamba")

@@ -1,0 +1,234 @@
+"""Show a model: its axes, the communication of a training step, and the layouts of `nx.plan`.
+
+    python examples/models/llama.py
+    python examples/models/show.py mixtral --chips 8 64 --layout ep+fsdp --machine h100
+
+Nothing is computed. Parameters are types of the size that is published, and the step is that of
+train.py, with AdamW and in bfloat16.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import math
+import textwrap
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import common
+import jax
+import jax.numpy as jnp
+import train
+
+import namedax as nx
+
+#: A published size of each model: its name, its folder, its configuration, and the inputs of a chip.
+PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
+    "llama": (
+        "Llama 3 8B",
+        "Meta-Llama-3-8B",
+        {"vocab": 128256, "embed": 4096, "hidden": 14336, "layers": 32, "heads": 32, "kv_heads": 8,
+         "key": 128, "theta": 500_000.0},
+        {"batch": 1, "pos": 4096},
+    ),
+    "mixtral": (
+        "Qwen3 30B-A3B",
+        "Qwen3-30B-A3B",
+        {"vocab": 151936, "embed": 2048, "hidden": 768, "layers": 48, "heads": 32, "kv_heads": 4,
+         "key": 128, "theta": 1_000_000.0, "qk_norm": True, "experts": 128, "chosen": 8,
+         "balance": 0.001},
+        {"batch": 1, "pos": 4096},
+    ),
+    "gemma": (
+        "Gemma 3 4B",
+        "gemma-3-4b-pt",
+        {"embed": 2560, "hidden": 10240, "layers": 34, "heads": 8, "kv_heads": 4, "window": 1024,
+         "scaling": {"rope_type": "linear", "factor": 8.0}},
+        {"batch": 1, "pos": 4096},
+    ),
+    "t5": (
+        "T5 1.1 XL",
+        "t5-v1_1-xl",
+        {"vocab": 32128, "embed": 2048, "hidden": 5120, "source_layers": 24, "layers": 24,
+         "kv_heads": 32, "key": 64, "gated": True, "tied": False},
+        {"batch": 16, "pos": 128, "source": 512},
+    ),
+    "whisper": (
+        "Whisper large-v3",
+        "whisper-large-v3",
+        {"vocab": 51866, "embed": 1280, "hidden": 5120, "layers": 32, "source_layers": 32,
+         "kv_heads": 20, "key": 64, "mel": 128},
+        {"batch": 8, "pos": 448},
+    ),
+    "vit": (
+        "ViT-Large/16",
+        "vit-large-patch16-224",
+        {"embed": 1024, "hidden": 4096, "layers": 24, "heads": 16, "classes": 1000, "image": 224,
+         "patch": 16},
+        {"batch": 64},
+    ),
+    "mamba": (
+        "Mamba 2 2.7B",
+        "mamba2-2.7b-hf",
+        {"vocab": 50288, "embed": 2560, "layers": 64, "heads": 80, "key": 64, "state": 128,
+         "tied": True},
+        {"batch": 1, "pos": 4096},
+    ),
+}  # fmt: skip
+#: The meshes of the chips that are planned, as the torus of the machine has them.
+MESHES = {4: (2, 2), 8: (4, 2), 16: (4, 4), 64: (8, 8), 256: (16, 16)}
+#: The names that `nx.plan` may map, and the number of layouts that it tries.
+NAMES = "batch embed_fsdp embed_expert expert hidden kv_heads vocab pos_sp source_sp".split()
+HEADS = {"kv_heads": "group"}
+TRIES = 24
+
+
+def typed(make: Callable[[], Any]) -> Any:
+    """Return the types of what a function makes."""
+    return jax.eval_shape(make)
+
+
+def batch_types(config: Any, sizes: Mapping[str, int], chips: int) -> dict[str, Any]:
+    """Return the types of a batch, whose number of rows grows with the chips."""
+    rows = {"batch": sizes["batch"] * chips}
+
+    def make(dtype: Any, **axes: int) -> Any:
+        return typed(lambda: nx.zeros(named_shape=rows | axes, dtype=dtype))
+
+    if hasattr(config, "image"):
+        image = {"channel": config.channels, "row": config.image, "column": config.image}
+        return {"images": make(jnp.bfloat16, **image), "labels": make(jnp.int32)}
+    tokens = make(jnp.int32, pos=sizes["pos"])
+    batch = {"tokens": tokens, "targets": tokens}
+    if hasattr(config, "mel"):
+        batch["features"] = make(jnp.bfloat16, mel=config.mel, frame=2 * config.source)
+    elif "source" in sizes:
+        batch["inputs"] = make(jnp.int32, source=sizes["source"])
+    return batch
+
+
+class Step:
+    """A training step of a published size, and the types of its arguments."""
+
+    def __init__(self, name: str):
+        self.module = importlib.import_module(name)
+        self.title, _, fields, self.inputs = PUBLISHED[name]
+        self.config = self.module.Config(**fields)
+        self.options = train.parse(["--bf16"])
+        self.optimizer, _ = train.make_optimizer(self.options, self.config)
+        self.params = typed(lambda: self.module.init(self.config, jax.random.key(0)))
+        self.count = sum(leaf.size for leaf in jax.tree.leaves(self.params))
+
+    def arguments(self, chips: int) -> tuple[Any, ...]:
+        """Return the types of the parameters, the state of the optimizer and the batch."""
+        state = {
+            "params": self.params,
+            "optimizer": jax.eval_shape(self.optimizer.init, self.params),
+            "step": jax.ShapeDtypeStruct((), jnp.int32),
+        }
+        return {}, state, batch_types(self.config, self.inputs, chips)
+
+    def names(self, chips: int) -> dict[str, int]:
+        """Return the axis names of the arguments, and of the positions between the layers."""
+        names = dict(self.config.sizes())
+        for leaf in self.arguments(chips)[2].values():
+            names |= leaf.named_shape
+        names |= {f"{name}_sp": names[name] for name in ("pos", "source") if name in names}
+        return {name: size for name, size in names.items() if size > 1}
+
+    def mapped(self, mesh: Any, resources: Mapping[str, Any]) -> Any:
+        """Return the step under a layout."""
+        microbatches = self.options.microbatches if "layers" in resources else 0
+        config = dataclasses.replace(self.config, microbatches=microbatches)
+        job = train.Job(self.module, config, mesh, dict(resources), self.options)
+        return train.make_step(job, self.optimizer)
+
+
+def parameters(step: Step) -> str:
+    """List the parameters with their axes."""
+    rows = [
+        (place, ", ".join(f"{name}: {size}" for name, size in leaf.named_shape.items()))
+        for place, leaf in common.places(step.params)
+    ]
+    title = f"{step.title}: {step.count / 1e9:.2f} billion parameters"
+    return "\n".join([title, "", *aligned(rows)])
+
+
+def communication(step: Step, title: str) -> str:
+    """Summarize `nx.explain` of a step on the devices of a layout."""
+    axes, resources = common.LAYOUTS[title]
+    chips = math.prod(axes.values())
+    mesh = jax.sharding.AbstractMesh(tuple(axes.values()), tuple(axes)) if axes else None
+    names = step.names(chips)
+    if "kv_heads" not in names:  # one group of heads
+        resources = {HEADS.get(name, name): entry for name, entry in resources.items()}
+    resources = {name: entry for name, entry in resources.items() if name in names}
+    report = nx.explain(step.mapped(mesh, resources), *step.arguments(chips))
+    groups: dict[tuple[str, ...], tuple[int, int]] = {}
+    for one in report.collectives:
+        key = one.kind, ", ".join(one.mesh_axes), ", ".join(one.names), one.phase
+        count, size = groups.get(key, (0, 0))
+        groups[key] = count + one.trips, size + one.wire_bytes * one.trips
+    rows = sorted(groups.items(), key=lambda item: -item[1][1])
+    table = [
+        (amount(size), str(count), kind, over, names, phase)
+        for (kind, over, names, phase), (count, size) in rows
+        if size > report.wire_bytes / 1000
+    ]
+    where = ", ".join(f"{axis}={size}" for axis, size in axes.items()) or "one device"
+    return "\n".join([
+        textwrap.fill(f"A step under {title!r} on {where}: {resources}", 100),
+        f"computes {report.flops / 1e12:.0f} TFLOP, sends {amount(report.wire_bytes)}, holds"
+        f" {amount(report.memory.peak)} at its peak",
+        "",
+        *aligned([("sends", "times", "collective", "over", "of", "phase"), *table]),
+    ])  # fmt: skip
+
+
+def amount(size: float) -> str:
+    """Return a number of bytes as text."""
+    return f"{size / 2**30:.2f} GiB" if size >= 2**30 / 10 else f"{size / 2**20:.1f} MiB"
+
+
+def aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    """Return rows as lines with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def plan(step: Step, chips: int, machine: Any, tries: int) -> str:
+    """Report what `nx.plan` chooses for a number of chips."""
+    shape = MESHES.get(chips, (chips,))
+    mesh = jax.sharding.AbstractMesh(shape, ("x", "y")[: len(shape)])
+    names = step.names(chips)
+    chosen = [name if name in names else HEADS.get(name) for name in NAMES]
+    try:
+        found = nx.plan(
+            step.mapped(None, {}), *step.arguments(chips), mesh=mesh, machine=machine,
+            names=[name for name in chosen if name in names], tries=tries, progress=False,
+        )  # fmt: skip
+    except nx.errors.PlanError as error:
+        return textwrap.fill(str(error), 100)
+    return str(found)
+
+
+def main(name: str | None = None, argv: list[str] | None = None) -> None:
+    """Print the report of a model."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    if name is None:
+        parser.add_argument("model", choices=PUBLISHED)
+    parser.add_argument("--chips", type=int, nargs="*", default=[8, 256], help="(%(default)s)")
+    parser.add_argument("--layout", choices=common.LAYOUTS, default="fsdp+tp", help="(%(default)s)")
+    parser.add_argument("--machine", choices=["v5e", "v5p", "v6e", "h100", "h200"], default="v5p")
+    parser.add_argument("--tries", type=int, default=TRIES, help="layouts to try (%(default)s)")
+    options = parser.parse_args(argv)
+    step, machine = Step(name or options.model), getattr(nx.machines, options.machine)
+    print(parameters(step), communication(step, options.layout), sep="\n\n", flush=True)
+    for chips in options.chips:
+        print(f"\n{plan(step, chips, machine, options.tries)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

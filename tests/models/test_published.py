@@ -1,0 +1,191 @@
+"""The `config.json` of published checkpoints is read, and what a model does not know is an error that names it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from tests.models.test_models import common
+
+VIT = {
+    "architectures": ["ViTForImageClassification"],
+    "attention_probs_dropout_prob": 0.0,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.0,
+    "hidden_size": 768,
+    "id2label": {str(i): f"class {i}" for i in range(1000)},
+    "image_size": 224,
+    "initializer_range": 0.02,
+    "intermediate_size": 3072,
+    "label2id": {f"class {i}": str(i) for i in range(1000)},
+    "layer_norm_eps": 1e-12,
+    "model_type": "vit",
+    "num_attention_heads": 12,
+    "num_channels": 3,
+    "num_hidden_layers": 12,
+    "patch_size": 16,
+    "qkv_bias": True,
+    "transformers_version": "4.13.0.dev0",
+}
+WHISPER = {
+    "_name_or_path": "openai/whisper-tiny",
+    "activation_dropout": 0.0,
+    "activation_function": "gelu",
+    "architectures": ["WhisperForConditionalGeneration"],
+    "attention_dropout": 0.0,
+    "begin_suppress_tokens": [220, 50257],
+    "bos_token_id": 50257,
+    "d_model": 384,
+    "decoder_attention_heads": 6,
+    "decoder_ffn_dim": 1536,
+    "decoder_layerdrop": 0.0,
+    "decoder_layers": 4,
+    "decoder_start_token_id": 50258,
+    "dropout": 0.0,
+    "encoder_attention_heads": 6,
+    "encoder_ffn_dim": 1536,
+    "encoder_layerdrop": 0.0,
+    "encoder_layers": 4,
+    "eos_token_id": 50257,
+    "forced_decoder_ids": [[1, 50259], [2, 50359], [3, 50363]],
+    "init_std": 0.02,
+    "is_encoder_decoder": True,
+    "max_length": 448,
+    "max_source_positions": 1500,
+    "max_target_positions": 448,
+    "model_type": "whisper",
+    "num_hidden_layers": 4,
+    "num_mel_bins": 80,
+    "pad_token_id": 50257,
+    "scale_embedding": False,
+    "suppress_tokens": [1, 2, 7],
+    "torch_dtype": "float32",
+    "transformers_version": "4.27.0.dev0",
+    "use_cache": True,
+    "vocab_size": 51865,
+}
+CODESTRAL = {
+    "architectures": ["Mamba2ForCausalLM"],
+    "bos_token_id": 0,
+    "chunk_size": 256,
+    "conv_kernel": 4,
+    "eos_token_id": 0,
+    "expand": 2,
+    "head_dim": 64,
+    "hidden_act": "silu",
+    "hidden_size": 4096,
+    "initializer_range": 0.1,
+    "intermediate_size": 8192,
+    "layer_norm_epsilon": 1e-05,
+    "model_type": "mamba2",
+    "n_groups": 8,
+    "norm_before_gate": True,
+    "num_heads": 128,
+    "num_hidden_layers": 64,
+    "pad_token_id": 0,
+    "rescale_prenorm_residual": False,
+    "residual_in_fp32": True,
+    "rms_norm": True,
+    "state_size": 128,
+    "tie_word_embeddings": False,
+    "time_step_floor": 0.0001,
+    "time_step_init_scheme": "random",
+    "time_step_limit": [0.0, float("inf")],
+    "time_step_max": 0.1,
+    "time_step_min": 0.001,
+    "time_step_rank": 256,
+    "time_step_scale": 1.0,
+    "torch_dtype": "bfloat16",
+    "transformers_version": "4.44.0.dev0",
+    "use_bias": False,
+    "use_cache": True,
+    "use_conv_bias": True,
+    "vocab_size": 32768,
+}
+# The module, the entries, and sizes of axes of the published checkpoint.
+PUBLISHED = {
+    "google/vit-base-patch16-224": ("vit", VIT, {"kv_heads": 12, "key": 64, "classes": 1000, "pos": 197}),
+    "openai/whisper-tiny": ("whisper", WHISPER, {"layers": 4, "source_layers": 4, "frame": 3000, "key": 64}),
+    "openai/whisper-large-v3-turbo": (
+        "whisper",
+        WHISPER
+        | {"d_model": 1280, "decoder_attention_heads": 20, "encoder_attention_heads": 20, "num_mel_bins": 128}
+        | {"decoder_ffn_dim": 5120, "encoder_ffn_dim": 5120, "encoder_layers": 32, "vocab_size": 51866},
+        {"layers": 4, "source_layers": 32, "kv_heads": 20, "mel": 128},
+    ),
+    "mistralai/Mamba-Codestral-7B-v0.1": (
+        "mamba",
+        CODESTRAL,
+        {"kv_heads": 8, "group": 16, "projected": 18560, "convolved": 10240},
+    ),
+    "mamba2, written by transformers 5": (
+        "mamba",
+        CODESTRAL | {"time_step_limit": [0.0, {"__float__": "Infinity"}]},
+        {"state": 128},
+    ),
+}
+
+
+def read(tmp_path, module, entries):
+    (tmp_path / "config.json").write_text(json.dumps(entries))
+    return importlib.import_module(module).Config.from_json(tmp_path)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_checkpoints(name, tmp_path):
+    module, entries, sizes = PUBLISHED[name]
+    assert read(tmp_path, module, entries).sizes().items() >= sizes.items()
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_an_unknown_entry_is_an_error(name, tmp_path):
+    module, entries, _ = PUBLISHED[name]
+    with pytest.raises(ValueError, match="unknown configuration entries 'new_entry'"):
+        read(tmp_path, module, entries | {"new_entry": 1})
+
+
+UNSUPPORTED = {
+    "another activation": ("vit", VIT | {"hidden_act": "relu"}, "hidden_act is 'relu'; this model supports only 'gelu'"),
+    "heads that differ": (
+        "whisper",
+        WHISPER | {"encoder_attention_heads": 8},
+        "encoder and decoder have different sizes of kv_heads",
+    ),
+    "another expansion": ("mamba", CODESTRAL | {"expand": 3}, r"expand \* hidden_size is not num_heads \* head_dim"),
+    "a missing entry": (
+        "mamba",
+        {"model_type": "mamba2", "hidden_size": 64, "num_heads": 2, "head_dim": 64},
+        "no entry gives vocab",
+    ),
+}
+
+
+@pytest.mark.parametrize("label", UNSUPPORTED)
+def test_an_unsupported_entry_is_an_error(label, tmp_path):
+    module, entries, message = UNSUPPORTED[label]
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path, module, entries)
+
+
+@pytest.mark.parametrize("module", ["vit", "whisper", "mamba"])
+def test_random_parameters(module):
+    """Scales of norms are ones, biases zeros, and every array is finite."""
+    module = importlib.import_module(module)
+    params = dict(common.places(module.init(module.TINY, jax.random.key(0))))
+    assert {*params} == {place for place, _ in module.spec(module.TINY).values()}
+    for place, array in params.items():
+        assert np.isfinite(array.data).all()
+        if place.endswith("norm"):
+            assert (array.data == 1).all()
+        if place.endswith("bias") and not place.endswith("dt_bias"):
+            assert not array.data.any()
+
+
+def test_packed_documents_of_mamba_are_an_error():
+    mamba = importlib.import_module("mamba")
+    with pytest.raises(ValueError, match="packed documents are not supported"):
+        mamba.loss({}, {"tokens": None, "segments": 0}, mamba.TINY)

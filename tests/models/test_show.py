@@ -1,0 +1,53 @@
+"""examples/models/show.py: what it prints of the models at their published sizes."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "models"))
+show = importlib.import_module("show")
+
+# Billions of parameters, as published.
+SIZES = {"gemma": 3.88, "llama": 8.03, "mamba": 2.70, "mixtral": 30.53, "t5": 2.85, "vit": 0.30, "whisper": 1.54}
+
+
+@pytest.mark.parametrize("name", show.PUBLISHED)
+def test_a_published_size_has_its_number_of_parameters(name):
+    step = show.Step(name)
+    assert step.count / 1e9 == pytest.approx(SIZES[name], abs=0.006)
+    assert show.parameters(step).startswith(f"{step.title}: {step.count / 1e9:.2f} billion parameters\n\n")
+
+
+@pytest.mark.full
+@pytest.mark.rest(3)
+@pytest.mark.parametrize("layout", ["dp+tp", "fsdp", "pipeline+dp"])
+@pytest.mark.parametrize("name", show.PUBLISHED)
+def test_a_layout_has_the_communication_that_it_needs(name, layout):
+    text = show.communication(show.Step(name), layout)
+    kinds = set(re.findall(r"(all-reduce|all-gather|reduce-scatter|collective-permute)  +(\w+)", text))
+    wanted = {"dp+tp": ("all-reduce", "model"), "fsdp": ("all-gather", "data"), "pipeline+dp": ("collective-permute", "stage")}
+    assert wanted[layout] in kinds
+
+
+def test_a_model_is_shown(capsys):
+    show.main("vit", ["--chips", "4", "--layout", "fsdp", "--machine", "h100", "--tries", "4"])
+    text = capsys.readouterr().out
+    assert text.startswith("ViT-Large/16: 0.30 billion parameters\n")
+    assert "A step under 'fsdp' on data=8: {'batch': 'data', 'embed_fsdp': 'data'}" in text
+    assert "Layouts of step on x=2, y=2 of h100" in text
+
+
+def test_experts_are_sent_to_by_all_to_alls():
+    text = show.communication(show.Step("mixtral"), "ep+fsdp")
+    assert re.search(r"all-to-all +data +batch, expert +forward", text)
+
+
+def test_a_model_without_a_fitting_layout_says_so():
+    step = show.Step("llama")
+    text = show.plan(step, 1, show.nx.machines.h100, 2)
+    assert text.startswith("plan: none of 1 layouts")
