@@ -140,7 +140,7 @@ class Step:
 
     def mapped(self, mesh: Any, resources: Mapping[str, Any]) -> Any:
         """Return the step under a layout."""
-        microbatches = self.options.microbatches if "layers" in resources else 0
+        microbatches = 2 if "layers" in resources else 0
         config = dataclasses.replace(self.config, microbatches=microbatches)
         job = train.Job(self.module, config, mesh, dict(resources), self.options)
         return train.make_step(job, self.optimizer)

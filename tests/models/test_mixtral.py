@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ from tests.models.test_models import TOLERANCE, batch_of, common, model_of, name
 CASES = ["mixtral", "qwen3_moe"]
 
 
+@functools.cache
 def balanced(case, title, axis_types, balance):
     """The loss and its gradient, with the loss of the balance."""
     module, config = model_of(case)
