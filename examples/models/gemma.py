@@ -79,14 +79,11 @@ TINY = Config(
 )  # fmt: skip
 _LLAMA = {entry: field for entry, field in llama.ENTRIES.items() if field not in ("type", "tied")}
 ENTRIES = _LLAMA | {
-    "multimodal": "multimodal",
-    "query_pre_attn_scalar": "query_scalar",
-    "sliding_window_pattern": "pattern",
-    "rope_parameters": "rope",
-    "rope_local_base_freq": "local_theta",
-    "attn_logit_softcapping": "attention_cap",
+    "multimodal": "multimodal", "query_pre_attn_scalar": "query_scalar",
+    "sliding_window_pattern": "pattern", "rope_parameters": "rope",
+    "rope_local_base_freq": "local_theta", "attn_logit_softcapping": "attention_cap",
     "final_logit_softcapping": "final_cap",
-}
+}  # fmt: skip
 FIXED = {
     "model_type": ["gemma3_text"],
     "hidden_activation": ["gelu_pytorch_tanh"],
