@@ -77,25 +77,13 @@ TINY = Config(
     vocab=256, embed=64, hidden=160, layers=4, heads=4, kv_heads=2, key=16, query_scalar=16,
     window=16, local=(True, False),
 )  # fmt: skip
-ENTRIES = {
-    "multimodal": "multimodal",
-    "vocab_size": "vocab",
-    "hidden_size": "embed",
-    "intermediate_size": "hidden",
-    "num_hidden_layers": "layers",
-    "num_attention_heads": "heads",
-    "num_key_value_heads": "kv_heads",
-    "head_dim": "key",
-    "rms_norm_eps": "epsilon",
-    "query_pre_attn_scalar": "query_scalar",
-    "sliding_window": "window",
-    "sliding_window_pattern": "pattern",
-    "layer_types": "types",
-    "rope_parameters": "rope",
-    "rope_local_base_freq": "local_theta",
-    "attn_logit_softcapping": "attention_cap",
+_LLAMA = {entry: field for entry, field in llama.ENTRIES.items() if field not in ("type", "tied")}
+ENTRIES = _LLAMA | {
+    "multimodal": "multimodal", "query_pre_attn_scalar": "query_scalar",
+    "sliding_window_pattern": "pattern", "rope_parameters": "rope",
+    "rope_local_base_freq": "local_theta", "attn_logit_softcapping": "attention_cap",
     "final_logit_softcapping": "final_cap",
-}
+}  # fmt: skip
 FIXED = {
     "model_type": ["gemma3_text"],
     "hidden_activation": ["gelu_pytorch_tanh"],
@@ -133,15 +121,7 @@ init_cache = common.init_cache
 
 
 def attention(
-    x: nx.NamedArray,
-    p: Params,
-    is_local: Any,
-    config: Config,
-    cache: Any,
-    *,
-    positions: Any,
-    segments: Any,
-    lengths: Any,
+    x: nx.NamedArray, p: Params, is_local: Any, config: Config, cache: Any, rows: Mapping[str, Any]
 ) -> tuple[nx.NamedArray, Any]:
     """Attend to earlier positions, of a window if `is_local`; with a cache, also to those in it."""
 
@@ -154,18 +134,19 @@ def attention(
         options |= {"scale": config.query_scalar**-0.5, "soft_cap": config.attention_cap}
         if cache is not None:
             return lambda query, key, value: cache.attend(query, **options)
-        options |= {"is_causal": True, "segments": segments}
+        options |= {"is_causal": True, "segments": rows.get("segments")}
         return lambda *arrays: nx.nn.dot_product_attention(*arrays, **options)
 
     h = norm(x, p["norm1"], config)
     query = norm(read(h, p["query"], "kv_heads, group, key"), p["query_norm"], config, "key")
     key = norm(read(h, p["key"], "kv_heads, key"), p["key_norm"], config, "key")
     value = read(h, p["value"], "kv_heads, key")
+    positions = rows.get("positions")
     positions = common.next_positions(query, cache) if positions is None else positions
     of_local = rotate(config.local_theta, config.local_scaling)
     query, key = nx.cond(is_local, of_local, rotate(config.theta, config.scaling), query, key)
     if cache is not None:
-        cache = cache.append(key, value, axis="pos", lengths=lengths)
+        cache = cache.append(key, value, axis="pos", lengths=rows.get("lengths"))
     window = (config.window - 1, 0)
     attended = nx.cond(is_local, attend(window), attend(None), query, key, value)
     return x + norm(write(attended, p["out"], "kv_heads, group, key"), p["norm2"], config), cache
@@ -188,18 +169,17 @@ def forward(
     **rows: Any,
 ) -> Any:
     """Return the logits of the next token at every position; `rows` and `cache` as in `llama`."""
-    rows = {name: rows.get(name) for name in ("positions", "segments", "lengths")}
 
     def layer(x: nx.NamedArray, inputs: Any, part: Any = None) -> tuple[nx.NamedArray, Any]:
         p, is_local = inputs
-        x, part = attention(x, p, is_local, config, part, **rows)
+        x, part = attention(x, p, is_local, config, part, rows)
         return feed_forward(x, p, config), part
 
     x = common.embedding(params["embed"], tokens) * config.embed**0.5  # in the dtype of x
     is_local = nx.named(np.resize(config.local, config.layers), ["layers"])
     stacked = (params["layers"], is_local)
     x, cache = common.apply_layers(layer, x, stacked, config, dropout_key, cache=cache)
-    x = x if cache is None else common.last_token(x, rows["lengths"])
+    x = x if cache is None else common.last_token(x, rows.get("lengths"))
     logits = read(norm(x, params["norm"], config), params["embed"], "vocab")
     if config.final_cap is not None:
         logits = config.final_cap * nx.tanh(logits / config.final_cap)

@@ -11,119 +11,19 @@ learning with a unified text-to-text transformer", 2019.
 
 from __future__ import annotations
 
-import dataclasses
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import common
 import jax
 from common import Params, read, write
+from t5_config import SPEC as SPEC
+from t5_config import TINY as TINY
+from t5_config import Config, spec
 
 import namedax as nx
 
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Sizes and variants. A head of queries (`kv_heads`) has keys and values of its own."""
-
-    vocab: int
-    embed: int
-    hidden: int
-    source_layers: int
-    layers: int
-    kv_heads: int
-    key: int
-    bucket: int = 32
-    max_distance: int = 128
-    epsilon: float = 1e-6
-    gated: bool = False
-    tied: bool = True
-    start: int = 0  # the first token of the decoder
-    remat: bool = True
-    dropout: float = 0.0
-    microbatches: int = 0
-    axes = ("source", "source_sp")  # names of the inputs
-
-    @classmethod
-    def from_json(cls, path: str | os.PathLike[str]) -> Config:
-        """Read the `config.json` of a published checkpoint."""
-        values = common.read_config(path, ENTRIES, FIXED, IGNORED)
-        values.setdefault("layers", values.get("source_layers"))
-        values["gated"] = values.pop("feed_forward", "relu") == "gated-gelu"
-        # Newer files have `tie_word_embeddings` in both cases.
-        values["tied"] = values.pop("scaled", True) and values.get("tied", True)
-        return common.make_config(cls, path, values)
-
-    def sizes(self) -> dict[str, int]:
-        """Return the size of every axis of a parameter."""
-        names = ("vocab", "embed", "hidden", "source_layers", "layers", "kv_heads", "key", "bucket")
-        return {name: getattr(self, name) for name in names} | {"embed_fsdp": self.embed}
-
-
-TINY = Config(
-    vocab=256, embed=64, hidden=160, source_layers=2, layers=2, kv_heads=4, key=16, gated=True
-)
-ENTRIES = {
-    "vocab_size": "vocab",
-    "d_model": "embed",
-    "d_ff": "hidden",
-    "num_layers": "source_layers",
-    "num_decoder_layers": "layers",
-    "num_heads": "kv_heads",
-    "d_kv": "key",
-    "relative_attention_num_buckets": "bucket",
-    "relative_attention_max_distance": "max_distance",
-    "layer_norm_epsilon": "epsilon",
-    "feed_forward_proj": "feed_forward",
-    "tie_word_embeddings": "tied",
-    "scale_decoder_outputs": "scaled",
-    "decoder_start_token_id": "start",
-}
-FIXED = {"model_type": ["t5"], "feed_forward_proj": ["relu", "gated-gelu"], "is_decoder": [False]}
-IGNORED = "dense_act_fn dropout_rate is_gated_act n_positions output_past".split()
-
 _HEADS = "kv_heads, key"
-
-
-def _stack(stack: str, layers: str, attentions: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return the entries of the encoder or of the decoder."""
-    norm, up = f"embed -> {{{layers}, embed}}", f"hidden e -> {{{layers}, embed_fsdp=e, hidden}}"
-    heads = f"(kv_heads key) e -> {{{layers}, embed_fsdp=e, kv_heads, key}}"
-    entries = {"layer_norm": ("norm2", norm), "DenseReluDense.wi": ("up", up)}
-    entries |= {"DenseReluDense.wi_0": ("gate", up), "DenseReluDense.wi_1": ("up", up)}
-    entries["DenseReluDense.wo"] = ("down", f"e hidden -> {{{layers}, hidden, embed_fsdp=e}}")
-    entries = {f"{len(attentions)}.{key}": entry for key, entry in entries.items()}
-    for number, (name, prefix) in enumerate(attentions.items()):
-        entries[f"{number}.layer_norm"] = (f"{prefix}norm1", norm)
-        for place in ("query", "key", "value"):
-            entries[f"{number}.{name}.{place[0]}"] = (prefix + place, heads)
-        out = f"e (kv_heads key) -> {{{layers}, kv_heads, key, embed_fsdp=e}}"
-        entries[f"{number}.{name}.o"] = (f"{prefix}out", out)
-    table = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-    return {
-        f"{stack}.block.{{{layers}}}.layer.{key}.weight": (f"{stack}/layers/{place}", pattern)
-        for key, (place, pattern) in entries.items()
-    } | {
-        table: (f"{stack}/bias", "bucket kv_heads -> {bucket, kv_heads}"),
-        f"{stack}.final_layer_norm.weight": (f"{stack}/norm", "embed -> {embed}"),
-    }
-
-
-#: The key of each tensor in a checkpoint, its place in the parameters, and its axes.
-SPEC = {
-    "shared.weight": ("embed", "vocab e -> {vocab, embed_fsdp=e}"),
-    **_stack("encoder", "source_layers", {"SelfAttention": ""}),
-    **_stack("decoder", "layers", {"SelfAttention": "", "EncDecAttention": "cross_"}),
-    "lm_head.weight": ("unembed", "vocab e -> {embed_fsdp=e, vocab}"),
-}
-
-
-def spec(config: Config) -> common.Spec:
-    """Return the part of SPEC that a model of this configuration has."""
-    absent = (".wi.",) if config.gated else (".wi_0.", ".wi_1.")
-    absent += ("lm_head.",) if config.tied else ()
-    return {key: SPEC[key] for key in SPEC if not any(part in key for part in absent)}
 
 
 def init(config: Config, key: jax.Array) -> Params:
@@ -192,21 +92,15 @@ def feed_forward(x: nx.NamedArray, p: Params, config: Config, pos: str = "pos") 
     return x + write(inner, p["down"], "hidden", pos)
 
 
-def encode(
-    params: Params,
-    inputs: nx.NamedArray,
-    config: Config,
-    *,
-    source_lengths: Any = None,
-    dropout_key: Any = None,
-) -> nx.NamedArray:
+def encode(params: Params, inputs: nx.NamedArray, config: Config, **options: Any) -> nx.NamedArray:
     """Return the encoder's last layer; `source_lengths` are those of padded inputs."""
+    lengths, dropout_key = (options.get(name) for name in ("source_lengths", "dropout_key"))
     p, size = params["encoder"], inputs.named_shape["source"]
     queries, keys = (nx.arange(size, axis=axis) for axis in ("source", "key_source"))
     biases = bias(p["bias"], queries, keys, config, causal=False)
 
     def layer(x: nx.NamedArray, p: Params) -> tuple[nx.NamedArray, None]:
-        x, _ = attention(x, p, biases, config, "source", source_lengths, None)
+        x, _ = attention(x, p, biases, config, "source", lengths, None)
         return feed_forward(x, p, config, "source"), None
 
     x = common.embedding(params["embed"], inputs, "source")
@@ -223,8 +117,7 @@ def decode(
     cache: Any = None,
     memory: Any = None,
     lengths: Any = None,
-    source_lengths: Any = None,
-    dropout_key: Any = None,
+    **options: Any,
 ) -> Any:
     """Return the logits of the next token at every position.
 
@@ -239,12 +132,14 @@ def decode(
         queries = queries + cache.lengths["layers", 0]
         keys = nx.arange(cache.capacity, axis="cache")
     biases = bias(p["bias"], queries, keys, config, causal=True)
+    if (dropout_key := options.get("dropout_key")) is not None:
+        dropout_key = jax.random.fold_in(dropout_key, 1)
 
     def layer(x: nx.NamedArray, inputs: Any, part: Any = None) -> tuple[nx.NamedArray, Any]:
         p, memory = inputs
         x, part = attention(x, p, biases, config, "pos", lengths, part)
         memory = remember(encoded, p) if memory is None else memory
-        x = cross_attention(x, p, memory, config, source_lengths)
+        x = cross_attention(x, p, memory, config, options.get("source_lengths"))
         return feed_forward(x, p, config), part
 
     x = common.embedding(params["embed"], tokens)

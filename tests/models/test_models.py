@@ -129,3 +129,8 @@ def test_a_model_equals_pytorch_in_every_layout(case, title, axis_types):
 
 def test_every_case_has_a_golden_file():
     assert {path.stem for path in (Path(__file__).parent / "golden").glob("*.npz")} == {*CASES}
+
+
+@pytest.mark.parametrize("name", sorted({*CASES.values()}))
+def test_an_architecture_is_short(name):
+    assert len((MODELS / f"{name}.py").read_text().splitlines()) < 200
