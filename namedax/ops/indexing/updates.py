@@ -42,6 +42,7 @@ from namedax.operands.nmap import Lifted
 from namedax.operands.operation import operation
 from namedax.operands.pytree import data_of, wide_index
 from namedax.ops.indexing.getitem import getitem, read
+from namedax.ops.indexing.in_place import update_at_scalars
 from namedax.ops.indexing.parts import (
     ARRAY,
     READ_MODES,
@@ -372,6 +373,9 @@ def _scatter(
     if region is not None and mesh_axes:
         options = {"mode": "drop", "unique_indices": _are_unique(arrays, dict(hints))}
         found = where.in_block(found, data.shape, region, mode, options["unique_indices"])
+    elif has_value and not joint and not where.slices and {*dims_of(value)} <= {*dims} - {None}:
+        scalars = dict(zip(where.dims, found, strict=True))
+        return update_at_scalars(method, data, dims, scalars, value_data, dims_of(value), options)
 
     # x: remaining names in front, then the scattered dimensions, then the slices, then the other
     # positional axes.

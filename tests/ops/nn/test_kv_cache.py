@@ -169,10 +169,26 @@ def test_a_donated_cache_is_updated_in_place_and_little_is_sent(resources, kinds
         assert memory.temp_size_in_bytes < block / 2
 
 
-@pytest.mark.parametrize("named_layers", [True, False])
-@pytest.mark.parametrize("resources", [{}, {"cache": "x", "heads": "y"}, {"batch": "x"}])
-def test_layers_of_a_scan(resources, named_layers):
-    """A decoder of two layers: the cache of each is a slice of one array, along a named or a positional axis."""
+LAYERS = [
+    ("by_name", {}),
+    ("by_name", {"cache": "x", "heads": "y"}),
+    ("by_name", {"batch": "x"}),
+    ("by_position", {}),
+    ("by_position", {"cache": "x", "heads": "y"}),
+    ("by_position", {"batch": "x"}),
+    ("selected", {}),
+    ("selected", {"cache": "x", "heads": "y"}),
+    ("selected", {"batch": "x"}),
+    ("selected", {"layers": "y"}),
+    ("selected", {"layers": "y", "cache": "x"}),
+    ("selected", {"layers": "x"}),  # uneven: two layers over four devices
+]
+
+
+@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
+@pytest.mark.parametrize(("how", "resources"), LAYERS)
+def test_layers_of_a_scan(how, resources, kind):
+    """A decoder of two layers: each uses a part of one cache, along a named or a positional axis."""
     layers, tokens = 2, 4
     weights, x = array(layers, 2, 4), array(4, tokens, 2, 4)
 
@@ -187,14 +203,23 @@ def test_layers_of_a_scan(resources, named_layers):
     def by_position(weights, x, cache):
         return jax.lax.scan(lambda x, each: layer(x, *each), x, (weights, cache))
 
+    def selected(weights, x, cache):
+        def one(carry, each):
+            x, cache = carry
+            x, part = layer(x, each[1], cache.select("layers", each[0]))
+            return (x, part.whole()), None
+
+        return nx.scan(one, (x, cache), (nx.arange(layers, axis="layers"), weights), axis="layers")[0]
+
     shape = {"batch": 4, "cache": SLOTS, "heads": 2, "key": 4}
-    if named_layers:
+    if how != "by_position":
         cache = KVCache.init({"layers": layers, **shape}, rows=["layers", "batch"])
         named = nx.named(weights, ["layers", "heads", "key"])
     else:
         cache = jax.vmap(lambda _: KVCache.init(shape, rows=["batch"]))(jnp.arange(layers))
         named = nx.named(weights, [None, "heads", "key"])
-    f = jax.jit(nx.xmap(by_name if named_layers else by_position, axis_resources=resources, mesh=make_mesh((4, 2))))
+    f = {"by_name": by_name, "by_position": by_position, "selected": selected}[how]
+    f = jax.jit(nx.xmap(f, axis_resources=resources, mesh=make_mesh((4, 2), kind)))
     have = []
     for i in (0, 2, 3):  # two tokens, then one at a time
         result, cache = f(named, nx.named(x[:, i : i + (1 if i else 2)], ["batch", "pos", "heads", "key"]), cache)
@@ -204,6 +229,59 @@ def test_layers_of_a_scan(resources, named_layers):
     for w in weights:
         want = want + jax.vmap(lambda x, w=w: full(x[:, :, None], x * w, x)[:, :, 0])(want)
     np.testing.assert_allclose(jnp.concatenate(have, 1), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [["layers", "batch"], ["layers"]], ids=["rows differ", "rows are alike"])
+@pytest.mark.parametrize("resources", [{}, {"batch": "x"}, {"heads": "y"}, {"cache": "x"}, {"batch": "x", "heads": "y"}])
+def test_a_selected_layer_is_written_in_place(resources, rows):
+    """A loop over layers needs the keys and values of one layer beside a donated cache, which it does not copy."""
+    layers = 4
+    shape = {"layers": layers, "batch": 8, "heads": 4, "cache": 512, "key": 8}
+
+    def loop(cache, x):
+        def one(i, carry):
+            x, cache = carry
+            part = cache.select("layers", i)
+            part = part.append(x, x)
+            return x + part.attend(x), part.whole()
+
+        return nx.fori_loop(0, layers, one, (x, cache))
+
+    mesh = make_mesh((4, 2))
+    mapped = nx.xmap(loop, axis_resources=resources, mesh=mesh)
+    cache = nx.shard(KVCache.init(shape, rows=rows), resources, mesh)
+    x = nx.named(array(8, 4, 1, 8), ["batch", "heads", "pos", "key"])
+    memory = jax.jit(mapped, donate_argnums=0).lower(cache, x).compile().memory_analysis()
+    block = 2 * cache.keys.nbytes // int(np.prod([{"x": 4, "y": 2}[axis] for axis in resources.values()]))
+    assert memory.alias_size_in_bytes >= block
+    assert memory.temp_size_in_bytes < 1.3 * block / layers
+
+
+def test_a_selected_layer_is_the_only_one_that_changes():
+    """Also outside a loop, in other storage orders, with padded prompts, and if rows are full."""
+    lengths = nx.named(jnp.array([3, 1]), ["batch"])
+    for order in (["layers", "batch", "cache", "key"], ["batch", "cache", "layers", "key"], ["key", "cache", "layers", "batch"]):
+        sizes = {"layers": 3, "batch": 2, "cache": 4, "key": 4}
+        cache = KVCache.init({name: sizes[name] for name in order}, rows=["layers", "batch"])
+        alone = KVCache.init({name: sizes[name] for name in order if name != "layers"}, rows=["batch"])
+        part = cache.select("layers", 1).append(X, 2 * X, lengths=lengths)
+        alone = alone.append(X, 2 * X, lengths=lengths)
+        for count in (1, 3):  # the second one exceeds the slots of the first row
+            step = lambda cache, x: jax.jit(lambda cache: cache.append(x, x))(cache)  # noqa: E731
+            part, alone = (step(one, X["pos", :count]) for one in (part, alone))
+            np.testing.assert_array_equal(
+                nx.positional(part.attend(X), ["batch", "pos", "key"]), nx.positional(alone.attend(X), ["batch", "pos", "key"])
+            )
+        assert repr(part).endswith(", lengths i32[]{batch:2}, one of 'layers')")
+        got = part.whole()
+        assert nx.positional(got.lengths, ["layers", "batch"]).tolist() == [[0, 0], [7, 5], [0, 0]]
+        assert nx.positional(got.starts, ["layers", "batch"]).tolist() == [[0, 0], [4, 2], [0, 0]]
+        for name in ("keys", "values"):
+            whole, one = getattr(got, name), getattr(alone, name)
+            np.testing.assert_array_equal(
+                nx.positional(whole["layers", 1], ["batch", "cache", "key"]), nx.positional(one, ["batch", "cache", "key"])
+            )
+            assert not any(np.any(whole["layers", i].data) for i in (0, 2))
 
 
 def test_generation_in_one_compiled_loop():
@@ -295,6 +373,7 @@ def test_it_is_a_pytree_with_the_names_of_its_axes():
 
 CACHE = KVCache.init({"batch": 2, "cache": 4, "key": 4})
 X = nx.named(array(2, 3, 4), ["batch", "pos", "key"])
+STACK = KVCache.init({"layers": 3, "batch": 2, "cache": 4, "key": 4}, rows=["layers"])
 
 
 @pytest.mark.parametrize(
@@ -339,6 +418,28 @@ X = nx.named(array(2, 3, 4), ["batch", "pos", "key"])
         (lambda: CACHE.attend(X, "new"), AxisNotFoundError, ["KVCache.attend: no axis 'new'", "query"]),
         (lambda: CACHE.attend(X, features="d"), AxisNotFoundError, ["no axis 'd'"]),
         (lambda: CACHE.attend(X, local_window_size=(-1, 0)), ArgumentError, ["local_window_size must be at least 0"]),
+        (lambda: CACHE.select("layers", 0), AxisNotFoundError, ["KVCache.select: no axis 'layers'", "rows= of KVCache.init"]),
+        (lambda: STACK.select("batch", 0), AxisNotFoundError, ["KVCache.select: no axis 'batch'", "rows="]),
+        (lambda: STACK.select("layers", 1.0), ArgumentTypeError, ["index must be an integer, got f32[]", "number of a layer"]),
+        (lambda: STACK.select("layers", jnp.arange(2)), ArgumentError, ["index must be one integer, got i32[2]"]),
+        (lambda: STACK.select("layers", 3), ArgumentError, ["index must be from 0 to 2", "got 3"]),
+        (lambda: STACK.select("layers", -1), ArgumentError, ["index must be from 0 to 2", "got -1"]),
+        (
+            lambda: STACK.select("layers", 1).select("layers", 1),
+            ArgumentError,
+            ["an index along 'layers' is selected already", "cache.whole()"],
+        ),
+        (lambda: STACK.whole(), ArgumentError, ["KVCache.whole: no layer is selected"]),
+        (
+            lambda: STACK.select("layers", 1).append(X, X, lengths=nx.named(jnp.array([3, 1]), ["batch"])).whole(),
+            AxisNameError,
+            ["lengths of the layer", "have the axes 'batch'", "rows= of KVCache.init"],
+        ),
+        (
+            lambda: STACK.select("layers", 1).append(X + nx.zeros(named_shape={"layers": 3}), X),
+            AxisNameError,
+            ["has the axis 'layers', which"],
+        ),
     ],
 )
 def test_mistakes(call, error, words):
