@@ -443,19 +443,18 @@ def write(name: str, case: Case) -> pathlib.Path:
         f"transformers {transformers.__version__}, numpy {np.__version__}"
     )
     path = GOLDEN / f"{name}.npz"
-    np.savez_compressed(
-        path,
-        config=text,
-        versions=versions,
-        model=case.model,
-        keys=list(state),
-        shapes=json.dumps([list(shape) for shape in state.values()]),
-        targets=targets,
-        logits=logits.detach().numpy(),
-        loss=loss.detach().numpy(),
-        **inputs,
-        **results,
-    )
+    arrays: dict[str, Any] = {
+        "config": text,
+        "versions": versions,
+        "model": case.model,
+        "keys": list(state),
+        "shapes": json.dumps([list(shape) for shape in state.values()]),
+        "targets": targets,
+        "logits": logits.detach().numpy(),
+        "loss": loss.detach().numpy(),
+    }
+    arrays |= inputs | results
+    np.savez_compressed(path, **arrays)
     return path
 
 
