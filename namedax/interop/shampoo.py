@@ -121,10 +121,12 @@ def scale_by_shampoo(
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> params = {"w": nx.named(jnp.array([[3.0, 0.0], [0.0, 4.0]]), ["inputs", "outputs"])}
-    >>> optimizer = nx.interop.scale_by_shampoo(rows={"inputs"}, columns={"outputs"}, graft=None)
+    >>> sides = {"rows": {"inputs"}, "columns": {"outputs"}}
+    >>> optimizer = nx.interop.scale_by_shampoo(**sides, beta=1.0, graft=None)
     >>> updates, state = optimizer.update(params, optimizer.init(params))
-    >>> nx.positional(updates["w"], ["inputs", "outputs"]).round(2).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
+    >>> nx.positional(updates["w"], ["inputs", "outputs"]).round(2)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
     >>> state.matrices.statistics["w"][0].dims
     ('inputs', "inputs'")
     """
