@@ -20,7 +20,7 @@ OPERATIONS = {
     "sum": (lambda x: nx.sum(x**2, "a"), lambda x: (x**2).sum(0), ["b"]),
     "softmax": (lambda x: nx.nn.softmax(x, "a"), lambda x: jax.nn.softmax(x, 0), ["a", "b"]),
     "rope": (
-        lambda x: nx.nn.rope(x, nx.arange(axis="b"), "a"),
+        lambda x: nx.nn.rope(x, nx.arange(x.named_shape["b"], axis="b"), "a"),
         lambda x: jnp.concatenate([TURN[0] * x[:4] - TURN[1] * x[4:], TURN[0] * x[4:] + TURN[1] * x[:4]]),
         ["a", "b"],
     ),

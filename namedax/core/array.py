@@ -564,7 +564,7 @@ def positions(array: NamedArray, op: str) -> Dims:
             " nx.NamedArray), so that it sees the named arrays."
         )
     shape = getattr(array._data, "shape", None)
-    if shape is None:
+    if shape is None and op != "named_shape":
         raise PositionalAxisError(
             f"{op}: an array with axes {array._dims} holds a {type(array._data).__name__} as its"
             " data. A function of trees, such as the state of optax.sm3 or of optax.masked, has put"

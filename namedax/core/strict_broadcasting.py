@@ -17,7 +17,7 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 import jax
 
 from namedax.core.array import NamedArray
-from namedax.core.call_errors import check_flags, flags_of
+from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.region import active_regions
 from namedax.errors import OuterProductError, show_names
@@ -45,8 +45,8 @@ _context = jax.make_user_context(None)
 strict_scopes: set[int] = set()
 
 
-@contextlib.contextmanager
-def strict_broadcasting(enabled: bool = True) -> Iterator[None]:
+@checks_signature
+def strict_broadcasting(enabled: bool = True) -> contextlib.AbstractContextManager[None]:
     """Reject elementwise results that have more names than each of their operands.
 
     Names that only one operand has are broadcast. So `x + bias` is an outer sum if the bias is
@@ -76,9 +76,13 @@ def strict_broadcasting(enabled: bool = True) -> Iterator[None]:
     >>> with nx.strict_broadcasting():
     ...     y = x + nx.rename(bias, {"embed_fsdp": "embed"})  # x + bias raises
     >>> y.named_shape
-    {'batch': 2, 'embed': 4}
+    mappingproxy({'batch': 2, 'embed': 4})
     """
-    check_flags("strict_broadcasting", flags_of(strict_broadcasting), (enabled,), {})
+    return _strict(enabled)
+
+
+@contextlib.contextmanager
+def _strict(enabled: bool) -> Iterator[None]:
     value = _ON if enabled else None
     token = object()
     # dispatch caches skip operations, and are not used while a region is active

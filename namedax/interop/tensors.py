@@ -295,8 +295,8 @@ def _from_processes(data: jax.Array, index: Mapping[int, int]) -> np.ndarray:
     sharding = data.sharding
     if not isinstance(sharding, NamedSharding):
         raise ArgumentTypeError(
-            f"{format_value(data)} has blocks on other processes and no mesh. Shard it over a mesh"
-            " with nx.shard."
+            f"to_state_dict: {format_value(data)} has blocks on other processes and no mesh. Shard"
+            " it over a mesh with nx.shard."
         )
     axes = tuple(index)
     # A slice of one element of a sharded axis has no type on Explicit axes.

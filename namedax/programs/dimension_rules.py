@@ -386,6 +386,8 @@ def _moved(dimension: Callable[[JaxprEqn], int], adds: bool) -> Rule:
 def _exchanged(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     if "split_axis" not in eqn.params or not eqn.params.get("tiled"):
         return (known if "perm" in eqn.params else [None]), NONE
+    if eqn.params["split_axis"] == eqn.params["concat_axis"]:
+        return [None], NONE  # the dimension numbers the blocks of another one, which is not known
     axes = axes_of(eqn)
     found = _without(known[0] or (NONE,) * len(_shape(eqn.invars[0])), axes)
     found[eqn.params["split_axis"]] |= frozenset(axes)

@@ -170,6 +170,7 @@ def test_elementwise_operations():
 # Rows whose communication is what the table's are, by what it says besides the row's own name.
 SAYS = {
     "softmax": "nn.softmax",
+    "rope": "nn.rope",
     "index": "getitem",
     "at": "at.set",
     "where": "where",

@@ -543,3 +543,19 @@ def test_what_to_use_in_place_of_optax_in_a_body(case):
     if case < 3:
         with pytest.raises((AxisSizeError, PositionalAxisError), match="adafactor"):
             nx.xmap(optimizer.init, axis_resources={"w": "x"} if case == 0 else {"a": "x"}, mesh=make_mesh((8,)))(tree)
+
+
+@pytest.mark.parametrize("resources", [{"l": "x"}, {"a": "x"}, {"b": "x"}, {"a": "x", "b": "y"}], ids=str)
+def test_optax_adds_updates_to_parameters_in_a_body(resources):
+    """Matrices of a batch are distributed over devices and come back; the check of blocks must not take that for mixing."""
+    params = {"w": nx.named(array(6, 8, 4), ["l", "a", "b"])}
+    optimizer = scale_by_muon(rows="a", columns="b")
+
+    def step(params):
+        updates, _ = optimizer.update(params, optimizer.init(params), params)
+        return optax.apply_updates(params, updates)
+
+    have = nx.xmap(step, axis_resources=resources, mesh=make_mesh((2, 2)))(params)
+    np.testing.assert_allclose(
+        nx.positional(have["w"], ["l", "a", "b"]), nx.positional(step(params)["w"], ["l", "a", "b"]), atol=2e-5
+    )

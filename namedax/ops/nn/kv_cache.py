@@ -567,9 +567,7 @@ class KVCache:
                 f"{op}: lengths must contain integers, got {type_text(array)}. They are the numbers"
                 " of new tokens."
             )
-        strange = [
-            name for name in dims_of(array) if name not in self._names_of_new(self.keys)
-        ]
+        strange = [name for name in dims_of(array) if name not in self._names_of_new(self.keys)]
         if strange:
             what = f"the axes {show_names(strange)}" if None not in strange else "positional axes"
             raise AxisNameError(

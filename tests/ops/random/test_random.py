@@ -257,5 +257,3 @@ def test_mistakes():
         random.categorical(KEY, x)
     with pytest.raises(NamedAxesLeftError, match="the probabilities have the axes 'c', which the key lacks"):
         random.choice(KEY, 4, p=nx.named(jnp.full((3, 4), 0.25), ["c", None]))
-    with pytest.raises(AxisSizeError, match="does not divide over mesh axes"):
-        nx.xmap(lambda x: random.normal(KEY, named_shape={"a": 6}), {}, ["a"], **BLOCKS.options)(array(4))

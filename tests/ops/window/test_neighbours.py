@@ -292,5 +292,5 @@ def test_a_name_keeps_its_size_in_a_mapped_function(placement):
         nx.xmap(lambda x: diff(x, axis="a"), ["a"], ["a"], **placement.options)(make.zeros(8))
     options = also(placement, {"q": "a"}).options
     if placement.resources:
-        with pytest.raises(AxisSizeError, match="diff: axis 'q' of size 7 does not divide over mesh axes"):
-            nx.xmap(lambda x: diff(x, axis="a", out_axis="q"), ["a"], ["q"], **options)(make.zeros(8))
+        f = nx.xmap(lambda x: diff(x, axis="a", out_axis="q"), ["a"], ["q"], **options)
+        np.testing.assert_array_equal(f(array(8)), np.diff(array(8)))  # axis 'q' is uneven
