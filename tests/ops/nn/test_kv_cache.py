@@ -260,7 +260,11 @@ def test_a_selected_layer_is_written_in_place(resources, rows):
 def test_a_selected_layer_is_the_only_one_that_changes():
     """Also outside a loop, in other storage orders, with padded prompts, and if rows are full."""
     lengths = nx.named(jnp.array([3, 1]), ["batch"])
-    for order in (["layers", "batch", "cache", "key"], ["batch", "cache", "layers", "key"], ["key", "cache", "layers", "batch"]):
+    for order in (
+        ["layers", "batch", "cache", "key"],
+        ["batch", "cache", "layers", "key"],
+        ["key", "cache", "layers", "batch"],
+    ):
         sizes = {"layers": 3, "batch": 2, "cache": 4, "key": 4}
         cache = KVCache.init({name: sizes[name] for name in order}, rows=["layers", "batch"])
         alone = KVCache.init({name: sizes[name] for name in order if name != "layers"}, rows=["batch"])
