@@ -100,10 +100,13 @@ def test_only_likely_tokens_are_drawn(monkeypatch, resources, top_k, top_p, cand
     assert {token for token in wanted if weights[token] > 0.03 * total} <= found
 
 
-@pytest.mark.parametrize("title", ["one device", "batch+heads", "cache"])
-def test_a_step_updates_the_cache_in_place(title):
+@pytest.mark.parametrize(
+    ("case", "title"),
+    [("llama3", "one device"), ("llama3", "batch+heads"), ("llama3", "cache"), ("mixtral", "heads"), ("gemma3", "one device")],
+)
+def test_a_step_updates_the_cache_in_place(case, title):
     """Beside the donated cache, a step needs the keys and values of one layer, and no second cache."""
-    module, config = model_of("llama3")
+    module, config = model_of(case)
     config = dataclasses.replace(config, layers=8)
     mesh, resources = generate.layout(title)
     generator = generate.Generator(module, config, 1024, resources, mesh)
