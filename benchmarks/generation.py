@@ -251,7 +251,11 @@ def main() -> None:
             name: BATCH * options.tokens / float(np.median(each)) for name, each in seconds.items()
         }
         for name, (compiled, _) in programs.items():
-            text = f"{speed[name]:.0f}" if name == "by hand" else f"{speed[name] / speed['by hand']:.2f}"
+            text = (
+                f"{speed[name]:.0f}"
+                if name == "by hand"
+                else f"{speed[name] / speed['by hand']:.2f}"
+            )
             memory = compiled.memory_analysis().temp_size_in_bytes / 2**20
             print(
                 f"| {title if name == 'by hand' else ''} | {name} | {collectives_text(compiled)}"

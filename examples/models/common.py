@@ -232,7 +232,7 @@ def with_layer(cache: Any, axis: str, number: Any, part: Any) -> Any:
     """Return the cache of all layers with the new cache of one layer."""
     if isinstance(cache, nx.nn.KVCache):
         return part.whole()
-    return {name: state.at[axis, number].set(part[name]) for name, state in cache.items()}
+    return {name: state.at[axis, number].set(part[name], mode="clip") for name, state in cache.items()}
 
 
 def embedding(table: nx.NamedArray, tokens: Any, pos: str = "pos") -> Any:

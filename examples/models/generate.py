@@ -12,10 +12,11 @@ whether they are the most likely ones or drawn.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 if __name__ == "__main__":  # before JAX starts
@@ -44,6 +45,8 @@ LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "cache+heads": ({"context": 2, "model": 2}, {"cache": "context", **HEADS}),
     "weights": ({"data": 2}, {"batch": "data", **common.FSDP}),
 }
+#: The number of most likely tokens that `top_p` considers before all others.
+CANDIDATES = 128
 
 
 # --- from logits to tokens ------------------------------------------------------------------------
@@ -66,24 +69,79 @@ def sample(
       top_k: draw from this number of most likely tokens; 0 draws from all.
       top_p: draw from the most likely tokens whose probabilities sum to `top_p` (Holtzman et al.,
         2020, "The curious case of neural text degeneration").
+
+    Communication: with `vocab` sharded, all-reduces of a few numbers for each row, and one
+    all-gather of the `top_k` or `CANDIDATES` largest logits of each device. Only if the
+    probabilities of the candidates sum to less than `top_p` in some row, all logits are sorted.
     """
     if not temperature:
         return nx.argmax(logits, "vocab").astype(jnp.int32)
     logits = logits.astype(jnp.float32) / temperature
+    best, size = None, logits.named_shape["vocab"]
+    if top_k or top_p < 1:
+        best = nx.top_k(
+            logits, top_k or min(CANDIDATES, size), axis="vocab", out_axis="choice"
+        ).values
     if top_k:
-        best = nx.top_k(logits, top_k, axis="vocab", out_axis="choice").values
-        least = nx.min(best, "choice")
-        logits = nx.where(logits < least, -jnp.inf, logits)
+        logits = nx.where(logits < nx.min(best, "choice"), -jnp.inf, logits)
     if top_p < 1:
-        ordered = nx.sort(logits, "vocab", descending=True)
-        probabilities = nx.nn.softmax(ordered, "vocab")
-        before = nx.cumsum(probabilities, "vocab") - probabilities
-        least = nx.min(nx.where(before < top_p, ordered, jnp.inf), "vocab")
-        logits = nx.where(logits < least, -jnp.inf, logits)
+        total = nx.nn.logsumexp(best, "choice") if top_k else nx.nn.logsumexp(logits, "vocab")
+
+        def least(ordered: nx.NamedArray, axis: str) -> nx.NamedArray:
+            probabilities = nx.exp(ordered - total)
+            before = nx.cumsum(probabilities, axis) - probabilities
+            return nx.min(nx.where(before < top_p, ordered, jnp.inf), axis)
+
+        def least_of_all() -> nx.NamedArray:
+            return least(nx.sort(logits, "vocab", descending=True), "vocab")
+
+        if top_k or CANDIDATES >= size:
+            limit = least(best, "choice")
+        else:
+            is_enough = nx.all(nx.sum(nx.exp(best - total), "choice") >= top_p, ...)
+            limit = nx.cond(is_enough, lambda: least(best, "choice"), least_of_all)
+        logits = nx.where(logits < limit, -jnp.inf, logits)
     return nx.random.categorical(key, logits, axis="vocab").astype(jnp.int32)
 
 
 # --- generation -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class PaddedHeads:
+    """Pad the heads of a cache between two steps, so that they divide over the devices.
+
+    A result with an uneven axis would be replicated, which takes an all-gather of the cache in every
+    step. Padding takes no communication, except where a device has no head: then one head moves.
+    """
+
+    heads: int
+    devices: int
+
+    @property
+    def spare(self) -> int:
+        """The number of heads to add."""
+        return -self.heads % self.devices
+
+    def store(self, cache: Any) -> Any:
+        """Replace the axis `kv_heads` by `stored_heads`."""
+        width = {"kv_heads": (0, self.spare)}
+        return self.change(cache, "kv_heads", lambda x: nx.pad(x, width, out_axis="stored_heads"))
+
+    def load(self, cache: Any) -> Any:
+        """Replace the axis `stored_heads` by `kv_heads`."""
+        index, names = {"stored_heads": slice(self.heads)}, {"stored_heads": "kv_heads"}
+        return self.change(cache, "stored_heads", lambda x: nx.slice(x, index, out_axis=names))
+
+    def change(self, cache: Any, axis: str, change: Callable[[Any], Any]) -> Any:
+        """Change the arrays with the axis, if there are heads to add."""
+        if not self.spare:
+            return cache
+        return jax.tree.map(
+            lambda x: change(x) if axis in x.named_shape else x,
+            cache,
+            is_leaf=lambda x: isinstance(x, nx.NamedArray),
+        )
 
 
 class Generator:
@@ -108,16 +166,18 @@ class Generator:
         **options: Any,
     ):
         choose = functools.partial(sample, **options)
+        place = axis_resources.get("kv_heads")
+        padded = PaddedHeads(config.sizes()["kv_heads"], mesh.shape[place] if place else 1)
 
         def prefill(params: Any, tokens: Any, lengths: Any, key: Any) -> Any:
             cache = module.init_cache(config, tokens.named_shape["batch"], capacity)
             logits, cache = module.forward(params, tokens, config, cache=cache, lengths=lengths)
-            return choose(logits, key), cache
+            return choose(logits, key), padded.store(cache)
 
         def step(params: Any, cache: Any, token: Any, key: Any) -> Any:
             tokens = nx.named(nx.expand_dims(token, 0), ["pos"])
-            logits, cache = module.forward(params, tokens, config, cache=cache)
-            return choose(logits, key), cache
+            logits, cache = module.forward(params, tokens, config, cache=padded.load(cache))
+            return choose(logits, key), padded.store(cache)
 
         empty = jax.eval_shape(lambda: module.init_cache(config, 1, capacity))
         arrays = jax.tree.leaves(empty, is_leaf=lambda leaf: isinstance(leaf, nx.NamedArray))
@@ -125,6 +185,8 @@ class Generator:
         axis_sizes = {"cache": capacity} if is_attention else {}
         names = {*config.sizes(), "batch", *axis_sizes}
         resources = {name: entry for name, entry in axis_resources.items() if name in names}
+        if padded.spare:
+            resources["stored_heads"] = place
         mapped = {"axis_resources": resources, "mesh": mesh, "axis_sizes": axis_sizes}
         self.prefill = nx.xmap(prefill, **mapped)
         self.step = nx.xmap(step, donate_argnums=(1,), **mapped)  # updates the cache in place

@@ -148,8 +148,8 @@ def forward(
     params: Params, tokens: nx.NamedArray, config: Config, *, cache: Any = None, **rows: Any
 ) -> Any:
     """Return the logits of the next token at every position, as `llama.forward`."""
-    logits, cache, _ = route(params, tokens, config, cache=cache, **rows)
-    return logits if cache is None else (logits, cache)
+    logits, output = route(params, tokens, config, cache=cache, **rows)
+    return logits if cache is None else (logits, output)
 
 
 def route(
@@ -160,28 +160,26 @@ def route(
     cache: Any = None,
     dropout_key: Any = None,
     **rows: Any,
-) -> tuple[nx.NamedArray, Any, nx.nn.Routing]:
-    """Return the logits, the next cache, and the routing of all tokens in all layers."""
+) -> tuple[nx.NamedArray, Any]:
+    """Return the logits, and the next cache or, without one, the routing of all tokens and layers."""
 
-    def layer(x: nx.NamedArray, inputs: Any) -> tuple[nx.NamedArray, Any]:
-        p, part = inputs
+    def layer(x: nx.NamedArray, p: Params, part: Any = None) -> tuple[nx.NamedArray, Any]:
         x, part = llama.attention(x, p, config, part, rows)
         x, routing = feed_forward(x, p, config)
-        return x, (part, routing)
+        return x, routing if part is None else part
 
     x = common.embedding(params["embed"], tokens)
-    stacked = (params["layers"], cache)
-    x, (cache, routing) = common.apply_layers(layer, x, stacked, config, dropout_key)
+    x, output = common.apply_layers(layer, x, params["layers"], config, dropout_key, cache=cache)
     x = x if cache is None else common.last_token(x, rows.get("lengths"))
     x = nx.nn.rms_norm(x, "embed", scale=params["norm"], epsilon=config.epsilon)
     logits = read(x, params["embed" if config.tied else "unembed"], "vocab")
-    return logits, cache, routing
+    return logits, output
 
 
 def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     """Return the mean cross-entropy of the next tokens, in nats, and the loss of the balance."""
     more = {name: batch.get(name) for name in ("positions", "segments", "dropout_key")}
-    logits, _, routing = route(params, batch["tokens"], config, **more)
+    logits, routing = route(params, batch["tokens"], config, **more)
     value = common.cross_entropy(logits, batch)
     return value + config.balance * balance_loss(routing) if config.balance else value
 

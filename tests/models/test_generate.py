@@ -75,9 +75,13 @@ def kept(logits, temperature, top_k, top_p):
     return set(allowed[before < top_p].tolist())
 
 
-@pytest.mark.parametrize(("top_k", "top_p"), [(0, 1.0), (3, 1.0), (0, 0.6), (5, 0.6)])
-@pytest.mark.parametrize("resources", [{}, {"vocab": "x"}], ids=["whole", "sharded"])
-def test_only_likely_tokens_are_drawn(resources, top_k, top_p):
+@pytest.mark.parametrize(
+    ("top_k", "top_p", "candidates"),
+    [(0, 1.0, 128), (3, 1.0, 128), (0, 0.6, 128), (5, 0.6, 128), (0, 0.6, 8), (0, 0.9, 2), (0, 0.999, 11)],
+)
+@pytest.mark.parametrize("resources", [{}, {"vocab": "x"}, {"vocab": "x", "row": "y"}], ids=["whole", "sharded", "both"])
+def test_only_likely_tokens_are_drawn(monkeypatch, resources, top_k, top_p, candidates):
+    monkeypatch.setattr(generate, "CANDIDATES", candidates)
     logits = np.random.default_rng(0).normal(size=12).astype(np.float32) * 2
     options = {"temperature": 0.9, "top_k": top_k, "top_p": top_p}
 
@@ -85,7 +89,7 @@ def test_only_likely_tokens_are_drawn(resources, top_k, top_p):
         rows = logits + nx.zeros(named_shape={"row": 400})
         return generate.sample(rows, key, **options)
 
-    mesh = jax.make_mesh((4,), ("x",))
+    mesh = jax.make_mesh((4, 2), ("x", "y"))
     drawn = nx.xmap(draw, axis_resources=resources, mesh=mesh)(nx.named(logits, ["vocab"]), jax.random.key(0))
     wanted = kept(logits, 0.9, top_k, top_p)
     found = set(np.asarray(nx.positional(drawn, ["row"])).tolist())
@@ -96,10 +100,13 @@ def test_only_likely_tokens_are_drawn(resources, top_k, top_p):
     assert {token for token in wanted if weights[token] > 0.03 * total} <= found
 
 
-@pytest.mark.parametrize("title", ["one device", "batch+heads", "cache"])
-def test_a_step_updates_the_cache_in_place(title):
+@pytest.mark.parametrize(
+    ("case", "title"),
+    [("llama3", "one device"), ("llama3", "batch+heads"), ("llama3", "cache"), ("mixtral", "heads"), ("gemma3", "one device")],
+)
+def test_a_step_updates_the_cache_in_place(case, title):
     """Beside the donated cache, a step needs the keys and values of one layer, and no second cache."""
-    module, config = model_of("llama3")
+    module, config = model_of(case)
     config = dataclasses.replace(config, layers=8)
     mesh, resources = generate.layout(title)
     generator = generate.Generator(module, config, 1024, resources, mesh)
@@ -127,6 +134,36 @@ def test_a_step_sends_only_what_it_must():
     assert {kind for kind, _, _ in sent} == {"all-reduce"}
     assert sum(trips for _, _, trips in sent) <= 2 * config.layers + 3
     assert sum(size * trips for _, size, trips in sent) <= stream * (2 * config.layers + 1) + 2 * 3 * 4
+
+
+@pytest.mark.parametrize("heads", [5, 8])
+def test_uneven_heads_are_not_gathered(heads):
+    """Over three devices; a result with an uneven axis would be replicated, so the cache has even heads."""
+    module, config = model_of("llama3")
+    config = dataclasses.replace(config, heads=2 * heads, kv_heads=heads)
+    mesh, resources = generate.layout("uneven heads")
+    generator = generate.Generator(module, config, 64, resources, mesh)
+    key, token = jax.random.key(0), nx.named(np.zeros(2, np.int32), ["batch"])
+    params = jax.eval_shape(lambda: module.init(config, key))
+    tokens = jax.eval_shape(lambda: token + nx.zeros((), np.int32, named_shape={"pos": 4}))
+    _, cache = jax.eval_shape(generator.prefill, params, tokens, token, key)
+    compiled = jax.jit(generator.step, donate_argnums=1).lower(params, cache, token, key).compile()
+    assert {one.kind for one in nx.hlo.collectives(compiled)} == {"all-reduce"}
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(cache)) // 3
+    assert size <= compiled.memory_analysis().alias_size_in_bytes < 1.1 * size
+
+
+def test_top_p_sorts_all_logits_only_in_a_branch():
+    """Of a sharded vocabulary; only the candidates of each device are gathered in every step."""
+    mesh = jax.make_mesh((4,), ("x",))
+    draw = nx.xmap(lambda x, key: generate.sample(x, key, temperature=1.0, top_p=0.9), axis_resources={"vocab": "x"}, mesh=mesh)
+    logits = jax.eval_shape(lambda: nx.zeros(named_shape={"row": 2, "vocab": 4096}))
+    compiled = jax.jit(draw).lower(logits, jax.random.key(0)).compile()
+    entry = compiled.as_text().partition("\nENTRY ")[2]
+    assert " conditional(" in entry
+    assert " collective-permute" not in entry
+    moved = [one.bytes for one in nx.hlo.collectives(compiled) if one.kind == "collective-permute"]
+    assert max(moved) >= 2 * 1024 * 4  # in the branch: blocks of logits
 
 
 def test_prompts_that_exceed_the_cache_are_an_error():

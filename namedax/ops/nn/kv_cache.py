@@ -21,7 +21,7 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.names import Dims, DType, MeshAxes, is_name
+from namedax.core.names import Dims, DType, is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
 from namedax.errors import (
@@ -287,7 +287,7 @@ class KVCache:
         selection = _Selection(axis, number, self.lengths, self.starts)  # type: ignore[arg-type]
         starts = as_array(self.starts, op)
         if axis in dims_of(starts):
-            starts = starts[axis, number]  # type: ignore[index]
+            starts = starts[axis, number]
         lengths = self.lengths[axis, number]
         return KVCache(self.keys, self.values, lengths, starts, self.axis, selection)
 
@@ -304,8 +304,8 @@ class KVCache:
 
         >>> import namedax as nx
         >>> cache = nx.nn.KVCache.init({"layers": 2, "cache": 3, "key": 1}, rows=["layers"])
-        >>> cache.select("layers", 1).whole()
-        KVCache(f32[]{layers:2, cache:3, key:1}, f32[]{layers:2, cache:3, key:1}, lengths i32[]{layers:2})
+        >>> cache.select("layers", 1).whole().keys.dims
+        ('layers', 'cache', 'key')
         """
         op, chosen = "KVCache.whole", self.selection
         if chosen is None:
@@ -414,9 +414,8 @@ class KVCache:
             kernels.run(op, _write, axes, (), stored, array, *operands)
             for stored, array in zip((self.keys, self.values), arrays, strict=True)
         )
-        return dataclasses.replace(
-            self, keys=keys, values=values, lengths=total, starts=total - new
-        )
+        starts = total - new
+        return KVCache(keys, values, total, starts, self.axis, chosen)  # type: ignore[arg-type]
 
     @_as_operation
     def attend(
@@ -486,7 +485,8 @@ class KVCache:
             allowed = allowed & (slots >= positions - left) & (slots <= positions + right)
         if mask is not None:
             allowed = allowed & mask
-        keys, values = self.keys, self.values
+        keys: AnyArray = self.keys
+        values: AnyArray = self.values
         if self.selection is not None:
             at = (self.selection.axis, self.selection.index)
             keys, values = keys[at], values[at]
