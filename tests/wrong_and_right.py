@@ -67,11 +67,13 @@ SPECIMENS = [
     ),
     Specimen(
         nx.errors.UnevenAxisError,
-        'f = nx.xmap(lambda x: nx.split_axis(x, "batch", {"row": 10, "column": 2}), axis_resources={"row": "x"}, mesh=mesh)\n'
+        'split = {"row": 10, "column": 2}\n'
+        'f = nx.xmap(lambda x: nx.split_axis(x, "batch", split), axis_resources={"row": "x"}, mesh=mesh)\n'
         'f(nx.named(jnp.ones(20), ["batch"]))',
         "Ten rows over four devices make blocks of three rows, and the last block has two rows of padding. `nx.split_axis` "
         "does not support padded axes.",
-        'f = nx.xmap(lambda x: nx.split_axis(x, "batch", {"row": 10, "column": 2}), axis_resources={"column": "y"}, mesh=mesh)\n'
+        'split = {"row": 10, "column": 2}\n'
+        'f = nx.xmap(lambda x: nx.split_axis(x, "batch", split), axis_resources={"column": "y"}, mesh=mesh)\n'
         'f(nx.named(jnp.ones(20), ["batch"]))',
     ),
     Specimen(

@@ -66,7 +66,12 @@ config = {name}.Config.from_json(folder)
 sizes = config.sizes()
 mesh, layout = common.layout("fsdp+tp", sizes)
 params = nx.interop.load_safetensors(
-    folder, {name}.spec(config), layout, mesh, sizes=sizes
+    folder,
+    {name}.spec(config),
+    layout,
+    mesh,
+    sizes=sizes,
+    ignore=common.ignored_keys(config),
 )
 """
 

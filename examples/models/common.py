@@ -105,6 +105,17 @@ def make_config(cls: type[C], path: str | os.PathLike[str], values: Mapping[str,
     return cls(**values)
 
 
+def ignored_keys(config: Any) -> list[str]:
+    """Return the keys of a checkpoint that the models do not read.
+
+    These are computed tensors, the output layer that some tied checkpoints repeat, and the images
+    of a multimodal model.
+    """
+    tied = ["*lm_head.weight"] if getattr(config, "tied", False) else []
+    images = ["*vision_tower.*", "*multi_modal_projector.*"]
+    return ["*.inv_freq", *tied, *(images if getattr(config, "multimodal", False) else [])]
+
+
 # --- parameters -----------------------------------------------------------------------------------
 
 
@@ -232,7 +243,9 @@ def with_layer(cache: Any, axis: str, number: Any, part: Any) -> Any:
     """Return the cache of all layers with the new cache of one layer."""
     if isinstance(cache, nx.nn.KVCache):
         return part.whole()
-    return {name: state.at[axis, number].set(part[name], mode="clip") for name, state in cache.items()}
+    return {
+        name: state.at[axis, number].set(part[name], mode="clip") for name, state in cache.items()
+    }
 
 
 def embedding(table: nx.NamedArray, tokens: Any, pos: str = "pos") -> Any:

@@ -98,8 +98,7 @@ def load(
     spec, sizes = module.spec(config), config.sizes()
     layout = {name: entry for name, entry in layout.items() if name in sizes}
     if weights:
-        # Computed tensors, and the output layer that some tied checkpoints repeat.
-        ignore = ["*.inv_freq", *(["lm_head.weight"] if getattr(config, "tied", False) else [])]
+        ignore = common.ignored_keys(config)
         return nx.interop.load_safetensors(weights, spec, layout, mesh, sizes=sizes, ignore=ignore)
     params = common.init(spec, sizes, key)
     return params if mesh is None else nx.shard(params, layout, mesh)
