@@ -457,11 +457,17 @@ def _mapped(
     call: _Call, resources: Assignment, mesh: Mesh, body: Callable[..., Any] | None = None
 ) -> _Program:
     """Return the operation as a mapped function."""
+    run_body = call.of if body is None else body
 
     def operation(operands: list[Any]) -> PyTree:
-        return call.of(operands)
+        try:
+            return run_body(operands)
+        except UnevenAxisError as error:
+            # A call does not begin again with this size: here its axis is not sharded instead.
+            error.found_size = None
+            raise
 
-    body = operation if body is None else body
+    body = operation
     body.__name__ = body.__qualname__ = call.op
     mapped = xmap(body, axis_resources=resources, mesh=mesh)
     # In a trace the devices are unknown, and operands cannot be moved from other devices.

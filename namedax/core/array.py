@@ -563,8 +563,8 @@ def positions(array: NamedArray, op: str) -> Dims:
             " its names, and combined it with a named array. Pass is_leaf=lambda x: isinstance(x,"
             " nx.NamedArray), so that it sees the named arrays."
         )
-    shape = getattr(array._data, "shape", None)
-    if shape is None and op != "named_shape":
+    shape = array._data.shape if op == "named_shape" else getattr(array._data, "shape", None)
+    if shape is None:
         raise PositionalAxisError(
             f"{op}: an array with axes {array._dims} holds a {type(array._data).__name__} as its"
             " data. A function of trees, such as the state of optax.sm3 or of optax.masked, has put"
