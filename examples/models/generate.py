@@ -14,15 +14,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-if __name__ == "__main__":  # before JAX starts
-    os.environ["XLA_FLAGS"] = (
-        f"{os.getenv('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
-    )
 
 import common
 import data
@@ -260,4 +254,5 @@ def main(argv: list[str] | None = None) -> list[str]:
 
 
 if __name__ == "__main__":
+    jax.config.update("jax_num_cpu_devices", 8)
     main()

@@ -17,17 +17,11 @@ import dataclasses
 import functools
 import importlib
 import json
-import os
 import pathlib
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-
-if __name__ == "__main__":  # before JAX starts
-    os.environ["XLA_FLAGS"] = (
-        f"{os.getenv('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
-    )
 
 import common
 import data
@@ -320,6 +314,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--save", action="store_true", help="write a checkpoint at the end")
     add("--resume", action="store_true", help="continue from the checkpoint, under any layout")
     add("--export", help="write a *.safetensors file at the end")
+    add("--devices", type=int, default=8, help="simulated devices of a process (%(default)s)")
     add("--processes", type=int, default=1, help="number of processes (%(default)s)")
     add("--process", type=int, default=0, help="index of this process (%(default)s)")
     add("--coordinator", help="address and port of process 0")
@@ -371,4 +366,5 @@ def main(argv: list[str] | None = None) -> list[dict[str, float]]:
 
 
 if __name__ == "__main__":
+    jax.config.update("jax_num_cpu_devices", parse().devices)
     main()

@@ -23,7 +23,7 @@ from namedax.interop.specs import (
 )
 from namedax.interop.state_dicts import check_tied, ignored_patterns, outgoing, target_of
 from namedax.interop.tensor_files import Paths, TensorFiles, check_dtypes, safetensors, write
-from namedax.interop.tensors import placed
+from namedax.interop.tensors import check_memory, placed
 
 __all__ = ["load_safetensors", "save_safetensors"]
 
@@ -66,8 +66,8 @@ def load_safetensors(
       A tree of nested dicts with named arrays.
 
     Raises:
-      CheckpointError: a file is missing or damaged, keys are missing or left over, or shapes or
-        sizes do not match. The message has every key.
+      CheckpointError: a file is missing or damaged, keys are missing or left over, shapes or sizes
+        do not match, or the blocks exceed the free memory of a device. The message has every key.
       RearrangeError: a pattern is malformed. The message has a caret under the error.
       ArgumentError: a key pattern, a place, `tied` or `dtype` is malformed.
       ArgumentTypeError: `path_or_paths` or `spec` has an invalid type.
@@ -100,6 +100,7 @@ def load_safetensors(
         dtype=dtype,
         where="the files",
     )
+    check_memory(matched.plans, target, op)
     for key, source in matched.copies.items():
         check_tied(key, source, files.read(key), files.read(source), op)
         files.release(key)

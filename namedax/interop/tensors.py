@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, cast
 
@@ -20,13 +20,14 @@ from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.annotations import AnyArray
-from namedax.errors import ArgumentTypeError, format_value
+from namedax.errors import ArgumentTypeError, CheckpointError, format_value, show_names
+from namedax.hlo import size_text
 from namedax.interop.specs import Entry, Header, Plan
 from namedax.operands.pytree import array_of
 from namedax.resources.assignment import Assignment, named_sharding
 from namedax.resources.mesh import auto_mesh, concrete_mesh, without_mesh
 
-__all__ = ["Reader", "Target", "header_of", "host_tensor", "placed", "tensors_of"]
+__all__ = ["Reader", "Target", "check_memory", "header_of", "host_tensor", "placed", "tensors_of"]
 
 Range = tuple[int, int]
 Target = tuple[Assignment, jax.sharding.Mesh]
@@ -109,6 +110,44 @@ def placed(plan: Plan, reader: Reader, target: Target | None, op: str) -> AnyArr
         del block
     data = jax.make_array_from_single_device_arrays(shape, sharding, parts, dtype=plan.dtype)
     return array_of(data, dims)
+
+
+def free_bytes(device: jax.Device) -> int | None:
+    """Return the free memory of a device, or `None` if its backend does not report it (CPUs)."""
+    stats = device.memory_stats() or {}
+    limit = stats.get("bytes_limit")
+    return None if limit is None else limit - stats.get("bytes_in_use", 0)
+
+
+def check_memory(plans: Sequence[Plan], target: Target | None, op: str) -> None:
+    """Raise if the blocks of the arrays do not fit into the free memory of a device.
+
+    Raises:
+      CheckpointError: the device reports less free memory than its blocks take.
+    """
+    needed: dict[jax.Device, int] = {}
+    largest: dict[jax.Device, tuple[int, Plan]] = {}
+    for plan in plans:
+        devices: Iterable[jax.Device] = jax.local_devices()[:1]
+        shape = plan.shape
+        if target is not None:
+            sharding = named_sharding(plan.entry.dims, shape, *target, op)
+            devices, shape = sharding.addressable_devices, sharding.shard_shape(shape)
+        size = math.prod(shape) * np.dtype(plan.dtype).itemsize
+        for device in devices:
+            needed[device] = needed.get(device, 0) + size
+            if size >= largest.get(device, (0, plan))[0]:
+                largest[device] = size, plan
+    for device, size in needed.items():
+        free = free_bytes(device)
+        if free is not None and size > free:
+            most, plan = largest[device]
+            raise CheckpointError(
+                f"{op}: the arrays take {size_text(size)} on {device}, which has"
+                f" {size_text(free)} of free memory. The largest block is {size_text(most)} of"
+                f" {plan.entry.place_text!r}, with the axes {show_names(plan.entry.dims)}. Shard"
+                " more axes in axis_resources, use more devices, or pass dtype=jnp.bfloat16."
+            )
 
 
 def read_block(plan: Plan, ranges: Sequence[Range], reader: Reader) -> np.ndarray:

@@ -397,3 +397,17 @@ def test_two_processes_load_and_save_one_file(file, tmp_path):
         for process in running:
             process.kill()
     assert all(output.rstrip().endswith("done") for output in outputs), outputs
+
+
+def test_arrays_that_do_not_fit_into_a_device(file, monkeypatch):
+    """CPUs do not report their memory, so the test reports it for them."""
+    monkeypatch.setattr("namedax.interop.tensors.free_bytes", lambda device: 100)
+    mesh = jax.make_mesh((2,), ("x",))
+    with pytest.raises(CheckpointError) as error:
+        load_safetensors(file, SPEC, {"kv_heads": "x"}, mesh, sizes=SIZES)
+    text = str(error.value)
+    assert text.startswith("load_safetensors: the arrays take ")
+    assert "which has 100 B of free memory. The largest block is " in text
+    assert "Shard more axes in axis_resources, use more devices, or pass dtype=jnp.bfloat16." in text
+    monkeypatch.setattr("namedax.interop.tensors.free_bytes", lambda device: 2**30)
+    assert load_safetensors(file, SPEC, {"kv_heads": "x"}, mesh, sizes=SIZES)

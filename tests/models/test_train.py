@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.xmap.test_distributed import run_two
+
 MODELS = Path(__file__).parents[2] / "examples" / "models"
 sys.path.insert(0, str(MODELS))
 common, train = (importlib.import_module(name) for name in ("common", "train"))
@@ -80,6 +82,13 @@ def test_a_training_continues_under_another_layout(expected, tmp_path):
     np.testing.assert_allclose([*first, *rest], expected(), rtol=1e-4)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
+
+
+@pytest.mark.full
+def test_two_processes_train_as_one(expected, tmp_path):
+    mesh = ["--mesh", '{"data": 4, "model": 2}', "--resources", '{"batch": "data", "embed_fsdp": "data", "kv_heads": "model"}']
+    first, _ = run_two(MODELS / "train.py", *SMALL, "--out", tmp_path, *mesh)
+    assert f"loss {expected()[-1]:.3f}" in first.splitlines()[-1]
 
 
 def test_an_unknown_model_type_is_an_error(tmp_path):
