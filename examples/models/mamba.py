@@ -131,8 +131,11 @@ def mixer(
     """Project, convolve, apply the recurrence and the gate, and project back."""
     h = nx.nn.rms_norm(x, "embed", scale=p["norm"], epsilon=config.epsilon)
     h = nx.rename(h, {"pos_sp": "pos"})
-    weights = split(nx.rename(p["in"], {"embed_fsdp": "embed"}), "projected", PROJECTED, config)
-    parts = {name: nx.dot(h, weight, "embed") for name, weight in weights.items()}
+    weights = split(p["in"], "projected", PROJECTED, config)
+    parts = {
+        name: nx.einsum("{embed}, {embed:embed_fsdp} -> {}", h, weight)
+        for name, weight in weights.items()
+    }
     taps, biases = (
         split(p[name], "convolved", CONVOLVED, config) for name in ("taps", "taps_bias")
     )
