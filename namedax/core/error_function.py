@@ -77,9 +77,10 @@ def with_derivative(function: Callable[..., Any]) -> Callable[..., Any]:
         return function
 
     @functools.wraps(function)
-    def call(x: Any, *args: Any, **kwargs: Any) -> Any:
-        if args or kwargs or not jnp.issubdtype(jnp.result_type(x), jnp.number):
-            return function(x, *args, **kwargs)
+    def call(x: Any) -> Any:
+        dtype = getattr(x, "dtype", None)  # numbers of Python have no derivative
+        if dtype is None or not jnp.issubdtype(dtype, jnp.number):
+            return function(x)
         return ruled(as_inexact(jnp.asarray(x)))
 
     return call

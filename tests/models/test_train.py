@@ -88,7 +88,7 @@ def test_a_training_continues_under_another_layout(expected, tmp_path):
 def test_two_processes_train_as_one(expected, tmp_path):
     mesh = ["--mesh", '{"data": 4, "model": 2}', "--resources", '{"batch": "data", "embed_fsdp": "data", "kv_heads": "model"}']
     first, _ = run_two(MODELS / "train.py", *SMALL, "--out", tmp_path, *mesh)
-    assert f"loss {expected()[-1]:.3f}" in first.splitlines()[-1]
+    assert float(first.splitlines()[-1].split("loss ")[1].split()[0]) == pytest.approx(expected()[-1], abs=2e-4)
 
 
 def test_an_unknown_model_type_is_an_error(tmp_path):
