@@ -773,4 +773,5 @@ NO_EXAMPLE = {
     "It is for the types of particular hardware.": "nn.scaled_matmul nn.scaled_dot_general",
     "It takes a machine's time.": "machines.measure",
     "It is shown by the function that it makes.": "serial_loop",
+    "It is a context for other functions.": "strict_broadcasting",
 }

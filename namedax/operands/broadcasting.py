@@ -136,14 +136,12 @@ def to_local(array: object, op: str, region: Region | None) -> object:
         positions(array, op)
         return array
     dims, data, info = array._dims, array._data, array._block
-    if (
-        type(data) is NamedArray
-        or not hasattr(data, "shape")  # a list or another object of a function of trees
-        or len(data.shape) != len(dims)
-    ):
+    # Functions of trees may put a list or another object in place of the data.
+    shape = getattr(data, "shape", None)
+    if type(data) is NamedArray or shape is None or len(shape) != len(dims):
         positions(array, op)
     origin = None if info is None else info.region
-    key = (dims, data.shape)
+    key = (dims, shape)
     # A block of this region, or a global array where all arrays are global, is unchanged.
     is_at_home = origin is region or (origin is None and not region.resources)
     if is_at_home and key in region.state.looked_at:
