@@ -357,6 +357,15 @@ LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
 }
 
 
+def make_mesh(axes: Mapping[str, int], axis_types: Any = None) -> jax.sharding.Mesh | None:
+    """Return a mesh of the first devices; `None` without axes."""
+    if not axes:
+        return None
+    types = None if axis_types is None else (axis_types,) * len(axes)
+    devices = jax.devices()[: math.prod(axes.values())]
+    return jax.make_mesh(tuple(axes.values()), tuple(axes), types, devices=devices)
+
+
 def layout(
     title: str, names: Iterable[str], axis_types: Any = None
 ) -> tuple[jax.sharding.Mesh | None, dict[str, Any]]:
@@ -364,9 +373,4 @@ def layout(
     axes, resources = LAYOUTS[title]
     names = {*names}
     chosen = {name: entry for name, entry in resources.items() if name in names}
-    if not axes:
-        return None, chosen
-    types = None if axis_types is None else (axis_types,) * len(axes)
-    devices = jax.devices()[: math.prod(axes.values())]
-    mesh = jax.make_mesh(tuple(axes.values()), tuple(axes), types, devices=devices)
-    return mesh, chosen
+    return make_mesh(axes, axis_types), chosen

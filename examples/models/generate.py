@@ -27,16 +27,15 @@ import train
 
 import namedax as nx
 
-HEADS = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
 #: The mesh axes, and the layout of the model and of its cache.
 LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "one device": ({}, {}),
     "batch": ({"data": 2}, {"batch": "data"}),
-    "heads": ({"model": 2}, HEADS),
-    "batch+heads": ({"data": 2, "model": 2}, {"batch": "data", **HEADS}),
-    "uneven heads": ({"model": 3}, HEADS),
+    "heads": ({"model": 2}, common.TENSOR),
+    "batch+heads": ({"data": 2, "model": 2}, {"batch": "data", **common.TENSOR}),
+    "uneven heads": ({"model": 3}, common.TENSOR),
     "cache": ({"context": 4}, {"cache": "context"}),
-    "cache+heads": ({"context": 2, "model": 2}, {"cache": "context", **HEADS}),
+    "cache+heads": ({"context": 2, "model": 2}, {"cache": "context", **common.TENSOR}),
     "weights": ({"data": 2}, {"batch": "data", **common.FSDP}),
 }
 #: The number of most likely tokens that `top_p` considers before all others.
@@ -211,11 +210,7 @@ class Generator:
 def layout(title: str, axis_types: Any = None) -> tuple[Any, dict[str, Any]]:
     """Return the mesh and `axis_resources` of a layout."""
     axes, resources = LAYOUTS[title]
-    if not axes:
-        return None, resources
-    types = None if axis_types is None else (axis_types,) * len(axes)
-    devices = jax.devices()[: int(np.prod([*axes.values()]))]
-    return jax.make_mesh(tuple(axes.values()), tuple(axes), types, devices=devices), resources
+    return common.make_mesh(axes, axis_types), resources
 
 
 def main(argv: list[str] | None = None) -> list[str]:

@@ -57,6 +57,7 @@ class Job:
     mesh: Any
     axis_resources: dict[str, Any]
     options: argparse.Namespace
+    tokenizer: pathlib.Path | None = None
 
     def init(self, key: jax.Array) -> common.Params:
         """Return parameters, from a checkpoint or random, in their layout."""
@@ -216,9 +217,8 @@ def batches(job: Job) -> Callable[[int], dict[str, Any]]:
         kind = data.continuations if job.module.__name__ == "t5" else kind
         return kind(text, step, rows, options.pos)
 
-    tokenizer = read_model(options)[2]
     vocab = getattr(config, "vocab", 256)
-    text = data.encode(data.corpus()[: options.bytes], tokenizer, vocab)
+    text = data.encode(data.corpus()[: options.bytes], job.tokenizer, vocab)
     return lambda step: data.place(
         functools.partial(make, step), size, job.axis_resources, job.mesh
     )
@@ -323,7 +323,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 def make_job(options: argparse.Namespace) -> Job:
     """Read the configuration, and choose the layout."""
-    module, config, _ = read_model(options)
+    module, config, tokenizer = read_model(options)
     if options.packed and module.__name__ not in PACKED:
         raise SystemExit(f"--packed: choose from the models {', '.join(PACKED)}")
     names = {*config.sizes(), "batch", "pos", "pos_sp", *getattr(config, "axes", ())}
@@ -346,7 +346,7 @@ def make_job(options: argparse.Namespace) -> Job:
         dropout=options.dropout,
         microbatches=options.microbatches if "layers" in resources else 0,
     )
-    return Job(module, config, mesh, resources, options)
+    return Job(module, config, mesh, resources, options, tokenizer)
 
 
 def main(argv: list[str] | None = None) -> list[dict[str, float]]:
