@@ -467,9 +467,8 @@ def _mapped(
             error.found_size = None
             raise
 
-    body = operation
-    body.__name__ = body.__qualname__ = call.op
-    mapped = xmap(body, axis_resources=resources, mesh=mesh)
+    operation.__name__ = operation.__qualname__ = call.op
+    mapped = xmap(operation, axis_resources=resources, mesh=mesh)
     # In a trace the devices are unknown, and operands cannot be moved from other devices.
     run = mapped if isinstance(mesh, jax.sharding.Mesh) else mapped._compiled_form()
 
@@ -520,7 +519,7 @@ def _mapped_with_unique_names(
             if isinstance(dim, _UniqueName)
         ]
         places: Assignment = {dim: resources[dim.name] for dim in names if dim.name in resources}
-        mapped = _mapped(call, {**places, **kept}, mesh, functools.partial(operation))
+        mapped = _mapped(call, {**places, **kept}, mesh, operation)
         try:
             return _compose(mapped, with_unique_names), mapped(with_unique_names(operands))
         except UnevenAxisError as error:

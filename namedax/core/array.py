@@ -278,7 +278,8 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     @property
     def _sizes(self) -> Mapping[Hashable, int]:
         region = ambient()
-        pairs = zip(positions(self, "named_shape"), self._data.shape, strict=True)
+        shape = self._data.shape  # first: without it, `__getattr__` raises the error
+        pairs = zip(positions(self, "named_shape"), shape, strict=True)
         if region is None or not region.manual or is_global(self):
             return MappingProxyType({dim: n for dim, n in pairs if dim is not None})
         return MappingProxyType(
@@ -563,7 +564,7 @@ def positions(array: NamedArray, op: str) -> Dims:
             " its names, and combined it with a named array. Pass is_leaf=lambda x: isinstance(x,"
             " nx.NamedArray), so that it sees the named arrays."
         )
-    shape = array._data.shape if op == "named_shape" else getattr(array._data, "shape", None)
+    shape = getattr(array._data, "shape", None)
     if shape is None:
         raise PositionalAxisError(
             f"{op}: an array with axes {array._dims} holds a {type(array._data).__name__} as its"
