@@ -28,6 +28,7 @@ from namedax.core.region import without_region
 from namedax.core.user_code import LEAF
 from namedax.resources.communication import PRIMITIVE
 from namedax.resources.padding import MASK_COTANGENT, ZERO_COTANGENT
+from namedax.resources.two_level import PRIMITIVE as TWO_LEVEL
 
 # Long: one table of all facts about primitives, and the accessors of their parameters.
 
@@ -383,6 +384,7 @@ TABLE: Mapping[str, Known] = {
     "custom_vjp_call": Known(Kind.RULE, ("call_jaxpr", "bwd")),
     "custom_vmap_call": Known(Kind.RULE, ("call",)),
     "custom_partitioning": Known(Kind.RULE, ("call",)),
+    TWO_LEVEL.name: Known(Kind.RULE, ("jaxpr",)),
     HIGH: Known(Kind.RULE, ("_prim",)),  # JAX 0.12
     "remat2": Known(Kind.REMAT, ("jaxpr", "prevent_cse", "differentiated", "policy")),
     "custom_linear_solve": Known(Kind.SOLVE, ("const_lengths", "jaxprs")),

@@ -44,6 +44,7 @@ from namedax.programs.raw_collective_check import (
 )
 from namedax.programs.reduced_arguments import take_reduced
 from namedax.programs.serial import stepping
+from namedax.programs.two_level import mapped_in_two_levels
 from namedax.resources import communication as comm
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.layout import relayout
@@ -180,9 +181,10 @@ def _on_devices(
         specs = call.specs(resources)
         datas = to_specs(datas, specs, None if from_context else mesh)
     names = used if used != frozenset(mesh.axis_names) else frozenset()
-    return datas, functools.partial(
+    shard_map = functools.partial(
         jax.shard_map, mesh=None if from_context else mesh, axis_names=names, check_vma=True
     )
+    return datas, mapped_in_two_levels(shard_map, call.options.slow_axes, mesh, call.options.mesh)
 
 
 def _axes_of(resources: Assignment) -> frozenset[str]:
@@ -223,6 +225,12 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> PyTree:
         shard_map = functools.partial(
             jax.shard_map, in_specs=specs, axis_names=new_axes, check_vma=True
         )
+        in_levels = functools.partial(
+            mapped_in_two_levels,
+            given=call.options.slow_axes,
+            mesh=region.mesh,
+            own_mesh=call.options.mesh,
+        )
         traced = call.traced()
         with explain_values_from_around(call.name):
             jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
@@ -234,7 +242,8 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> PyTree:
             shard_map, in_specs=([PartitionSpec()] * len(closure), *specs)
         )
         run = jax.checkpoint(call.within(traced.with_closure))
-        flat = shard_map(run, out_specs=call.probed_specs(assignment))(closure, *datas)
+        mapped = in_levels(shard_map)(run, out_specs=call.probed_specs(assignment))
+        flat = mapped(closure, *datas)
     else:
         flat = call.within(call.flat_body)(*datas)
     results = [
