@@ -37,6 +37,7 @@ __all__ = [
     "PRIMITIVE",
     "SMALLEST",
     "SlowAxes",
+    "inferred",
     "parse_slow_axes",
     "slow_axes_on",
     "split",
@@ -58,7 +59,7 @@ Step = Literal["sum", "cast", "gather", "gather_invariant", "scatter", "block"]
 
 
 @functools.lru_cache(maxsize=256)
-def _inferred(mesh: Mesh) -> SlowAxes:
+def inferred(mesh: Mesh) -> SlowAxes:
     """Return the mesh axes that cross groups of devices, each with `SMALLEST`.
 
     The groups are the slices of TPUs (`device.slice_index`), and the processes of other devices.
@@ -119,7 +120,7 @@ def slow_axes_on(
       MeshError: the mesh lacks an axis.
     """
     if given is None:
-        return dict(_inferred(own_mesh)) if isinstance(own_mesh, jax.sharding.Mesh) else {}
+        return dict(inferred(own_mesh)) if isinstance(own_mesh, jax.sharding.Mesh) else {}
     axes = () if mesh is None else mesh.axis_names
     for axis, _ in given:
         if axis not in axes:

@@ -225,12 +225,6 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> PyTree:
         shard_map = functools.partial(
             jax.shard_map, in_specs=specs, axis_names=new_axes, check_vma=True
         )
-        in_levels = functools.partial(
-            mapped_in_two_levels,
-            given=call.options.slow_axes,
-            mesh=region.mesh,
-            own_mesh=call.options.mesh,
-        )
         traced = call.traced()
         with explain_values_from_around(call.name):
             jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
@@ -242,8 +236,9 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> PyTree:
             shard_map, in_specs=([PartitionSpec()] * len(closure), *specs)
         )
         run = jax.checkpoint(call.within(traced.with_closure))
-        mapped = in_levels(shard_map)(run, out_specs=call.probed_specs(assignment))
-        flat = mapped(closure, *datas)
+        options = call.options
+        in_levels = mapped_in_two_levels(shard_map, options.slow_axes, region.mesh, options.mesh)
+        flat = in_levels(run, out_specs=call.probed_specs(assignment))(closure, *datas)
     else:
         flat = call.within(call.flat_body)(*datas)
     results = [

@@ -28,12 +28,13 @@ from namedax.programs.primitives import HIGH, TABLE, Kind
 from namedax.programs.psum_plan import linear_groups
 from namedax.resources.communication import PRIMITIVE, own_block
 from namedax.resources.padding import MASK_COTANGENT, ZERO_COTANGENT, mask_cotangent, zero_cotangent
+from namedax.resources.two_level import PRIMITIVE as TWO_LEVEL
 from tests import make
 from tests.harness import HIGH_FLAGS, flags_on, flags_set
 
 ROOT = pathlib.Path(primitives.__file__).parents[1]
 AXES = ("x", "y")
-OWN = {PRIMITIVE.name, MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name}
+OWN = {PRIMITIVE.name, TWO_LEVEL.name, MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name}
 
 
 def broken(name, what):
