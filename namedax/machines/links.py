@@ -434,4 +434,4 @@ def smallest_in_two_levels(
     each = (gained(1e9) - at_zero) / 1e9
     if each <= 0:
         return sys.maxsize
-    return max(0, math.ceil(-at_zero / each))
+    return min(sys.maxsize, max(0, math.ceil(-at_zero / each)))

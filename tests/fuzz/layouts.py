@@ -97,7 +97,7 @@ def random_layout(rng: random.Random, meetings: list[frozenset[str]], unmapped: 
         arrive = "host" if again == "set_mesh" else arrive  # nor arrays whose devices come in another order
     slow: tuple[str, ...] = ()
     apart = random.Random(repr((mesh, resources, gradient, wrap, after)))  # draws that change no others
-    if len(mesh) > 1 and resources and partitioning == "manual" and apart.random() < 1.3:
+    if len(mesh) > 1 and resources and partitioning == "manual" and apart.random() < 0.3:
         slow = (apart.choice([axis for axis, _ in mesh]),)
     return Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes, slow, after, again)
 
