@@ -10,12 +10,11 @@ Rules of `jax.custom_vjp` and `jax.custom_jvp` are traced later, and keep their 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.core import ShapedArray
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+from jax.extend.core import Jaxpr, JaxprEqn
 from jax.extend.source_info_util import NameStack, user_context
 
 from namedax.core.names import Mesh, PyTree
@@ -27,13 +26,16 @@ from namedax.programs.primitives import (
     axes_of,
     dimension_of,
     facts,
+    in_two_levels,
     is_in_groups,
     is_local,
     is_tiled,
     kind_of,
     sliced_dimension,
+    with_jaxprs,
+    with_operands,
 )
-from namedax.resources.two_level import PRIMITIVE, SlowAxes, Step, slow_axes_on, split, steps
+from namedax.resources.two_level import SlowAxes, Step, slow_axes_on, split, steps
 
 __all__ = ["mapped_in_two_levels"]
 
@@ -114,22 +116,7 @@ class _Rewriter:
             return self._collective(eqn, kind)
         if kind == Kind.MAP:  # its own pass has replaced its collectives
             return [eqn]
-        params = {name: self._parameter(value) for name, value in eqn.params.items()}
-        changed = any(params[name] is not value for name, value in eqn.params.items())
-        return [eqn.replace(params=params)] if changed else [eqn]
-
-    def _parameter(self, value: Any) -> Any:
-        """Return a parameter of an equation, with its jaxprs rewritten."""
-        if isinstance(value, Jaxpr):
-            return self.jaxpr(value)
-        if isinstance(value, ClosedJaxpr):
-            inner = self.jaxpr(value.jaxpr)
-            return value if inner is value.jaxpr else ClosedJaxpr(inner, value.consts)
-        if isinstance(value, tuple):
-            parts = [self._parameter(part) for part in value]
-            if any(new is not part for new, part in zip(parts, value, strict=True)):
-                return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-        return value
+        return [with_jaxprs(eqn, self.jaxpr)]
 
     @staticmethod
     def _pays(operand: ShapedArray, result: ShapedArray, smallest: int) -> bool:
@@ -140,10 +127,11 @@ class _Rewriter:
 
     def _collective(self, eqn: JaxprEqn, kind: Kind) -> list[JaxprEqn]:
         axes = axes_of(eqn)
-        fast, slow = split(axes, self._slow_axes)
-        # A sum whose result is still varying has no counterpart in steps.
-        if not fast or not slow or is_in_groups(eqn):
+        parts = split(axes, self._slow_axes)
+        if parts is None or is_in_groups(eqn):
             return [eqn]
+        fast, slow = parts
+        # A sum whose result is still varying has no counterpart in steps.
         if kind == Kind.SUM and not facts(eqn).is_invariant:
             return [eqn]
         smallest = max(self._slow_axes[axis] for axis in slow)
@@ -160,40 +148,25 @@ class _Rewriter:
             where = {"dim": dimension_of(eqn), "axes": axes}
         elif kind == Kind.OWN_BLOCK:
             where = dict(zip(("dim", "axes"), sliced_dimension(eqn), strict=True))
-        if where and len(fast) + len(slow) < len(axes):
-            where["axes"] = tuple(axis for axis in axes if axis in (*fast, *slow))
         found: list[JaxprEqn] = []
         rest = [i for i, is_large in enumerate(large) if not is_large]
         if rest:
-            found.append(
-                eqn.replace(
-                    invars=[eqn.invars[i] for i in rest], outvars=[eqn.outvars[i] for i in rest]
-                )
-            )
-        for operand, result, is_large in zip(eqn.invars, eqn.outvars, large, strict=True):
+            found.append(with_operands(eqn, rest))
+        for i, is_large in enumerate(large):
             if is_large:
-                source = eqn.source_info
-                with user_context(source.traceback, name_stack=NameStack()):
-                    params = steps(aval_of(operand), _step(eqn, kind), fast, slow, **where)
-                found.append(
-                    eqn.replace(
-                        primitive=PRIMITIVE,
-                        params=params,
-                        invars=[operand],
-                        outvars=[result],
-                        effects=frozenset(),
-                    )
-                )
+                with user_context(eqn.source_info.traceback, name_stack=NameStack()):
+                    params = steps(aval_of(eqn.invars[i]), _step(eqn, kind), fast, slow, **where)
+                found.append(in_two_levels(eqn, i, params))
         return found
 
 
 def _step(eqn: JaxprEqn, kind: Kind) -> Step:
     if kind == Kind.GATHER:
-        return "gather_invariant" if facts(eqn).is_invariant else "gather"
+        return "gathered_invariant" if facts(eqn).is_invariant else "gathered"
     found: dict[Kind, Step] = {
         Kind.SUM: "sum",
         Kind.CAST: "cast",
-        Kind.SCATTER: "scatter",
+        Kind.SCATTER: "scattered",
         Kind.OWN_BLOCK: "block",
     }
     return found[kind]

@@ -52,7 +52,7 @@ SMALLEST = 32 * 1024
 #: Slow mesh axes, each with the smallest payload in bytes for two steps.
 SlowAxes = tuple[tuple[str, int], ...]
 
-Step = Literal["sum", "cast", "gather", "gather_invariant", "scatter", "block"]
+Step = Literal["sum", "cast", "gathered", "gathered_invariant", "scattered", "block"]
 
 
 # --- slow axes ------------------------------------------------------------------------------------
@@ -131,12 +131,16 @@ def slow_axes_on(
     return dict(given)
 
 
-def split(axes: MeshAxes, slow: Collection[str]) -> tuple[MeshAxes, MeshAxes]:
-    """Split mesh axes with several devices into fast and slow ones, each in the given order."""
-    large = [axis for axis in axes if lax.axis_size(axis) > 1]
-    return tuple(axis for axis in large if axis not in slow), tuple(
-        axis for axis in large if axis in slow
+def split(axes: MeshAxes, slow: Collection[str]) -> tuple[MeshAxes, MeshAxes] | None:
+    """Split mesh axes into fast and slow ones, each in the given order.
+
+    Return `None` unless there are several devices along both.
+    """
+    parts = (
+        tuple(axis for axis in axes if axis not in slow),
+        tuple(axis for axis in axes if axis in slow),
     )
+    return None if any(math.prod(map(lax.axis_size, part)) == 1 for part in parts) else parts
 
 
 # --- the steps ------------------------------------------------------------------------------------
@@ -238,10 +242,10 @@ def _gather(
 def _composition(step: Step, fast: MeshAxes, slow: MeshAxes, **where: Any) -> Callable[..., Any]:
     if step == "cast":
         return functools.partial(cast_data, axes=(*fast, *slow))
-    if step.startswith("gather"):
-        to = "invarying" if step == "gather_invariant" else "varying"
+    if step.startswith("gathered"):
+        to = "invarying" if step == "gathered_invariant" else "varying"
         return functools.partial(_gather, fast=fast, slow=slow, to=to, **where)
-    function = {"sum": _sum, "scatter": _scatter, "block": _block}[step]
+    function = {"sum": _sum, "scattered": _scatter, "block": _block}[step]
     return functools.partial(function, fast=fast, slow=slow, **where)
 
 

@@ -359,3 +359,28 @@ def test_machines_know_when_two_levels_pay():
     assert machine.two_level_from("dcn", "ici", {"dcn": 1, "ici": 4}) == sys.maxsize
     with pytest.raises(nx.errors.MeshError, match="the mesh has"):
         machine.two_level_from("dcm", "ici", {"dcn": 2, "ici": 4})
+
+
+@pytest.mark.parametrize("slow", [{"a": 0}, {"b": 0}, {"c": 0}, {"a": 0, "c": 0}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_three_axes_in_any_order(slow, kind):
+    axes = ("c", "one", "a", "b")
+    place = jax.make_mesh((2, 1, 2, 2), ("a", "one", "b", "c"), axis_types=(KINDS[kind],) * 4)
+
+    def body(w, x):
+        w = nx.rename(w, {"fsdp": "k"})
+        hidden = nx.rename(nx.dot(x, w, "k"), {"out": "cut"})
+        return nx.sum(nx.sin(nx.rename(hidden, {"cut": "out"})), ["batch", "out"])
+
+    f = nx.xmap(
+        lambda w, x: body(w, x), in_axes=(["fsdp", "out"], ["batch", "k"]), out_axes={},
+        axis_resources={"fsdp": axes, "batch": axes}, mesh=place, slow_axes=slow,
+    )  # fmt: skip
+    w, x = array(8, 16), array(16, 8, seed=1)
+    near(jax.jit(jax.value_and_grad(f))(w, x), jax.value_and_grad(want)(w, x))
+    cut = nx.xmap(
+        lambda x: nx.rename(nx.sum(x, "b"), {"k": "cut"}), in_axes=["b", "k"], out_axes=["cut"],
+        axis_resources={"b": axes, "cut": axes}, mesh=place, slow_axes=slow,
+    )  # fmt: skip
+    near(jax.jit(cut)(x.T), x.T.sum(0))
+    near(jax.jit(jax.grad(lambda x: jnp.sum(jnp.sin(cut(x)))))(x.T), jnp.broadcast_to(jnp.cos(x.T.sum(0)), x.T.shape))
