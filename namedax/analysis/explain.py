@@ -152,6 +152,7 @@ _OPTIONS = (
     "partitioning",
     "overlap",
     "passes",
+    "slow_axes",
 )  # of xmap
 
 
