@@ -18,14 +18,20 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.sharding import NamedSharding, PartitionSpec
 
-from namedax.core.array import NamedArray, dims_of, is_named, make_blocks, make_in_region
+from namedax.core.array import (
+    NamedArray,
+    dims_of,
+    is_named,
+    make_blocks,
+    make_in_region,
+)
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.closure_capture import type_of_programs
 from namedax.core.display import type_text
 from namedax.core.functions import Source
 from namedax.core.name_scopes import Renaming, Scope, scope_text
 from namedax.core.names import Dims, Mesh, MeshAxes, PyTree
-from namedax.core.padded_sharding import block_size
+from namedax.core.padded_sharding import StoredName, StoredPadding, block_size
 from namedax.core.records import Record
 from namedax.core.region import Region, enter, hidden_axes
 from namedax.core.variance import cast_data, varying
@@ -60,8 +66,10 @@ from namedax.resources.mesh import (
     use_mesh,
 )
 from namedax.resources.padding import padded, unpadded
+from namedax.resources.padding_masks import refilled
 from namedax.resources.serial import LoopAxis, loops_of, on_devices, stages_among
 from namedax.xmap.options import XmapOptions
+from namedax.xmap.padded_arguments import padded_result, stored_dims, zero_at_rest
 
 __all__ = [
     "Argument",
@@ -79,7 +87,8 @@ class Argument(Record, frozen=False):
     """One array among the arguments: its leaf, data, dims by the axis mapping, and path.
 
     The data is global. Within a surrounding mapped function, it is a block along the named axes of
-    the leaf.
+    the leaf. `padding` is that of data that is stored padded. `stored` are the names along which
+    the body takes the stored blocks; the other ones have been sliced to their true size.
     """
 
     leaf: Any
@@ -87,6 +96,8 @@ class Argument(Record, frozen=False):
     dims: Dims
     path: tuple[Any, ...]
     names: tuple[str, ...]
+    padding: StoredPadding | None = None
+    stored: frozenset[Hashable] = frozenset()
 
     @property
     def what(self) -> str:
@@ -412,6 +423,7 @@ class _Result(Record, frozen=False):
 
     dims: Dims
     final: Dims
+    stored: frozenset[Hashable] = frozenset()
 
 
 class Call:
@@ -449,6 +461,9 @@ class Call:
         # Axes that enter and leave unsharded, because JAX has no arrays with uneven blocks. The
         # body slices and gathers them.
         self.whole: frozenset[Hashable] = frozenset()
+        # The names that enter stored padded in an argument. Results leave stored padded along them.
+        self.stored: frozenset[Hashable] = frozenset().union(*(a.stored for a in arguments))
+        self.mesh_shape: tuple[tuple[str, int], ...] = ()
         self.results: list[_Result] = []
         # The mesh axes of results, by their dims.
         self._result_axes: dict[Dims, frozenset[str]] = {}
@@ -466,7 +481,22 @@ class Call:
 
     def specs(self, resources: Assignment) -> tuple[PartitionSpec, ...]:
         """Return the partition specs of the arguments for parsed `axis_resources`."""
-        return tuple(self._specs([argument.dims for argument in self.arguments], resources))
+        return tuple(self._specs(self._argument_dims(), resources))
+
+    def _argument_dims(self) -> list[Dims]:
+        return [stored_dims(argument.dims, argument.stored) for argument in self.arguments]
+
+    def _result_dims(self) -> list[Dims]:
+        return [stored_dims(result.dims, result.stored) for result in self.results]
+
+    def _with_stored(self, resources: Assignment) -> Assignment:
+        """Add the mesh axes of the names that are stored padded."""
+        if not self.stored:
+            return resources
+        return {
+            **resources,
+            **{StoredName(name): resources[name] for name in self.stored if name in resources},
+        }
 
     def _specs(self, all_dims: Iterable[Dims], resources: Assignment) -> list[PartitionSpec]:
         known: dict[Dims, PartitionSpec] = {}
@@ -476,6 +506,7 @@ class Call:
         ]
 
     def _spec(self, dims: Dims | Sequence[Hashable | None], resources: Assignment) -> PartitionSpec:
+        resources = self._with_stored(resources)
         return partition_spec([None if dim in self.whole else dim for dim in dims], resources)
 
     @property
@@ -514,7 +545,10 @@ class Call:
         """
         all_dims = [argument.dims for argument in self.arguments]
         if self.whole:
-            datas = [self._cut(data, dims) for data, dims in zip(datas, all_dims, strict=True)]
+            datas = [
+                self._cut(data, argument.dims, argument.stored)
+                for data, argument in zip(datas, self.arguments, strict=True)
+            ]
         if self.region.mode == "auto":
             return [make_result(data, dims) for data, dims in zip(datas, all_dims, strict=True)]
         arrays = make_blocks(datas, all_dims, self.region)
@@ -523,10 +557,16 @@ class Call:
             for array, data, dims in zip(arrays, datas, all_dims, strict=True)
         ]
 
-    def _cut(self, data: jax.Array, dims: Dims) -> jax.Array:
-        """Slice this device's block of an argument along the axes that entered unsharded."""
+    def _cut(self, data: jax.Array, dims: Dims, stored: frozenset[Hashable]) -> jax.Array:
+        """Slice this device's block of an argument along the axes that entered unsharded.
+
+        Along axes that are stored padded, the argument is the block already. Its padding, which may
+        have any values, becomes the last element of the axis.
+        """
         for i, dim in enumerate(dims):
-            if dim in self.whole:
+            if dim in stored:
+                data = refilled(data, i, self.region.place(dim))
+            elif dim in self.whole:
                 data = comm.cut(data, i, self.region.place(dim))
         return data
 
@@ -561,6 +601,7 @@ class Call:
                 else frozenset()
             )
             self._result_axes[dims] = axes
+        stored = frozenset[Hashable]()
         if self.region.manual:
             varied = varying(data)
             if not varied <= axes and varied - axes - hidden_axes(self.region) - stages_among(
@@ -574,12 +615,15 @@ class Call:
             if varied != axes:
                 data = cast_data(data, axes)
             for i, dim in enumerate(dims):
-                if dim in self.whole:
+                if dim in self.stored and final[i] == dim:
+                    stored |= {dim}
+                    data = zero_at_rest(data, i, dim, self.region)
+                elif dim in self.whole:
                     data = comm.all_gather(data, i, self.region.place(dim), "invarying")
         elif self.region.resources:
             sharding = NamedSharding(self.region.mesh, partition_spec(dims, self.region.resources))
             data = jax.lax.with_sharding_constraint(data, sharding)
-        self.results.append(_Result(dims, final))
+        self.results.append(_Result(dims, final, stored))
         return data
 
     def body(self, *datas: jax.Array) -> PyTree:
@@ -606,7 +650,7 @@ class Call:
     def probed_specs(self, resources: Assignment | None = None) -> list[PartitionSpec]:
         """Return the partition specs of all results. Requires a traced body."""
         resources = self.region.resources if resources is None else resources
-        return self._specs([result.dims for result in self.results], resources)
+        return self._specs(self._result_dims(), resources)
 
     def noting_specs(
         self, body: Callable[..., list[Any]]
@@ -629,7 +673,9 @@ class Call:
         """Rebuild the results, named or not, from the data of their leaves."""
         leaves = [
             (
-                make_in_region(data, result.final)
+                padded_result(data, result.final, result.stored, self.region, self.mesh_shape)
+                if result.stored
+                else make_in_region(data, result.final)
                 if result.final.count(None) < len(result.final)
                 else data
             )
@@ -692,15 +738,13 @@ class Call:
 
     def reject_raw(self, closed: ClosedJaxpr) -> None:
         """Reject a traced body with raw collectives or with reductions of blocks by JAX."""
-        dims = (
-            [argument.dims for argument in self.arguments],
-            [result.dims for result in self.results],
-        )
+        resources = self._with_stored(self.region.resources)
+        dims = self._argument_dims(), self._result_dims()
         refuse_raw(
             closed,
             self.region.resources,
             self.name,
-            dimensions=Dimensions(self.region.resources, self.whole, *dims),
+            dimensions=Dimensions(resources, self.whole, *dims),
         )
 
     def replicated_datas(self) -> list[Any]:

@@ -12,7 +12,15 @@ from jax import lax
 from jax.tree_util import KeyPath, PyTreeDef
 
 from namedax.core.annotations import AnyArray, ArrayLike
-from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
+from namedax.core.array import (
+    NamedArray,
+    dims_of,
+    is_named,
+    make_in_region,
+    make_padded,
+    padding_of,
+    stored_data,
+)
 from namedax.core.axis_mappings import AxisMapping, What, is_mapping, parse_mapping, text_of
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
@@ -47,6 +55,7 @@ from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import concrete_mesh, mesh_with_devices, put
 from namedax.resources.serial import on_devices, with_loops
+from namedax.resources.stored_padding import padding_for, store, without_padding
 
 __all__ = [
     "attach_names",
@@ -434,7 +443,11 @@ def untag(x: PyTree, axes: PyTree) -> PyTree:
 
 @checks_signature
 def shard(
-    x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Mesh | None = None
+    x: Tree,
+    axis_resources: Mapping[Hashable, Any],
+    mesh: jax.sharding.Mesh | None = None,
+    *,
+    padded: bool = False,
 ) -> Tree:
     """Shard named arrays over a mesh, outside of mapped functions.
 
@@ -478,12 +491,24 @@ def shard(
     _check_names_placed(x, resources)
     assignment = on_devices(with_loops(resources))  # loops are no devices
     if not assignment and mesh is None and concrete_mesh(mesh) is None:
-        return x
+        return jax.tree.map(
+            lambda leaf: without_padding(leaf) if is_named(leaf) else leaf, x, is_leaf=is_named
+        )
     mesh = mesh_with_devices(mesh, "shard")
     check_mesh_axes(assignment, mesh, "shard")
 
     def one(path: KeyPath[Any], leaf: ArrayLike) -> AnyArray:
         dims, op = dims_of(leaf), _at("shard", path)
+        if isinstance(leaf, NamedArray):
+            sizes = leaf.named_shape
+            padding = padding_for(dims, sizes, assignment, mesh) if padded else None
+            if padding is not None and padding == padding_of(leaf):
+                stored = stored_data(leaf)
+                sharding = named_sharding(dims, stored.shape, assignment, mesh, op)
+                return make_padded(put(stored, sharding), dims, padding)
+            leaf = without_padding(leaf)
+            if padding is not None:
+                return store(leaf._data, dims, assignment, mesh, op)
         data = leaf._data if isinstance(leaf, NamedArray) else _array(op, leaf)
         placed = put(data, named_sharding(dims, data.shape, assignment, mesh, op))
         return placed if dims.count(None) == len(dims) else NamedArray(placed, dims)
