@@ -211,9 +211,7 @@ def run_padded(
     except Exception as failed:
         if not _needs_values(failed):
             raise
-        raise StoredPaddingError(
-            f"{what} The shape of its result depends on values."
-        ) from failed
+        raise StoredPaddingError(f"{what} The shape of its result depends on values.") from failed
     if key is not None:
         _store(key, program)
     return result
@@ -250,9 +248,7 @@ def _mesh_of_padded(op: str, padded: Sequence[NamedArray], mesh: Mesh | None) ->
     for context in (concrete_mesh(None), jax.sharding.get_abstract_mesh()):
         if context is not None and dict(context.shape) == dict(shape):
             return context
-    return jax.sharding.AbstractMesh(
-        tuple(n for _, n in shape), tuple(axis for axis, _ in shape)
-    )
+    return jax.sharding.AbstractMesh(tuple(n for _, n in shape), tuple(axis for axis, _ in shape))
 
 
 def _run_in_mesh_context(
@@ -368,9 +364,7 @@ def _shardings_of(call: _Call) -> tuple[list[tuple[NamedArray, Assignment]], Mes
                 " mesh. Place both on one mesh: nx.shard(x, axis_resources, mesh)."
             )
         if not isinstance(mesh, jax.sharding.Mesh):  # only concrete arrays determine its devices
-            own_sharding = (
-                sharding if isinstance(data, jax.core.Tracer) else data.sharding
-            )
+            own_sharding = sharding if isinstance(data, jax.core.Tracer) else data.sharding
             mesh = own_sharding.mesh if isinstance(own_sharding, NamedSharding) else sharding.mesh
         places = {
             dim: axes
@@ -652,7 +646,9 @@ def _without_sharding(operand: Any) -> NamedArray | jax.ShapeDtypeStruct:
     """Return the type of an operand without a sharding, and without stored padding."""
     if isinstance(operand, NamedArray) and padding_of(operand) is not None:
         sizes = operand.named_shape
-        shape = tuple(sizes.get(d, n) for d, n in zip(operand._dims, operand.data.shape, strict=True))
+        shape = tuple(
+            sizes.get(d, n) for d, n in zip(operand._dims, operand.data.shape, strict=True)
+        )
         return make(jax.ShapeDtypeStruct(shape, operand.dtype), operand._dims)
     data = operand._data if isinstance(operand, NamedArray) else operand
     data = jax.ShapeDtypeStruct(np.shape(data), data.dtype)

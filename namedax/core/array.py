@@ -66,6 +66,7 @@ __all__ = [
     "refuse_assignment",
     "set_block",
     "stored_data",
+    "true_values",
 ]
 
 

@@ -121,7 +121,10 @@ def cached_by_dims(function: Callable[..., Any], explicit: Explicit) -> Callable
             return call_or_refuse(function, args, kwargs)
         try:
             if (
-                len(args) == 2 and not kwargs and type(args[0]) is NamedArray and type(args[1]) is str
+                len(args) == 2
+                and not kwargs
+                and type(args[0]) is NamedArray
+                and type(args[1]) is str
             ):  # the most common case
                 key: Any = (args[0]._dims, args[1])
                 datas: Any = (args[0]._data,)

@@ -27,7 +27,6 @@ from namedax.core.array import (
     is_named,
     make_in_region,
     origin_of,
-    padding_of,
     stored_data,
 )
 from namedax.core.display import type_text
@@ -174,9 +173,7 @@ def _within(array: NamedArray) -> tuple[Any, Dims]:
 
 def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
     data, tail = (
-        _within(array)
-        if active_regions or _noting_anywhere
-        else (stored_data(array), array._tail)
+        _within(array) if active_regions or _noting_anywhere else (stored_data(array), array._tail)
     )
     return ((_key(tail), data),), tail
 

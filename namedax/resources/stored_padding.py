@@ -17,7 +17,14 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from namedax.core.array import NamedArray, make, make_padded, padding_of, stored_data
+from namedax.core.array import (
+    NamedArray,
+    make,
+    make_padded,
+    padding_of,
+    stored_data,
+    true_values,
+)
 from namedax.core.names import Dims, Mesh
 from namedax.core.padded_sharding import StoredPadding, block_size
 from namedax.resources.assignment import Assignment, named_sharding
@@ -27,6 +34,7 @@ from namedax.resources.padding import padded, unpadded
 
 __all__ = [
     "mesh_shape",
+    "on_host",
     "padding_for",
     "sliced_to_size",
     "store",
@@ -95,6 +103,22 @@ def without_padding(array: NamedArray) -> NamedArray:
     return make(
         sliced_to_size(stored_data(array), {i: sizes[array._dims[i]] for i in places}), array._dims
     )
+
+
+def on_host(array: NamedArray) -> NamedArray:
+    """Return an array that is stored padded with its true values on this host.
+
+    If other processes have some of the values, or the elements are random keys, the values are
+    gathered on the devices instead. Other arrays are unchanged.
+    """
+    if padding_of(array) is None:
+        return array
+    data = stored_data(array)
+    if not isinstance(data, jax.Array) or isinstance(data, jax.core.Tracer):
+        return without_padding(array)
+    if not data.is_fully_addressable or is_keys(data):
+        return without_padding(array)
+    return make(true_values(array), array._dims)
 
 
 def sliced_to_size(data: Any, sizes: Mapping[int, int]) -> Any:

@@ -57,7 +57,9 @@ def stored_dims(dims: Dims, stored: frozenset[Hashable]) -> Dims:
 
 def zero_at_rest(data: jax.Array, dim: int, name: Hashable, region: Region) -> jax.Array:
     """Zero the padding of a block that leaves stored padded; random keys have no zero."""
-    return data if is_keys(data) else masked(data, dim, region.place(name), jnp.zeros((), data.dtype))
+    if is_keys(data):
+        return data
+    return masked(data, dim, region.place(name), jnp.zeros((), data.dtype))
 
 
 def padded_result(

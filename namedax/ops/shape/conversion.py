@@ -16,6 +16,7 @@ from namedax.core.array import (
     NamedArray,
     dims_of,
     is_named,
+    make,
     make_in_region,
     make_padded,
     padding_of,
@@ -286,6 +287,10 @@ def named(array: PyTree, axes: PyTree) -> PyTree:
         if is_foreign_type(type(leaf)):
             own, leaf = foreign_dims(leaf), np.asarray(leaf)
         op = _at("named", path)
+        if type(leaf) is NamedArray and (padding := padding_of(leaf)) is not None:
+            what = f"the array {type_text(leaf)}"
+            stored, dims = attach_names(make(leaf._stored, leaf._dims), mapping, op, lambda: what)
+            return make_padded(stored, dims, padding)
         check_numbers(op, leaf)
         leaf = to_local(leaf, op, ambient())
         leaf = leaf if isinstance(leaf, (NamedArray, jax.Array)) else _array(op, leaf)
