@@ -65,6 +65,7 @@ from namedax.operands.nmap import Lifted, Unchecked, belongs_to_jax
 from namedax.ops.shape.rename import rename
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.mesh import concrete_mesh, entry_of, is_tracked, replicated
+from namedax.resources.stored_padding import without_padding
 from namedax.xmap.wrapper import xmap
 
 __all__ = ["install"]
@@ -645,11 +646,9 @@ def _mapped_with_unique_names(
 def _without_sharding(operand: Any) -> NamedArray | jax.ShapeDtypeStruct:
     """Return the type of an operand without a sharding, and without stored padding."""
     if isinstance(operand, NamedArray) and padding_of(operand) is not None:
-        sizes = operand.named_shape
-        shape = tuple(
-            sizes.get(d, n) for d, n in zip(operand._dims, operand.data.shape, strict=True)
-        )
-        return make(jax.ShapeDtypeStruct(shape, operand.dtype), operand._dims)
+        stored = jax.ShapeDtypeStruct(operand._stored.shape, operand.dtype)
+        padding: Any = padding_of(operand)
+        return without_padding(make_padded(stored, operand._dims, padding))
     data = operand._data if isinstance(operand, NamedArray) else operand
     data = jax.ShapeDtypeStruct(np.shape(data), data.dtype)
     return make(data, operand._dims) if isinstance(operand, NamedArray) else data

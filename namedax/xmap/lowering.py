@@ -30,8 +30,8 @@ from namedax.core.closure_capture import type_of_programs
 from namedax.core.display import type_text
 from namedax.core.functions import Source
 from namedax.core.name_scopes import Renaming, Scope, scope_text
-from namedax.core.names import Dims, Mesh, MeshAxes, PyTree
-from namedax.core.padded_sharding import StoredName, StoredPadding, block_size
+from namedax.core.names import Dims, Mesh, PyTree
+from namedax.core.padded_sharding import StoredName, StoredPadding
 from namedax.core.records import Record
 from namedax.core.region import Region, enter, hidden_axes
 from namedax.core.variance import cast_data, varying
@@ -65,11 +65,11 @@ from namedax.resources.mesh import (
     to_specs,
     use_mesh,
 )
-from namedax.resources.padding import padded, unpadded
 from namedax.resources.padding_masks import refilled
 from namedax.resources.serial import LoopAxis, loops_of, on_devices, stages_among
 from namedax.xmap.options import XmapOptions
 from namedax.xmap.padded_arguments import padded_result, stored_dims, zero_at_rest
+from namedax.xmap.short_steps import ShortSteps
 
 __all__ = [
     "Argument",
@@ -281,7 +281,7 @@ def _run_in_steps(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
         datas, shard_map = _on_devices(call, mesh, from_context, devices)
     else:
         datas, shard_map = call.replicated_datas(), None
-    ends = _Ends(call, short, shard_map)
+    ends = ShortSteps(call, short, shard_map)
     datas, call.whole = ends.padded(datas), call.region.uneven - short
     run = functools.partial(
         stepping.run_in_steps,
@@ -302,80 +302,6 @@ def _run_in_steps(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
     with call.scope():
         flat = ends.unpadded(run(call.within(flat_body, scoped=False), out_specs=out_specs))
     return call.rebuild(flat)
-
-
-class _Ends(Record):
-    """Arguments and results along axes whose number of steps does not divide their size.
-
-    Padding is added before the steps and removed after them.
-
-    Attributes:
-      call: the call.
-      short: the names of these axes.
-      shard_map: `jax.shard_map` on the mesh, or `None` without a mesh. Each device slices its
-        block, and the blocks are gathered.
-    """
-
-    call: Call
-    short: frozenset[Hashable]
-    shard_map: Callable[..., Any] | None
-
-    def padded(self, datas: Sequence[Any]) -> list[Any]:
-        """Pad the data of the arguments, which is unsharded along these axes."""
-        dims = [argument.dims for argument in self.call.arguments]
-        return self._each(list(datas), dims, self._pad, before=True)
-
-    def unpadded(self, results: PyTree) -> PyTree:
-        """Remove the padding of the results. Requires a traced body."""
-        leaves, tree = jax.tree.flatten(results)
-        return jax.tree.unflatten(
-            tree,
-            self._each(
-                leaves, [result.dims for result in self.call.results], self._unpad, before=False
-            ),
-        )
-
-    def _pad(self, data: jax.Array, dim: int, name: Hashable, axes: MeshAxes) -> jax.Array:
-        region = self.call.region
-        blocks = region.mesh_axis_size(region.resources[name])
-        data = padded(data, dim, block_size(region.sizes[name], blocks) * blocks)
-        return comm.cut(data, dim, axes) if axes else data
-
-    def _unpad(self, data: jax.Array, dim: int, name: Hashable, axes: MeshAxes) -> jax.Array:
-        data = comm.all_gather(data, dim, axes, "invarying") if axes else data
-        return unpadded(data, dim, self.call.region.sizes[name])
-
-    def _each(
-        self, datas: list[Any], dims: Sequence[Dims], change: Callable[..., jax.Array], before: bool
-    ) -> list[Any]:
-        devices = on_devices(self.call.region.resources)
-        for i, own in enumerate(dims):
-            places = [
-                (dim, name, devices.get(name, ()))
-                for dim, name in enumerate(own)
-                if name in self.short
-            ]
-            if not places:
-                continue
-
-            def changed(
-                data: jax.Array, places: list[tuple[int, Hashable, MeshAxes]] = places
-            ) -> jax.Array:
-                for place in places:
-                    data = change(data, *place)
-                return data
-
-            if self.shard_map is not None:
-                whole = [None if name in self.call.region.uneven else name for name in own]
-                cut = [
-                    None if name in self.call.region.uneven - self.short else name for name in own
-                ]
-                specs = [partition_spec(names, devices) for names in (whole, cut)]
-                changed = self.shard_map(
-                    changed, in_specs=(specs[not before],), out_specs=specs[before]
-                )
-            datas[i] = changed(datas[i])
-        return datas
 
 
 def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> PyTree:
@@ -481,15 +407,17 @@ class Call:
 
     def specs(self, resources: Assignment) -> tuple[PartitionSpec, ...]:
         """Return the partition specs of the arguments for parsed `axis_resources`."""
-        return tuple(self._specs(self._argument_dims(), resources))
+        return tuple(self._specs(self.argument_dims(), resources))
 
-    def _argument_dims(self) -> list[Dims]:
+    def argument_dims(self) -> list[Dims]:
+        """Return the dims of the arguments, with `StoredName` for axes that enter stored padded."""
         return [stored_dims(argument.dims, argument.stored) for argument in self.arguments]
 
-    def _result_dims(self) -> list[Dims]:
+    def result_dims(self) -> list[Dims]:
+        """Return the dims of the results, with `StoredName` for axes that leave stored padded."""
         return [stored_dims(result.dims, result.stored) for result in self.results]
 
-    def _with_stored(self, resources: Assignment) -> Assignment:
+    def with_stored(self, resources: Assignment) -> Assignment:
         """Add the mesh axes of the names that are stored padded."""
         if not self.stored:
             return resources
@@ -506,7 +434,7 @@ class Call:
         ]
 
     def _spec(self, dims: Dims | Sequence[Hashable | None], resources: Assignment) -> PartitionSpec:
-        resources = self._with_stored(resources)
+        resources = self.with_stored(resources)
         return partition_spec([None if dim in self.whole else dim for dim in dims], resources)
 
     @property
@@ -650,7 +578,7 @@ class Call:
     def probed_specs(self, resources: Assignment | None = None) -> list[PartitionSpec]:
         """Return the partition specs of all results. Requires a traced body."""
         resources = self.region.resources if resources is None else resources
-        return self._specs(self._result_dims(), resources)
+        return self._specs(self.result_dims(), resources)
 
     def noting_specs(
         self, body: Callable[..., list[Any]]
@@ -738,8 +666,8 @@ class Call:
 
     def reject_raw(self, closed: ClosedJaxpr) -> None:
         """Reject a traced body with raw collectives or with reductions of blocks by JAX."""
-        resources = self._with_stored(self.region.resources)
-        dims = self._argument_dims(), self._result_dims()
+        resources = self.with_stored(self.region.resources)
+        dims = self.argument_dims(), self.result_dims()
         refuse_raw(
             closed,
             self.region.resources,

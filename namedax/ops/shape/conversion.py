@@ -464,10 +464,16 @@ def shard(
       axis_resources: as in `xmap`. A single array must have all names. The arrays of a pytree are
         sharded as one program maps them, so it may map names that none of them has.
       mesh: a mesh; by default the mesh of `jax.set_mesh`.
+      padded: if True, an axis that does not divide over its mesh axes is stored padded and sharded.
+        `named_shape` has its true size, and `data` the padded one. Mapped functions take and return
+        the blocks. Functions of raw leaves see zeros as padding: a sum over a leaf is right, a mean
+        is not. Default: False, such an axis is replicated.
 
     Returns:
-      The same values, with each named axis sharded over its mesh axes. An axis that does not divide
-      over its mesh axes is replicated, as an argument or result of a mapped function is. Without a
+      The same values, with each named axis sharded over its mesh axes. Without `padded`, an axis
+      that does not divide over its mesh axes is replicated, as an argument or result of a mapped
+      function is. An array that is stored padded is gathered along axes that get another layout,
+      or the same one without `padded`: `nx.shard(x, {}, mesh)` has the true values. Without a
       mesh and with nothing mapped, `x` unchanged. The same holds under `jax.jit`; there, if one
       axis is mapped to Auto and Explicit mesh axes, the Explicit ones are major.
 
@@ -483,6 +489,9 @@ def shard(
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
     >>> nx.shard(nx.named(jnp.ones((8, 3)), ["batch", "k"]), {"batch": "x"}, mesh).sharding.spec
     P('x', None)
+    >>> x = nx.shard(nx.named(jnp.ones((10, 3)), ["words", "k"]), {"words": "x"}, mesh, padded=True)
+    >>> dict(x.named_shape), x.data.shape, x.sharding.spec
+    ({'words': 10, 'k': 3}, (12, 3), P('x', None))
     """
     surrounding = ambient()
     if surrounding is not None and surrounding.resources:
