@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +22,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as
 from namedax.core.names import Mesh
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.variance import cast_data, varying
+from namedax.core.variance import cast_data, varying, varying_of
 from namedax.programs.evaluator import (
     LOOP_CASTS,
     Evaluator,
@@ -37,16 +38,21 @@ from namedax.programs.primitives import (
     Kind,
     aval_of,
     axes_of,
-    bind,
+    bind_again,
+    bodies_of,
     called,
     cast_axes,
     commutes,
     dimension_of,
     facts_of,
+    has_forward_rule,
     is_in_groups,
     is_inexact,
     is_tiled,
+    jaxprs_of,
+    jaxprs_within,
     kind_of,
+    open_jaxpr,
 )
 from namedax.resources import communication as comm
 from namedax.resources.mesh import enter_mesh, is_foreign
@@ -73,6 +79,28 @@ Origin = frozenset[tuple[int, frozenset[str]]]
 
 def _elements(var: Atom) -> int:
     return math.prod(aval_of(var).shape)
+
+
+def _branches(eqn: JaxprEqn) -> list[Jaxpr] | None:
+    """Return the open jaxprs of the branches of an equation, or `None`."""
+    if kind_of(eqn) is not Kind.BRANCH or any(body.consts for body in bodies_of(eqn)):
+        return None
+    return [body.jaxpr for body in bodies_of(eqn)]
+
+
+def _commutes(eqn: JaxprEqn) -> bool:
+    """Return True if an operation, or a local function with a JVP rule, commutes with casts."""
+    return commutes(eqn) or (
+        has_forward_rule(eqn)
+        and not eqn.effects
+        and not any(map(_names_axes, map(open_jaxpr, jaxprs_of(eqn))))
+    )
+
+
+def _names_axes(jaxpr: Jaxpr) -> bool:
+    return any(axes_of(eqn) or eqn.effects for eqn in jaxpr.eqns) or any(
+        map(_names_axes, jaxprs_within(jaxpr))
+    )
 
 
 class CastFinder(Record, frozen=False):
@@ -111,12 +139,27 @@ class CastFinder(Record, frozen=False):
                 results = self.visit(
                     inner, {var: source for var, source in pairs if source is not None}
                 )
-                if kind_of(eqn) != Kind.REMAT:
-                    known.update(
-                        (var, result)
-                        for var, result in zip(eqn.outvars, results, strict=True)
-                        if result is not None
+                known.update(
+                    (var, result)
+                    for var, result in zip(eqn.outvars, results, strict=True)
+                    if result is not None
+                )
+                continue
+            if (bodies := _branches(eqn)) is not None:
+                every = [
+                    self.visit(
+                        body,
+                        {
+                            var: source
+                            for var, source in zip(body.invars, sources[1:], strict=True)
+                            if source is not None
+                        },
                     )
+                    for body in bodies
+                ]
+                for var, column in zip(eqn.outvars, zip(*every, strict=True), strict=True):
+                    if None not in column:
+                        known[var] = frozenset().union(*(o for o in column if o is not None))
                 continue
             if any(source is None for source in sources):
                 continue
@@ -130,7 +173,7 @@ class CastFinder(Record, frozen=False):
                 ):
                     self.found = {**dict.fromkeys(union, eqn), **self.found}
                 known[eqn.outvars[0]] = union
-            elif commutes(eqn):
+            elif _commutes(eqn):
                 known.update(dict.fromkeys(eqn.outvars, union))
         return [origin(var) for var in jaxpr.outvars]
 
@@ -179,6 +222,8 @@ class WithForms:
             self._note_formless(eqn)
             return skip
         take = self._operation if inner is None else functools.partial(self._call, inner)
+        if (bodies := _branches(eqn)) is not None:
+            take = functools.partial(self._branch, bodies)
 
         def evaluate() -> None:
             take(eqn, of)
@@ -195,12 +240,49 @@ class WithForms:
         operands = self.evaluator.operands(eqn)
         fixed = [isinstance(var, Literal) or var not in self.formless for var in eqn.invars]
         if kind_of(eqn) == Kind.REMAT:
-            listed = functools.partial(_evaluate_listed, inner, [list(f) for f in of], fixed)
-            results = remat_like(eqn, listed)(operands, [list(f.values()) for f in of])
-        else:
-            results, forms = WithForms(inner, operands, of, fixed).run()
-            self.forms.update((var, f) for var, f in zip(eqn.outvars, forms, strict=True) if f)
+            axes = [list(f) for f in of]
+            keys = _keys_of(inner, axes, fixed, operands, of)
+            listed = functools.partial(_evaluate_listed, inner, axes, fixed, keys)
+            every = remat_like(eqn, listed)(operands, [list(f.values()) for f in of])
+            self._take(eqn, keys, every)
+            return
+        results, forms = WithForms(inner, operands, of, fixed).run()
+        self.forms.update((var, f) for var, f in zip(eqn.outvars, forms, strict=True) if f)
         self.evaluator.known.update(zip(eqn.outvars, results, strict=True))
+
+    def _branch(self, bodies: Sequence[Jaxpr], eqn: JaxprEqn, of: Sequence[Forms]) -> None:
+        (index, *operands), (_, *of) = self.evaluator.operands(eqn), of
+        fixed = [isinstance(var, Literal) or var not in self.formless for var in eqn.invars[1:]]
+        axes = [list(f) for f in of]
+        every = [_keys_of(body, axes, fixed, operands, of, strict=False) for body in bodies]
+        keys = [_shared(column) for column in zip(*every, strict=True)]
+        wanted = [[] if key is None else sorted(key, key=sorted) for key in keys]
+        functions = [
+            functools.partial(_evaluate_listed, body, axes, fixed, wanted) for body in bodies
+        ]
+        given = operands, [list(f.values()) for f in of]
+        types = [
+            [varying_of(aval) for aval in jax.make_jaxpr(function)(*given).out_avals]
+            for function in functions
+        ]
+        union = [frozenset[str]().union(*column) for column in zip(*types, strict=True)]
+
+        def alike(function: Callable[..., list[jax.Array]], *given: Any) -> list[jax.Array]:
+            return [cast_data(v, over) for v, over in zip(function(*given), union, strict=True)]
+
+        branches = [functools.partial(alike, function) for function in functions]
+        self._take(eqn, wanted, list(lax.switch(index, branches, *given)))
+
+    def _take(
+        self, eqn: JaxprEqn, keys: Sequence[Sequence[frozenset[str]]], every: Sequence[jax.Array]
+    ) -> None:
+        """Record the results of an equation, and their forms with these keys, which follow them."""
+        count = len(eqn.outvars)
+        self.evaluator.known.update(zip(eqn.outvars, every[:count], strict=True))
+        forms = iter(every[count:])
+        for var, axes in zip(eqn.outvars, keys, strict=True):
+            if axes:
+                self.forms[var] = {over: next(forms) for over in axes}
 
     def _operation(self, eqn: JaxprEqn, of: Sequence[Forms]) -> None:
         """Evaluate an operation on operands with forms.
@@ -214,8 +296,8 @@ class WithForms:
             for var, f in zip(eqn.invars, of, strict=True)
             if f or (not isinstance(var, Literal) and var in self.formless)
         ]
-        for axes in set(used[0]).intersection(*used) if commutes(eqn) else ():
-            results = bind(eqn, [self._form(var, axes) for var in eqn.invars])
+        for axes in set(used[0]).intersection(*used) if _commutes(eqn) else ():
+            results = bind_again(eqn, [self._form(var, axes) for var in eqn.invars])
             for var, value in zip(eqn.outvars, results, strict=True):
                 self.forms.setdefault(var, {})[axes] = value
 
@@ -292,19 +374,59 @@ def _with_inputs_cast(
     return changed, list(taken)
 
 
-def _evaluate_listed(
+def _keys_of(
     jaxpr: Jaxpr,
     axes: Sequence[Sequence[frozenset[str]]],
     constant: Sequence[bool],
     values: Sequence[jax.Array],
+    forms: Sequence[Forms],
+    strict: bool = True,
+) -> list[Any]:
+    """Return the mesh axes of the forms of each result of an open jaxpr.
+
+    Without `strict`, the mesh axes of a constant result are `None`: it may have any form.
+    """
+    found: list[Any] = []
+
+    def trace(values: Sequence[jax.Array], forms: Sequence[Sequence[jax.Array]]) -> None:
+        given = [dict(zip(a, f, strict=True)) for a, f in zip(axes, forms, strict=True)]
+        within = WithForms(jaxpr, values, given, constant)
+        _, results = within.run()
+        for var, result in zip(jaxpr.outvars, results, strict=True):
+            is_constant = isinstance(var, Literal) or var not in within.formless
+            keys = sorted(result, key=sorted)
+            found.append(None if not strict and not keys and is_constant else keys)
+
+    jax.make_jaxpr(trace)(values, [list(f.values()) for f in forms])
+    return found
+
+
+def _shared(columns: Sequence[Sequence[frozenset[str]] | None]) -> set[frozenset[str]] | None:
+    """Return the mesh axes of the forms that a result has in all branches."""
+    used = [set(keys) for keys in columns if keys is not None]
+    return used[0].intersection(*used) if used else None
+
+
+def _evaluate_listed(
+    jaxpr: Jaxpr,
+    axes: Sequence[Sequence[frozenset[str]]],
+    constant: Sequence[bool],
+    keys: Sequence[Sequence[frozenset[str]]],
+    values: Sequence[jax.Array],
     forms: Sequence[Sequence[jax.Array]],
 ) -> list[jax.Array]:
-    return WithForms(
+    """Return the results of an open jaxpr, and then their forms with these keys."""
+    results, made = WithForms(
         jaxpr,
         values,
         [dict(zip(a, f, strict=True)) for a, f in zip(axes, forms, strict=True)],
         constant,
-    ).run()[0]
+    ).run()
+    return results + [
+        form[over] if over in form else cast_data(value, over)
+        for value, form, wanted in zip(results, made, keys, strict=True)
+        for over in wanted
+    ]
 
 
 def apart_from_constants(
