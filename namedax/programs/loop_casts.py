@@ -33,26 +33,21 @@ from namedax.programs.evaluator import (
     source_of,
     with_jaxpr,
 )
+from namedax.programs.forward_rules import commutes_with_casts, repeat
 from namedax.programs.primitives import (
     Atom,
     Kind,
     aval_of,
     axes_of,
-    bind_again,
     bodies_of,
     called,
     cast_axes,
-    commutes,
     dimension_of,
     facts_of,
-    has_forward_rule,
     is_in_groups,
     is_inexact,
     is_tiled,
-    jaxprs_of,
-    jaxprs_within,
     kind_of,
-    open_jaxpr,
 )
 from namedax.resources import communication as comm
 from namedax.resources.mesh import enter_mesh, is_foreign
@@ -86,21 +81,6 @@ def _branches(eqn: JaxprEqn) -> list[Jaxpr] | None:
     if kind_of(eqn) is not Kind.BRANCH or any(body.consts for body in bodies_of(eqn)):
         return None
     return [body.jaxpr for body in bodies_of(eqn)]
-
-
-def _commutes(eqn: JaxprEqn) -> bool:
-    """Return True if an operation, or a local function with a JVP rule, commutes with casts."""
-    return commutes(eqn) or (
-        has_forward_rule(eqn)
-        and not eqn.effects
-        and not any(map(_names_axes, map(open_jaxpr, jaxprs_of(eqn))))
-    )
-
-
-def _names_axes(jaxpr: Jaxpr) -> bool:
-    return any(axes_of(eqn) or eqn.effects for eqn in jaxpr.eqns) or any(
-        map(_names_axes, jaxprs_within(jaxpr))
-    )
 
 
 class CastFinder(Record, frozen=False):
@@ -173,7 +153,7 @@ class CastFinder(Record, frozen=False):
                 ):
                     self.found = {**dict.fromkeys(union, eqn), **self.found}
                 known[eqn.outvars[0]] = union
-            elif _commutes(eqn):
+            elif commutes_with_casts(eqn):
                 known.update(dict.fromkeys(eqn.outvars, union))
         return [origin(var) for var in jaxpr.outvars]
 
@@ -296,8 +276,8 @@ class WithForms:
             for var, f in zip(eqn.invars, of, strict=True)
             if f or (not isinstance(var, Literal) and var in self.formless)
         ]
-        for axes in set(used[0]).intersection(*used) if _commutes(eqn) else ():
-            results = bind_again(eqn, [self._form(var, axes) for var in eqn.invars])
+        for axes in set(used[0]).intersection(*used) if commutes_with_casts(eqn) else ():
+            results = repeat(eqn, [self._form(var, axes) for var in eqn.invars])
             for var, value in zip(eqn.outvars, results, strict=True):
                 self.forms.setdefault(var, {})[axes] = value
 

@@ -20,15 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.core import AbstractValue, ShapedArray
-from jax.extend.core import (
-    ClosedJaxpr,
-    Jaxpr,
-    JaxprEqn,
-    Literal,
-    Var,
-    jaxpr_as_fun,
-    subjaxprs,
-)
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from namedax.core.records import Record
@@ -55,7 +47,6 @@ __all__ = [
     "axes_of",
     "barrier",
     "bind",
-    "bind_again",
     "bodies_of",
     "call_whole",
     "called",
@@ -479,15 +470,6 @@ def bind(eqn: JaxprEqn, values: Sequence[jax.Array], **changes: object) -> list[
         return [type(prim)(prim.params["name"], jax.typeof(values[0]))(values[0])]
     result = eqn.primitive.bind(*values, **{**eqn.params, **changes})
     return list(result) if eqn.primitive.multiple_results else [result]
-
-
-def bind_again(eqn: JaxprEqn, values: Sequence[jax.Array]) -> list[jax.Array]:
-    """Return the results of an equation, or of a call with a JVP rule, for other variances."""
-    if not has_forward_rule(eqn):
-        return bind(eqn, values)
-    inputs = [Var(var.aval) for var in eqn.invars]
-    part = Jaxpr((), inputs, eqn.outvars, [eqn.replace(invars=inputs)])
-    return list(jaxpr_as_fun(ClosedJaxpr(part, ()))(*values))
 
 
 def has_forward_rule(eqn: JaxprEqn) -> bool:
