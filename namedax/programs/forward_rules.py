@@ -54,13 +54,21 @@ def repeat(eqn: JaxprEqn, values: Sequence[jax.Array]) -> list[jax.Array]:
     return list(function(*values))
 
 
-def _parts_of(eqn: JaxprEqn) -> tuple[Jaxpr, Jaxpr] | None:
-    """Return the jaxprs of a function and of its JVP, if both can be evaluated again."""
+def _parts_of(eqn: JaxprEqn, order: int = 2) -> tuple[Jaxpr, Jaxpr] | None:
+    """Return the jaxprs of a function and of its JVP, if both can be evaluated again.
+
+    Args:
+      eqn: calls the function.
+      order: the order of derivatives up to which the rules are inspected: a rule usually calls the
+        function itself. Default: 2.
+    """
     inner = called_in_steps(eqn)
     if inner is None or eqn.effects or getattr(inner, "consts", ()):
         return None
     primal = open_jaxpr(inner)
-    if not _is_local(primal) or not all(is_inexact(v.aval) for v in (*eqn.invars, *eqn.outvars)):
+    if not _is_local(primal, order) or not all(
+        is_inexact(v.aval) for v in (*eqn.invars, *eqn.outvars)
+    ):
         return None
     avals = [aval_of(var) for var in eqn.invars]
     inputs = [Var(aval) for aval in avals]
@@ -74,14 +82,24 @@ def _parts_of(eqn: JaxprEqn) -> tuple[Jaxpr, Jaxpr] | None:
         return [*primals, *tangents]
 
     rule = jax.make_jaxpr(differentiated)(*avals, *avals)
-    return (primal, rule.jaxpr) if not rule.consts and _is_local(rule.jaxpr) else None
+    return (primal, rule.jaxpr) if not rule.consts and _is_local(rule.jaxpr, order - 1) else None
 
 
-def _is_local(jaxpr: Jaxpr) -> bool:
+def _is_local(jaxpr: Jaxpr, order: int) -> bool:
     """Return True if a jaxpr has only operations that commute with casts, and calls of these."""
-    return not jaxpr.constvars and all(
-        commutes(eqn) if (inner := called(eqn)) is None else _is_local(inner) for eqn in jaxpr.eqns
-    )
+    if jaxpr.constvars:
+        return False
+    for eqn in jaxpr.eqns:
+        inner = called(eqn)
+        if has_forward_rule(eqn) and not eqn.effects:
+            within = called_in_steps(eqn)
+            if within is None or not (
+                _parts_of(eqn, order) if order else _is_local(open_jaxpr(within), 0)
+            ):
+                return False
+        elif not (commutes(eqn) if inner is None else _is_local(inner, order)):
+            return False
+    return True
 
 
 def _again(jaxpr: Jaxpr, values: Sequence[Any]) -> list[jax.Array]:
@@ -93,7 +111,10 @@ def _again(jaxpr: Jaxpr, values: Sequence[Any]) -> list[jax.Array]:
             for value, var in zip(evaluator.operands(eqn), eqn.invars, strict=True)
         ]
         inner = called(eqn)
-        return _again(inner, operands) if inner is not None else bind(eqn, cast_alike(operands))
+        if inner is not None:
+            return _again(inner, operands)
+        operands = list(cast_alike(operands))
+        return repeat(eqn, operands) if has_forward_rule(eqn) else bind(eqn, operands)
 
     def rule(eqn: JaxprEqn) -> Replacement:
         return lambda: evaluate(eqn)
