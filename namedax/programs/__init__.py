@@ -7,7 +7,8 @@ by which `xmap` enables passes. The passes build on these two modules: `postpone
 `loop_casts`, and the steps of a `SerialLoop`, in `serial`. `psum_plan` decides which psums are
 postponed, and past which operations; it moves psums out of calls first, and tracks integers that
 are computed from device indices. `loop_casts` also takes gathers in the form in which their results
-are used. Afterwards `reduced_arguments` uses arguments that are reduced over Explicit mesh axes in
+are used; `forward_rules` repeats functions with a JVP rule for it. `block_demand` slices blocks
+before the operations of a gradient, so that its psum is a reduce-scatter. Afterwards `reduced_arguments` uses arguments that are reduced over Explicit mesh axes in
 this form. `raw_collective_check` searches a body for functions of JAX that operate on blocks. It
 uses `block_dimensions`, which tracks sharded dimensions by the rules in `dimension_rules`. `costs`
 computes the cost of one equation.
