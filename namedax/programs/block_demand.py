@@ -44,6 +44,7 @@ from namedax.programs.primitives import (
     primitive_name,
 )
 from namedax.resources import communication as comm
+from namedax.resources.serial import count_along
 
 __all__ = ["Block", "with_early_blocks"]
 
@@ -212,7 +213,7 @@ class _Demand:
         Returns:
           True if there is a reduce-scatter.
         """
-        given = dict(zip(self.jaxpr.invars, inputs, strict=True))
+        given: dict[Atom, Need] = dict(zip(self.jaxpr.invars, inputs, strict=True))
         self._useful: set[Atom] = {var for var, need in given.items() if need}
         self._scatters = False
         for eqn in self.jaxpr.eqns:
@@ -335,7 +336,9 @@ class _Demand:
 def _common_sums(branches: Sequence[Jaxpr], wanted: Sequence[Need]) -> dict[int, list[JaxprEqn]]:
     """Return the results that are psums over the same axes in all branches, and these psums."""
     found: dict[int, list[JaxprEqn]] = {}
-    made = [{var: eqn for eqn in jaxpr.eqns for var in eqn.outvars} for jaxpr in branches]
+    made: list[dict[Atom, JaxprEqn]] = [
+        {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars} for jaxpr in branches
+    ]
     for i, need in enumerate(wanted):
         last = [_made_by(by, jaxpr.outvars[i]) for by, jaxpr in zip(made, branches, strict=True)]
         sums = [eqn for eqn in last if eqn is not None and _is_simple_sum(eqn)]
@@ -516,7 +519,7 @@ def _block_of(eqn: JaxprEqn, values: Sequence[jax.Array], need: Need) -> jax.Arr
         return cast_data(values[0], cast_axes(eqn))
     shape = list(out.shape)
     for dim, axes in need:
-        shape[dim] //= comm.count_along(axes)
+        shape[dim] //= count_along(axes)
     values = cast_alike(values)
     if name == "broadcast_in_dim":
         return lax.broadcast_in_dim(values[0], shape, eqn.params["broadcast_dimensions"])

@@ -16,6 +16,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxpr_as_fun
 from namedax.core.variance import cast_alike
 from namedax.programs.evaluator import Evaluator, Replacement
 from namedax.programs.primitives import (
+    Atom,
     aval_of,
     bind,
     called,
@@ -63,7 +64,7 @@ def _parts_of(eqn: JaxprEqn, order: int = 2) -> tuple[Jaxpr, Jaxpr] | None:
         function itself. Default: 2.
     """
     inner = called_in_steps(eqn)
-    if inner is None or eqn.effects or getattr(inner, "consts", ()):
+    if inner is None or eqn.effects or (isinstance(inner, ClosedJaxpr) and inner.consts):
         return None
     primal = open_jaxpr(inner)
     if not _is_local(primal, order) or not all(
@@ -71,7 +72,7 @@ def _parts_of(eqn: JaxprEqn, order: int = 2) -> tuple[Jaxpr, Jaxpr] | None:
     ):
         return None
     avals = [aval_of(var) for var in eqn.invars]
-    inputs = [Var(aval) for aval in avals]
+    inputs: list[Atom] = [Var(aval) for aval in avals]
     part = primal.replace(
         constvars=[], invars=inputs, outvars=eqn.outvars, eqns=[eqn.replace(invars=inputs)]
     )

@@ -121,7 +121,9 @@ class _Varying(WithForms):
         super().__init__(jaxpr, values, [{} for _ in values], [False] * len(values))
         self._gathers, self._wanted = gathers, wanted
         self._made: dict[tuple[object, ...], jax.Array] = {}
-        self._casts = {eqn.outvars[0]: eqn for eqn in jaxpr.eqns if cast_axes(eqn)}
+        self._casts: dict[Atom, JaxprEqn] = {
+            eqn.outvars[0]: eqn for eqn in jaxpr.eqns if cast_axes(eqn)
+        }
 
     def _rule(self, eqn: JaxprEqn) -> Replacement:
         if not eqn.outvars or eqn.outvars[0] not in self._wanted:
