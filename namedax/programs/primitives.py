@@ -59,6 +59,7 @@ __all__ = [
     "dimension_of",
     "facts",
     "facts_of",
+    "has_forward_rule",
     "has_side_effects",
     "in_two_levels",
     "is_in_groups",
@@ -474,6 +475,11 @@ def bind(eqn: JaxprEqn, values: Sequence[jax.Array], **changes: object) -> list[
         return [type(prim)(prim.params["name"], jax.typeof(values[0]))(values[0])]
     result = eqn.primitive.bind(*values, **{**eqn.params, **changes})
     return list(result) if eqn.primitive.multiple_results else [result]
+
+
+def has_forward_rule(eqn: JaxprEqn) -> bool:
+    """Return True if an equation calls a jaxpr with a custom rule for its JVP."""
+    return eqn.primitive.name == "custom_jvp_call"
 
 
 def parameters_with(eqn: JaxprEqn, change: Callable[[Any], Any]) -> dict[str, Any]:
