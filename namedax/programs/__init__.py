@@ -8,7 +8,7 @@ by which `xmap` enables passes. The passes build on these two modules: `postpone
 postponed, and past which operations; it moves psums out of calls first, and tracks integers that
 are computed from device indices. `loop_casts` also takes gathers in the form in which their results
 are used. Afterwards `reduced_arguments` uses arguments that are reduced over Explicit mesh axes in
-this form. `raw_collective_check` searches a body for functions of JAX that operate on blocks. It
+this form, and `two_level` splits collectives over fast and slow mesh axes. `raw_collective_check` searches a body for functions of JAX that operate on blocks. It
 uses `block_dimensions`, which tracks sharded dimensions by the rules in `dimension_rules`. `costs`
 computes the cost of one equation.
 
