@@ -781,8 +781,9 @@ def in_two_levels(eqn: JaxprEqn, i: int, params: Mapping[str, Any]) -> JaxprEqn:
       i: the index of the operand.
       params: the parameters, from `namedax.resources.two_level.steps`.
     """
-    changes = {"primitive": TWO_LEVEL, "params": dict(params), "effects": frozenset()}
-    return with_operands(eqn, [i]).replace(**changes)
+    return with_operands(eqn, [i]).replace(
+        primitive=TWO_LEVEL, params=dict(params), effects=frozenset()
+    )
 
 
 def bodies_of(eqn: JaxprEqn) -> list[ClosedJaxpr]:
