@@ -24,7 +24,7 @@ class Layout:
     partitioning: str = "manual"
     gradient: str = "outside"  # or "inside", "none"; "vjp outside" and "vjp inside" with cotangents that are given
     wrap: str = "plain"  # or "checkpoint", "vmap", "eager"
-    arrive: str = "host"  # or "sharded": arguments come sharded over the last mesh axis
+    arrive: str = "host"  # or "sharded": arguments come sharded over the last mesh axis; "padded": named, and stored padded
     passes: tuple[str, ...] = PASSES  # those over the traced program that are taken
     after: str = ""  # "eager" or "jit": how the second half of the program is done, outside of the mapped function
     again: str = (
@@ -94,7 +94,11 @@ def random_layout(rng: random.Random, meetings: list[frozenset[str]], unmapped: 
         if again == "mesh":  # of what is compiled JAX moves no arguments, and XLA aborts over two meshes of one shape
             gradient = "none"
         arrive = "host" if again == "set_mesh" else arrive  # nor arrays whose devices come in another order
-    return Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes, after, again)
+    layout = Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes, after, again)
+    # Decided by the layout itself, so that all other draws stay as they were.
+    if layout.uneven and mesh and not again and arrive == "host" and random.Random(repr(layout)).random() < 0.5:
+        layout = dataclasses.replace(layout, arrive="padded")
+    return layout
 
 
 def _resources(
