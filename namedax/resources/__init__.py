@@ -12,6 +12,7 @@ block of a device by a primitive whose transpose is an all-gather.
 
 Uneven sizes: `padding` pads the last blocks of an axis, and has the primitives that stop the
 gradients of padding. `padding_masks` masks the padding in operations that combine elements.
+`stored_padding` stores arrays padded outside of mapped functions.
 
 `processes` compares calls between processes before they communicate. `serial` has `SerialLoop`,
 which executes an axis in steps; `namedax.programs.serial` runs the loop. It has the

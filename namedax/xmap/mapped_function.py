@@ -22,6 +22,7 @@ from jax.sharding import Mesh, NamedSharding
 from namedax.core.array import (
     NamedArray,
     dims_of,
+    get_data,
     is_named,
     make,
     make_in_region,
@@ -379,7 +380,12 @@ def name_arguments(
     for leaf, mapping, path in leaves:
         if isinstance(leaf, NUMPY):
             leaf = jnp.asarray(leaf)
-        padding = padding_of(leaf) if type(leaf) is NamedArray else None
+        padding = None
+        if type(leaf) is NamedArray:
+            try:
+                get_data(leaf)
+            except AttributeError:
+                padding = padding_of(leaf)
         if padding is not None and (region is None or not region.resources):
             # The stored data, whose padded sizes `_run_once` replaces by the true ones.
             data, dims = attach_names(

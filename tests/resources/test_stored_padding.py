@@ -52,7 +52,14 @@ def test_the_type_has_the_true_size():
     assert repr(x).startswith("NamedArray(f32[]{v:13@x, k:6}") and "13" in x._repr_html_()
     assert padding(x) == 0
     np.testing.assert_array_equal(values(x), W)
-    for other in (copy.copy(x), copy.deepcopy(x), x.copy(), pickle.loads(pickle.dumps(x)), x.astype("float32"), nx.named(x, [...])):
+    for other in (
+        copy.copy(x),
+        copy.deepcopy(x),
+        x.copy(),
+        pickle.loads(pickle.dumps(x)),
+        x.astype("float32"),
+        nx.named(x, [...]),
+    ):
         assert dict(other.named_shape) == dict(x.named_shape)
         np.testing.assert_array_equal(values(other), W)
 
@@ -121,7 +128,9 @@ LAYOUTS = {
 @pytest.mark.part(1)
 @pytest.mark.parametrize("explicit", [False, pytest.param(True, marks=pytest.mark.full)])
 @pytest.mark.parametrize("remat", [False, pytest.param(True, marks=pytest.mark.full)])
-@pytest.mark.parametrize("layout", ["both names", *(pytest.param(k, marks=pytest.mark.full) for k in LAYOUTS if k != "both names")])
+@pytest.mark.parametrize(
+    "layout", ["both names", *(pytest.param(k, marks=pytest.mark.full) for k in LAYOUTS if k != "both names")]
+)
 def test_values_and_gradients(layout, remat, explicit):
     mesh, resources = mesh_of(explicit=explicit), LAYOUTS[layout]
     on_mesh = {k: tuple(a for a in (v if isinstance(v, tuple) else (v,)) if isinstance(a, str)) for k, v in resources.items()}
@@ -187,7 +196,12 @@ def test_positional_axes_are_stacked_in_front():
     assert stack.shape == (2,) and dict(stack.named_shape) == {"v": 13, "k": 6}
     f = nx.xmap(lambda x: nx.logsumexp(x, "v"), axis_resources={"v": "x"}, mesh=mesh)
     want = np.asarray(jax.nn.logsumexp(np.stack([W, 2 * W]), 1))
-    for run in (f, jax.vmap(f), lambda s: jax.lax.scan(lambda c, e: (c, f(e)), 0, s)[1], jax.vmap(lambda e: nx.logsumexp(e, "v"))):
+    for run in (
+        f,
+        jax.vmap(f),
+        lambda s: jax.lax.scan(lambda c, e: (c, f(e)), 0, s)[1],
+        jax.vmap(lambda e: nx.logsumexp(e, "v")),
+    ):
         np.testing.assert_allclose(values(jax.jit(run)(stack)), want, rtol=1e-5)
 
 
@@ -207,7 +221,15 @@ ON_FUNCTIONS, UNEVEN = {"scan", "fold"}, {"split_axis"}
 @pytest.mark.part(2)
 @pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.full)])
 @pytest.mark.parametrize("explicit", [False, pytest.param(True, marks=pytest.mark.full)])
-@pytest.mark.parametrize("label", ["sum", "softmax", "sort", *(pytest.param(k, marks=pytest.mark.full) for k in OPERATIONS if k not in ("sum", "softmax", "sort"))])
+@pytest.mark.parametrize(
+    "label",
+    [
+        "sum",
+        "softmax",
+        "sort",
+        *(pytest.param(k, marks=pytest.mark.full) for k in OPERATIONS if k not in ("sum", "softmax", "sort")),
+    ],
+)
 def test_every_operation_is_right_or_raises(label, explicit, traced):
     named, plain, axes = OPERATIONS[label]
     x = at_rest(A, ["a", "b"], {"a": "x"}, mesh_of((3,), explicit))
@@ -275,7 +297,9 @@ OPTIMIZERS = {
 
 
 @pytest.mark.part(1)
-@pytest.mark.parametrize("name", ["adamw and the global norm", *(pytest.param(k, marks=pytest.mark.full) for k in list(OPTIMIZERS)[1:])])
+@pytest.mark.parametrize(
+    "name", ["adamw and the global norm", *(pytest.param(k, marks=pytest.mark.full) for k in list(OPTIMIZERS)[1:])]
+)
 def test_optimizers_of_raw_leaves(name):
     mesh, optimizer = mesh_of((8,)), OPTIMIZERS[name]
 
