@@ -151,6 +151,7 @@ _OPTIONS = (
     "partitioning",
     "overlap",
     "passes",
+    "slow_axes",
 )  # of xmap
 
 

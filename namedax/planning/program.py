@@ -112,6 +112,7 @@ class Program:
             mesh=mesh if axis_resources else None,
             static_argnums=f._options.static_argnums,
             overlap=f._options.overlap if overlap is None else overlap,
+            slow_axes=None if f._options.slow_axes is None else dict(f._options.slow_axes),
             passes=f._passes,
         )
 

@@ -50,6 +50,7 @@ from namedax.programs.raw_collective_check import (
 )
 from namedax.programs.reduced_arguments import take_reduced
 from namedax.programs.serial import stepping
+from namedax.programs.two_level import mapped_in_two_levels
 from namedax.resources import communication as comm
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.layout import relayout
@@ -191,9 +192,10 @@ def _on_devices(
         specs = call.specs(resources)
         datas = to_specs(datas, specs, None if from_context else mesh)
     names = used if used != frozenset(mesh.axis_names) else frozenset()
-    return datas, functools.partial(
+    shard_map = functools.partial(
         jax.shard_map, mesh=None if from_context else mesh, axis_names=names, check_vma=True
     )
+    return datas, mapped_in_two_levels(shard_map, call.options.slow_axes, mesh, call.options.mesh)
 
 
 def _axes_of(resources: Assignment) -> frozenset[str]:
@@ -245,7 +247,9 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> PyTree:
             shard_map, in_specs=([PartitionSpec()] * len(closure), *specs)
         )
         run = jax.checkpoint(call.within(traced.with_closure))
-        flat = shard_map(run, out_specs=call.probed_specs(assignment))(closure, *datas)
+        options = call.options
+        in_levels = mapped_in_two_levels(shard_map, options.slow_axes, region.mesh, options.mesh)
+        flat = in_levels(run, out_specs=call.probed_specs(assignment))(closure, *datas)
     else:
         flat = call.within(call.flat_body)(*datas)
     results = [

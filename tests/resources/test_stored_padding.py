@@ -47,9 +47,14 @@ def padding(x):
 
 def test_the_type_has_the_true_size():
     x = at_rest(W, ["v", "k"], {"v": "x"}, mesh_of())
-    assert dict(x.named_shape) == {"v": 13, "k": 6} and x.nbytes == 13 * 6 * 4 and x.dims == ("v", "k")
-    assert x.data.shape == (16, 6) and x.sharding.spec[0] == "x" and x.data.addressable_shards[0].data.shape == (4, 6)
-    assert repr(x).startswith("NamedArray(f32[]{v:13@x, k:6}") and "13" in x._repr_html_()
+    assert dict(x.named_shape) == {"v": 13, "k": 6}
+    assert x.nbytes == 13 * 6 * 4
+    assert x.dims == ("v", "k")
+    assert x.data.shape == (16, 6)
+    assert x.sharding.spec[0] == "x"
+    assert x.data.addressable_shards[0].data.shape == (4, 6)
+    assert repr(x).startswith("NamedArray(f32[]{v:13@x, k:6}")
+    assert "13" in x._repr_html_()
     assert padding(x) == 0
     np.testing.assert_array_equal(values(x), W)
     for other in (
@@ -66,7 +71,8 @@ def test_the_type_has_the_true_size():
 
 def test_sizes_that_divide_and_names_that_are_not_mapped_are_stored_as_ever():
     x = at_rest(W[:12], ["v", "k"], {"v": "x"}, mesh_of())
-    assert x.data.shape == (12, 6) and jax.tree.structure(x) == jax.tree.structure(nx.named(W, ["v", "k"]))
+    assert x.data.shape == (12, 6)
+    assert jax.tree.structure(x) == jax.tree.structure(nx.named(W, ["v", "k"]))
 
 
 def test_structures_differ_by_true_size_and_layout():
@@ -75,7 +81,8 @@ def test_structures_differ_by_true_size_and_layout():
     assert jax.tree.structure(same) != jax.tree.structure(other)
     assert jax.tree.structure(same) == jax.tree.structure(at_rest(X[[0] * 13], ["v", "k"], {"v": "x"}, mesh_of(explicit=True)))
     f = jax.jit(lambda x: nx.sum(nx.ones_like(x) + 0 * x, "v"))  # the size decides, and is no value
-    assert values(f(same))[0] == 13 and values(f(other))[0] == 14
+    assert values(f(same))[0] == 13
+    assert values(f(other))[0] == 14
 
 
 def test_another_layout_gathers_or_moves():
@@ -85,7 +92,8 @@ def test_another_layout_gathers_or_moves():
         assert y.data.shape == (13, 6)
         np.testing.assert_array_equal(np.asarray(y.data), W)
     y = nx.shard(x, {"v": "y"}, mesh, padded=True)
-    assert y.data.shape == (14, 6) and padding(y) == 0
+    assert y.data.shape == (14, 6)
+    assert padding(y) == 0
     np.testing.assert_array_equal(values(y), W)
 
 
@@ -155,7 +163,8 @@ def test_whatever_the_padding_is_nothing_depends_on_it():
         value, gradient = jax.value_and_grad(f)(y)
         np.testing.assert_allclose(value, want, rtol=1e-5)
         np.testing.assert_allclose(values(gradient), 2 * np.log(values(x)) / values(x), rtol=1e-5)
-        assert padding(gradient) == 0 and padding(y * 2) == 0
+        assert padding(gradient) == 0
+        assert padding(y * 2) == 0
     np.testing.assert_allclose(nx.sum(dirty, "v"), values(x).sum(), rtol=1e-6)
 
 
@@ -169,7 +178,9 @@ def test_arguments_and_results_send_nothing_and_are_donated():
     assert memory.argument_size_in_bytes == memory.output_size_in_bytes == 8 * 4 * 4
     assert not nx.explain(update, table).collectives
     halved = update(table)
-    assert table.data.is_deleted() and halved.data.shape == (64, 4) and padding(halved) == 0
+    assert table.data.is_deleted()
+    assert halved.data.shape == (64, 4)
+    assert padding(halved) == 0
     np.testing.assert_array_equal(values(halved), np.full((57, 4), 0.5, np.float32))
     whole = nx.shard(nx.named(np.ones((57, 4), np.float32), ["v", "k"]), {"v": "x"}, mesh)
     before = update.lower(whole).compile()
@@ -193,7 +204,8 @@ def test_positional_axes_are_stacked_in_front():
     mesh = mesh_of()
     x = at_rest(W, ["v", "k"], {"v": "x"}, mesh)
     stack = jax.tree.map(lambda data: jnp.stack([data, 2 * data]), x)
-    assert stack.shape == (2,) and dict(stack.named_shape) == {"v": 13, "k": 6}
+    assert stack.shape == (2,)
+    assert dict(stack.named_shape) == {"v": 13, "k": 6}
     f = nx.xmap(lambda x: nx.logsumexp(x, "v"), axis_resources={"v": "x"}, mesh=mesh)
     want = np.asarray(jax.nn.logsumexp(np.stack([W, 2 * W]), 1))
     for run in (
@@ -275,8 +287,10 @@ def test_arithmetic_and_methods():
         have, want = run(x), run(whole)
         np.testing.assert_allclose(values(have), np.asarray(want.data if isinstance(want, nx.NamedArray) else want), rtol=1e-5)
         if isinstance(have, nx.NamedArray):
-            assert dict(have.named_shape) == dict(want.named_shape) and padding(have) == 0
-    assert (x + 1).data.shape == (16, 6) and nx.size(x, ...) == 78
+            assert dict(have.named_shape) == dict(want.named_shape)
+            assert padding(have) == 0
+    assert (x + 1).data.shape == (16, 6)
+    assert nx.size(x, ...) == 78
 
 
 def test_arithmetic_of_equal_layouts_sends_nothing():
@@ -316,7 +330,8 @@ def test_optimizers_of_raw_leaves(name):
     (want, _), plain_norms = trained({"w": jnp.asarray(W)}, X, lambda p, x: plain_loss(p["w"], x)[0])
     np.testing.assert_allclose(values(have["w"]), np.asarray(want["w"]), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(norms, plain_norms, rtol=1e-5)
-    assert have["w"].data.shape == (16, 6) and padding(have["w"]) == 0
+    assert have["w"].data.shape == (16, 6)
+    assert padding(have["w"]) == 0
 
 
 def test_checkpoints_have_true_sizes(tmp_path):
@@ -326,10 +341,12 @@ def test_checkpoints_have_true_sizes(tmp_path):
     assert nx.checkpoints.names(tmp_path / "a") == {"w": {"v": 13, "k": 6}}
     np.testing.assert_array_equal(np.asarray(nx.checkpoints.restore(tmp_path / "a")["w"].data), W)
     same = nx.checkpoints.restore(tmp_path / "a", like=tree)["w"]
-    assert jax.tree.structure(same) == jax.tree.structure(tree["w"]) and same.sharding == tree["w"].sharding
+    assert jax.tree.structure(same) == jax.tree.structure(tree["w"])
+    assert same.sharding == tree["w"].sharding
     other = {"w": nx.shard(tree["w"], {"v": ("x", "y")}, mesh, padded=True), "step": 0}
     other = nx.checkpoints.restore(tmp_path / "a", like=other)["w"]
-    assert other.data.shape == (16, 6) and other.data.addressable_shards[0].data.shape == (2, 6)
+    assert other.data.shape == (16, 6)
+    assert other.data.addressable_shards[0].data.shape == (2, 6)
     for restored in (same, other):
         np.testing.assert_array_equal(values(restored), W)
         assert padding(restored) == 0
