@@ -76,7 +76,7 @@ def test_sizes_that_divide_and_names_that_are_not_mapped_are_stored_as_ever():
 
 
 def test_structures_differ_by_true_size_and_layout():
-    same, other = (at_rest(W[:n], ["v", "k"], {"v": "x"}, mesh_of()) for n in (13, 14))
+    same, other = (at_rest(np.ones((n, 6), np.float32), ["v", "k"], {"v": "x"}, mesh_of()) for n in (13, 14))
     assert same.data.shape == other.data.shape
     assert jax.tree.structure(same) != jax.tree.structure(other)
     assert jax.tree.structure(same) == jax.tree.structure(at_rest(X[[0] * 13], ["v", "k"], {"v": "x"}, mesh_of(explicit=True)))
@@ -147,7 +147,7 @@ def test_values_and_gradients(layout, remat, explicit):
     f = nx.xmap(jax.checkpoint(loss) if remat else loss, axis_resources=resources, mesh=mesh)
     (value, exp), gradients = jax.jit(jax.value_and_grad(f, argnums=(0, 1), has_aux=True))(w, x)
     for have, want in zip((value, exp, *gradients), expected(), strict=True):
-        np.testing.assert_allclose(values(have), want, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(values(have), want, rtol=1e-4, atol=1e-5)
     assert exp.data.shape == gradients[0].data.shape == w.data.shape == (16, 6)
     assert padding(exp) == padding(gradients[0]) == 0
     assert jax.tree.structure(gradients[0]) == jax.tree.structure(w)
@@ -321,7 +321,7 @@ def test_optimizers_of_raw_leaves(name):
         def step(carry, _):
             params, state = carry
             updates, state = optimizer.update(jax.grad(loss)(params, x), state, params)
-            return (optax.apply_updates(params, updates), state), optax.global_norm(params)
+            return (optax.apply_updates(params, updates), state), optax.tree.norm(params)
 
         return jax.jit(lambda p: jax.lax.scan(step, (p, optimizer.init(p)), length=4))(params)
 
@@ -354,9 +354,8 @@ def test_checkpoints_have_true_sizes(tmp_path):
 
 def test_state_dicts_have_true_sizes():
     x = at_rest(W, ["v", "k"], {"v": "x"}, mesh_of())
-    tensors = nx.interop.to_state_dict({"w": x}, {"w": "w: v k"}) if hasattr(nx.interop, "to_state_dict") else None
-    if tensors is not None:
-        np.testing.assert_array_equal(np.asarray(tensors["w"]), W)
+    tensors = nx.interop.to_state_dict({"w": x}, {"table": ("w", "k v -> {v=v, k=k}")})
+    np.testing.assert_array_equal(np.asarray(tensors["table"]), W.T)
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------
@@ -367,7 +366,6 @@ def test_functions_of_the_user_do_not_get_padding():
     for op, run in {
         "fold": lambda: nx.fold(lambda c, e: c + e, nx.zeros(()), x, axis="v"),
         "vmap": lambda: nx.vmap(lambda r: r * 2, "v")(x),
-        "nmap": lambda: nx.nmap(lambda r: r * 2)(x),
     }.items():
         with pytest.raises(nx.errors.StoredPaddingError, match=r"is stored padded.*nx\.shard\(x, \{\}, mesh\)") as caught:
             run()
