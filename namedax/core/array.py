@@ -52,6 +52,7 @@ __all__ = [
     "Parts",
     "as_array",
     "dims_of",
+    "get_data",
     "is_global",
     "is_named",
     "make",
@@ -265,7 +266,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         with `padded=True`), it has the padded sizes, and padding at the end of these axes.
         """
         try:
-            return _get_data(self)
+            return get_data(self)
         except AttributeError:
             return self._stored
 
@@ -299,7 +300,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     def _sizes(self) -> Mapping[Hashable, int]:
         region = ambient()
         try:
-            shape = _get_data(self).shape
+            shape = get_data(self).shape
         except AttributeError:
             if padding_of(self) is not None:
                 return _true_sizes(self)
@@ -467,7 +468,9 @@ class _SizesOfBlocks(Mapping[Hashable, int]):
         return repr(self._sizes)
 
 
-_get_data: Callable[[NamedArray], Any] = vars(Parts)["_data"].__get__
+#: Return the data of an array; an `AttributeError` means that it is stored padded. This is no call
+#: of a Python function.
+get_data: Callable[[NamedArray], Any] = vars(Parts)["_data"].__get__
 _set_data: Callable[[NamedArray, jax.Array], None] = vars(Parts)["_data"].__set__
 _set_dims: Callable[[NamedArray, Dims], None] = vars(Parts)["_dims"].__set__
 _set_tail: Callable[[NamedArray, Dims], None] = vars(Parts)["_tail"].__set__
@@ -523,7 +526,7 @@ def make_padded(stored: Any, dims: Dims, padding: StoredPadding) -> NamedArray:
 def padding_of(array: NamedArray) -> StoredPadding | None:
     """Return the padding of an array that is stored padded; `None` for every other array."""
     try:
-        _get_data(array)
+        get_data(array)
     except AttributeError:
         padding: StoredPadding | None = getattr(array._tail, "padding", None)
         return padding
@@ -533,7 +536,7 @@ def padding_of(array: NamedArray) -> StoredPadding | None:
 def stored_data(array: NamedArray) -> Any:
     """Return the data of an array as stored, with its padding if it is stored padded."""
     try:
-        return _get_data(array)
+        return get_data(array)
     except AttributeError:
         return array._stored
 
@@ -669,7 +672,7 @@ def positions(array: NamedArray, op: str) -> Dims:
     A raw JAX transformation may have removed a named axis, or put a named array inside another one.
     """
     try:
-        data = _get_data(array)
+        data = get_data(array)
     except AttributeError:
         data = array._stored
     if type(data) is NamedArray:

@@ -219,6 +219,8 @@ def _values(array: Shown) -> np.ndarray | None:
 
 def _without_padding(array: Shown, values: np.ndarray) -> np.ndarray:
     """Remove the padding of an array that is stored padded."""
+    if len(array.data.shape) != len(array.dims):
+        return values
     sizes = array._sizes
     where = tuple(slice(None) if dim is None else slice(sizes[dim]) for dim in array.dims)
     return values[where]

@@ -13,6 +13,7 @@ collectives in two steps, for mesh axes of which some are slow.
 
 Uneven sizes: `padding` pads the last blocks of an axis, and has the primitives that stop the
 gradients of padding. `padding_masks` masks the padding in operations that combine elements.
+`stored_padding` stores arrays padded outside of mapped functions.
 
 `processes` compares calls between processes before they communicate. `serial` has `SerialLoop`,
 which executes an axis in steps; `namedax.programs.serial` runs the loop. It has the

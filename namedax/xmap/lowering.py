@@ -415,10 +415,14 @@ class Call:
 
     def argument_dims(self) -> list[Dims]:
         """Return the dims of the arguments, with `StoredName` for axes that enter stored padded."""
+        if not self.stored:
+            return [argument.dims for argument in self.arguments]
         return [stored_dims(argument.dims, argument.stored) for argument in self.arguments]
 
     def result_dims(self) -> list[Dims]:
         """Return the dims of the results, with `StoredName` for axes that leave stored padded."""
+        if not self.stored:
+            return [result.dims for result in self.results]
         return [stored_dims(result.dims, result.stored) for result in self.results]
 
     def with_stored(self, resources: Assignment) -> Assignment:
@@ -438,7 +442,8 @@ class Call:
         ]
 
     def _spec(self, dims: Dims | Sequence[Hashable | None], resources: Assignment) -> PartitionSpec:
-        resources = self.with_stored(resources)
+        if self.stored:
+            resources = self.with_stored(resources)
         return partition_spec([None if dim in self.whole else dim for dim in dims], resources)
 
     @property

@@ -17,11 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.distributed import is_initialized as is_distributed
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
 
 from namedax.core.array import (
     NamedArray,
     dims_of,
+    get_data,
     is_named,
     make,
     make_in_region,
@@ -379,7 +380,12 @@ def name_arguments(
     for leaf, mapping, path in leaves:
         if isinstance(leaf, NUMPY):
             leaf = jnp.asarray(leaf)
-        padding = padding_of(leaf) if type(leaf) is NamedArray else None
+        padding = None
+        if type(leaf) is NamedArray:
+            try:
+                get_data(leaf)
+            except AttributeError:
+                padding = padding_of(leaf)
         if padding is not None and (region is None or not region.resources):
             # The stored data, whose padded sizes `_run_once` replaces by the true ones.
             data, dims = attach_names(
@@ -541,7 +547,7 @@ def _run_once(
         depth=1 if outer is None else outer.depth + 1,
         given=given,
     )
-    _enter_stored(arguments, region if resources and not auto else None)
+    _enter_stored(arguments, region if resources and not auto else None, mesh)
     call = call_in(region, carried)
     call.mesh_shape = mesh_shape(mesh)
     if not resources:
@@ -555,12 +561,14 @@ def _run_once(
     return result
 
 
-def _enter_stored(arguments: list[Argument], region: Region | None) -> None:
+def _enter_stored(
+    arguments: list[Argument], region: Region | None, mesh: Mesh | AbstractMesh | None
+) -> None:
     """Take arguments that are stored padded as blocks where `region` pads them to the same size."""
     for argument in arguments:
         if argument.padding is not None:
             argument.data, argument.stored = enter_stored(
-                argument.data, argument.dims, argument.padding, region
+                argument.data, argument.dims, argument.padding, region, mesh
             )
 
 

@@ -12,12 +12,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.array import NamedArray, make_padded, padding_of
-from namedax.core.names import Dims
+from namedax.core.names import Dims, Mesh
 from namedax.core.padded_sharding import StoredName, StoredPadding, block_size
 from namedax.core.region import Region
 from namedax.resources.communication import is_keys
+from namedax.resources.mesh import has_explicit_axes
 from namedax.resources.padding_masks import masked
 from namedax.resources.serial import loops_of
 from namedax.resources.stored_padding import sliced_to_size
@@ -25,10 +28,13 @@ from namedax.resources.stored_padding import sliced_to_size
 __all__ = ["enter_stored", "padded_result", "stored_dims", "with_data", "zero_at_rest"]
 
 
-def enter_stored(data: Any, dims: Dims, padding: StoredPadding, region: Region | None) -> Any:
+def enter_stored(
+    data: Any, dims: Dims, padding: StoredPadding, region: Region | None, mesh: Mesh | None
+) -> Any:
     """Return the data of an argument, and the names along which it enters as stored blocks.
 
-    Along the other names it is sliced to its true size. `region` is `None` if no axis is padded.
+    Along the other names it is gathered on `mesh` and sliced to its true size. `region` is `None`
+    if no axis is padded.
     """
     stored = frozenset(
         name
@@ -39,8 +45,14 @@ def enter_stored(data: Any, dims: Dims, padding: StoredPadding, region: Region |
         and not loops_of({name: region.resources[name]})
         and padded == _padded_size(region, name)
     )
-    sizes = {i: padding.sizes[d] for i, d in enumerate(dims) if d in padding.sizes}
-    return sliced_to_size(data, {i: n for i, n in sizes.items() if dims[i] not in stored}), stored
+    true = padding.sizes
+    sizes = {i: true[d] for i, d in enumerate(dims) if d in true and d not in stored}
+    if sizes and mesh is not None and not has_explicit_axes(mesh):
+        # XLA's partitioner would make uneven blocks of the slice, and abort over some uses.
+        free = PartitionSpec.UNCONSTRAINED
+        spec = PartitionSpec(*(None if i in sizes else free for i in range(len(dims))))
+        data = lax.with_sharding_constraint(data, NamedSharding(mesh, spec))
+    return sliced_to_size(data, sizes), stored
 
 
 def _padded_size(region: Region, name: Hashable) -> int:

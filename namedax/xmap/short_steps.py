@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
@@ -15,9 +15,6 @@ from namedax.resources.assignment import partition_spec
 from namedax.resources.padding import padded, unpadded
 from namedax.resources.serial import on_devices
 
-if TYPE_CHECKING:
-    from namedax.xmap.lowering import Call
-
 __all__ = ["ShortSteps"]
 
 
@@ -27,13 +24,13 @@ class ShortSteps(Record):
     Padding is added before the steps and removed after them.
 
     Attributes:
-      call: the call.
+      call: the `namedax.xmap.lowering.Call`.
       short: the names of these axes.
       shard_map: `jax.shard_map` on the mesh, or `None` without a mesh. Each device slices its
         block, and the blocks are gathered.
     """
 
-    call: Call
+    call: Any
     short: frozenset[Hashable]
     shard_map: Callable[..., Any] | None
 

@@ -12,7 +12,7 @@ import numpy as np
 import namedax as nx
 from tests.fuzz.values import weights
 
-__all__ = ["elsewhere", "lossy", "placed", "pulled", "pulled_by", "pushed_by", "twice", "whitened"]
+__all__ = ["elsewhere", "lossy", "placed", "pulled", "pulled_by", "pushed_by", "stored_padded", "twice", "whitened"]
 
 
 def lossy(f: Callable[..., Any], axes: Sequence[Any] | None = None) -> Callable[..., Any]:
@@ -144,3 +144,13 @@ def whitened(x: Any, kind: str, axis: str, twin: str, over: tuple[str, ...], ste
         return nx.order_like(nx.dot(nx.rename(x, {axis: twin}), w, twin), x)
 
     return nx.fori_loop(0, steps, step, x)
+
+
+def stored_padded(f, mappings, places, mesh):
+    """`f` of arrays that are named first, and stored padded where their sizes do not divide."""
+
+    def call(*arrays):
+        named = [nx.named(array, mapping) for array, mapping in zip(arrays, mappings, strict=True)]
+        return f(*nx.shard(named, places, mesh, padded=True))
+
+    return call

@@ -24,7 +24,7 @@ class Layout:
     partitioning: str = "manual"
     gradient: str = "outside"  # or "inside", "none"; "vjp outside" and "vjp inside" with cotangents that are given
     wrap: str = "plain"  # or "checkpoint", "vmap", "eager"
-    arrive: str = "host"  # or "sharded": arguments come sharded over the last mesh axis
+    arrive: str = "host"  # or "sharded": arguments come sharded over the last mesh axis; "padded": named, and stored padded
     passes: tuple[str, ...] = PASSES  # those over the traced program that are taken
     slow: tuple[str, ...] = ()  # mesh axes over which collectives run in two levels, however small
     after: str = ""  # "eager" or "jit": how the second half of the program is done, outside of the mapped function
@@ -99,7 +99,12 @@ def random_layout(rng: random.Random, meetings: list[frozenset[str]], unmapped: 
     apart = random.Random(repr((mesh, resources, gradient, wrap, after)))  # draws that change no others
     if len(mesh) > 1 and resources and partitioning == "manual" and apart.random() < 0.3:
         slow = (apart.choice([axis for axis, _ in mesh]),)
-    return Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes, slow, after, again)
+    layout = Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes, slow, after, again)
+    # nx.shard runs neither under an eager jax.vmap, nor in a traced program under jax.set_mesh.
+    at_rest = layout.uneven and mesh and not again and arrive == "host" and wrap not in ("vmap", "eager") and not explicit
+    if at_rest and apart.random() < 0.5:
+        layout = dataclasses.replace(layout, arrive="padded")
+    return layout
 
 
 def _resources(

@@ -41,6 +41,7 @@ def features(layout: Layout) -> list[str]:
     axes = [axis for name, _ in layout.resources for axis in layout.mesh_axes(name)]
     found += ["two names on a mesh axis"] if len(axes) > len(set(axes)) else []
     found += ["arguments sharded elsewhere"] if layout.arrive == "sharded" else []
+    found += ["arguments stored padded"] if layout.arrive == "padded" else []
     found += [f"{layout.after} outside"] if layout.after else []
     found += [f"again: {layout.again}"] if layout.again else []
     return found + (["nothing mapped"] if not layout.resources else [])
