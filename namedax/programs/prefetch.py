@@ -136,9 +136,7 @@ def _needed(eqns: Sequence[JaxprEqn], wanted: Sequence[Atom], given: Set[Atom]) 
 
 def _with(jaxpr: Jaxpr, eqns: list[JaxprEqn], inputs: list[Any], outputs: list[Atom]) -> Jaxpr:
     effects = frozenset().union(*(eqn.effects for eqn in eqns))
-    return jaxpr.replace(
-        constvars=[], invars=inputs, outvars=outputs, eqns=eqns, effects=effects, debug_info=None
-    )
+    return jaxpr.replace(constvars=[], invars=inputs, outvars=outputs, eqns=eqns, effects=effects)
 
 
 def _split(jaxpr: Jaxpr, carried: slice, loops: Set[str]) -> tuple[Jaxpr, Jaxpr] | None:
@@ -185,13 +183,13 @@ def _at(data: jax.Array, index: Any) -> jax.Array:
     if isinstance(index, int):
         return lax.index_in_dim(data, index, 0, keepdims=False)
     index = cast_data(index, varying(data))
-    return lax.dynamic_index_in_dim(data, index, 0, keepdims=False)
+    return lax.dynamic_index_in_dim(data, index, 0, False, allow_negative_indices=False)
 
 
 def _put(data: jax.Array, value: jax.Array, index: Any) -> jax.Array:
     """Return an array with one slice replaced."""
     index = cast_data(jnp.asarray(index, jnp.int32), varying(data))
-    return lax.dynamic_update_index_in_dim(data, value, index, 0)
+    return lax.dynamic_update_index_in_dim(data, value, index, 0, allow_negative_indices=False)
 
 
 def _reads(jaxpr: Jaxpr) -> list[bool]:
