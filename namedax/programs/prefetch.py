@@ -315,9 +315,15 @@ class _Loop(Record):
 
     def _gathered(self, consts: Arrays, xs: Arrays, step: Any) -> Arrays:
         """Return the gathered values of a step."""
-        return list(
-            jaxpr_as_fun(ClosedJaxpr(self.gather, ()))(*consts, *self._take(xs, step))
-        )
+        return list(jaxpr_as_fun(ClosedJaxpr(self.gather, ()))(*consts, *self._take(xs, step)))
+
+    def _gathered_again(self, consts: Arrays, xs: Arrays, step: Any) -> Arrays:
+        """Return the gathered values of a step, in the backward pass."""
+        slices = self._take(xs, step)
+        # Outside of a loop, XLA would keep the values that it gathered in the forward pass.
+        if isinstance(step, int) or self.unroll != 1:
+            slices = barrier(slices)
+        return list(jaxpr_as_fun(ClosedJaxpr(self.gather, ()))(*consts, *slices))
 
     def _step(self, consts: Arrays, carry: Arrays, slices: Arrays, gathered: Arrays) -> Arrays:
         return list(
@@ -367,12 +373,12 @@ class _Loop(Record):
         last_carry, last_gathered = kept[: self.carries], kept[self.carries :]
         back = _Backward(self, consts, xs, felt, cts)
         end = self.length - 1
-        ahead = self._gathered(consts, xs, end - 1)
+        ahead = self._gathered_again(consts, xs, end - 1)
         back.compute(end, last_carry, last_gathered)
 
         def step(state: tuple[Any, Arrays], number: jax.Array) -> tuple[tuple[Any, Arrays], None]:
             back.state, gathered = state
-            following = self._gathered(consts, xs, number - 1)
+            following = self._gathered_again(consts, xs, number - 1)
             back.reduce(number + 1)
             back.compute(number, [_at(data, number) for data in carries], gathered)
             return (back.state, following), None
