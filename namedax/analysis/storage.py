@@ -201,10 +201,7 @@ class Storage:
                 user is not None
                 and (
                     order[id(user)] < when
-                    or (
-                        user is new.maker
-                        and (_is_elementwise(user) or _updates(user, old))
-                    )
+                    or (user is new.maker and (_is_elementwise(user) or _updates(user, old)))
                 )
                 for user in users
             ):

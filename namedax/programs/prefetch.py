@@ -302,9 +302,7 @@ class _Loop(Record):
         function = jax.custom_vjp(primal)
         function.defvjp(forward, backward, symbolic_zeros=True)
         first, last = self.consts, self.consts + self.carries
-        return function(
-            list(operands[:first]), list(operands[first:last]), list(operands[last:])
-        )
+        return function(list(operands[:first]), list(operands[first:last]), list(operands[last:]))
 
     def _index(self, step: Any) -> Any:
         """Return the index of the slice of a step."""
@@ -326,9 +324,7 @@ class _Loop(Record):
         return list(jaxpr_as_fun(ClosedJaxpr(self.gather, ()))(*consts, *slices))
 
     def _step(self, consts: Arrays, carry: Arrays, slices: Arrays, gathered: Arrays) -> Arrays:
-        return list(
-            jaxpr_as_fun(ClosedJaxpr(self.rest, ()))(*consts, *carry, *slices, *gathered)
-        )
+        return list(jaxpr_as_fun(ClosedJaxpr(self.rest, ()))(*consts, *carry, *slices, *gathered))
 
     def _forward(
         self, consts: Arrays, init: Arrays, xs: Arrays, save: bool
@@ -352,9 +348,7 @@ class _Loop(Record):
             return after, carry if save else []
 
         start = init, self._gathered(consts, xs, 0), made
-        (carry, gathered, made), saved = lax.scan(
-            step, start, jnp.arange(end), unroll=self.unroll
-        )
+        (carry, gathered, made), saved = lax.scan(step, start, jnp.arange(end), unroll=self.unroll)
         results = self._step(consts, carry, self._take(xs, end), gathered)
         made = put(made, results[count:], end)
         return [*results[:count], *made], (saved, carry, gathered)
@@ -423,16 +417,15 @@ class _Backward:
         self.by_rest = [a and b for a, b in zip(reads_rest, wanted, strict=True)]
         outputs = [aval_of(var) for var in loop.rest.outvars]
         cts = [_instantiated(ct) for ct in cts]
-        self.of_results = [
-            ct for ct, a in zip(cts[n:], outputs[n:], strict=True) if is_inexact(a)
-        ]
+        self.of_results = [ct for ct, a in zip(cts[n:], outputs[n:], strict=True) if is_inexact(a)]
         carry = [ct for ct, a in zip(cts[:n], outputs[:n], strict=True) if is_inexact(a)]
         self.is_carry = [is_inexact(a) for a in outputs[:n]]
         m = len(consts)
         self.felt = [
             a or b
             for a, b in zip(
-                self.by_gather, [*self.by_rest[:m], *self.by_rest[m + n : m + n + len(xs)]],
+                self.by_gather,
+                [*self.by_rest[:m], *self.by_rest[m + n : m + n + len(xs)]],
                 strict=True,
             )
         ]
