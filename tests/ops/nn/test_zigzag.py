@@ -55,7 +55,7 @@ CASES = {
     "sharded features": (16, (4, 2), "auto", ONE | {"d": "y"}, {"bias": True}),
     "unmapped": (16, None, "auto", {}, {}),
 }
-PLAIN = ("blocks of two", "uneven", "packed, a window, odd")
+PLAIN = ("uneven", "packed, a window, odd")
 
 
 def compare(size, shape, kind, resources, options, wrap=lambda f: f, whole=False):
