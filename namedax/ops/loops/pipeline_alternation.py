@@ -24,10 +24,10 @@ from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import scan_entries
 from namedax.ops.loops.pipeline_loop import Loop
 from namedax.ops.loops.pipeline_schedule import OP, Pipeline
-from namedax.programs.evaluator import LATE_SUMS, collective_axes, jaxprs_within, summed_axes
+from namedax.programs.evaluator import LATE_SUMS, jaxprs_within, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
 from namedax.programs.postpone_psum import postponing
-from namedax.programs.primitives import Kind, is_inexact, kind_of
+from namedax.programs.primitives import is_inexact
 from namedax.resources import communication as comm
 
 __all__ = ["AlternatingPipeline"]
@@ -100,8 +100,7 @@ class AlternatingPipeline(Pipeline):
         def run(microbatch: jax.Array, turn: jax.Array, *datas: jax.Array) -> list[jax.Array]:
             with self.microbatch(microbatch):
                 carry = [
-                    array_of(data, kind.dims)
-                    for data, kind in zip(datas, found.kinds, strict=True)
+                    array_of(data, kind.dims) for data, kind in zip(datas, found.kinds, strict=True)
                 ]
                 entries, of_group = self._group(turn)
                 last, results = scan_entries(

@@ -191,12 +191,13 @@ class _Backward:
                 for kind in moving
                 if schedule.name == "zero_bubble"
             ],
-            [cast_data(jnp.zeros_like(self.operands[i]), varying(self.operands[i])) for i in self.floats],
+            [
+                cast_data(jnp.zeros_like(self.operands[i]), varying(self.operands[i]))
+                for i in self.floats
+            ],
             [_room(_zeros(kind), schedule.microbatches) for kind in moving],
         )
-        rows = [
-            self._column(each) for each in (table.forward, table.backward, table.weights)
-        ]
+        rows = [self._column(each) for each in (table.forward, table.backward, table.weights)]
         self.inputs = self._column(table.inputs)
         self.cotangents = self._column(table.cotangents)
         *_, of_operands, of_begun = lax.scan(self._tick, state, rows)[0]
@@ -272,9 +273,7 @@ class _Backward:
             of_all[i] = data
         of_all += [
             _entry(data, number + self.stage) if is_inexact(kind) else None
-            for data, kind in zip(
-                self.of_results, self.types[self.loop.carried :], strict=True
-            )
+            for data, kind in zip(self.of_results, self.types[self.loop.carried :], strict=True)
         ]
         return microbatch, turn, [_entry(room, slot) for room in inputs], of_all
 
@@ -306,9 +305,15 @@ class _Backward:
             pull = jax.vjp(run, some, moving)[1]
             of_operands, of_carry = pull(of_results)
         elif weights:
-            (of_operands,), of_carry = jax.vjp(lambda some: run(some, moving), some)[1](of_results), []
+            (of_operands,), of_carry = (
+                jax.vjp(lambda some: run(some, moving), some)[1](of_results),
+                [],
+            )
         else:
-            of_operands, (of_carry,) = [], jax.vjp(lambda moving: run(some, moving), moving)[1](of_results)
+            of_operands, (of_carry,) = (
+                [],
+                jax.vjp(lambda moving: run(some, moving), moving)[1](of_results),
+            )
         return of_carry, of_operands
 
 
