@@ -79,12 +79,17 @@ def pipeline(
         then each device splits its own block.
       microbatches: the number of microbatches; it need not divide the size of `over`. With more
         microbatches the idle share is smaller, and so are the matrix products of a layer.
-      interleave: the number of groups of layers on a device, by default 1. With several, a device
-        processes a microbatch several times, with fewer layers each, and is idle for a shorter
-        time.
+      interleave: the number of groups of layers on a device, by default 1, or 2 for the schedule
+        `"interleaved"`. With several, a device processes a microbatch several times, with fewer
+        layers each, and is idle for a shorter time.
+      schedule: the order of forward and backward passes, by default `"gpipe"`: all forward passes,
+        then all backward passes. `"1f1b"`: the backward pass of a microbatch begins as soon as its
+        forward pass has ended. `"interleaved"`: the same with several groups of layers on a device.
+        `"zero_bubble"`: also computes the gradients of the weights later, in ticks in which a stage
+        is otherwise idle.
       remat: if `True`, a stage is recomputed for the gradient, so that a device keeps only the
         inputs of its stage, once per microbatch. By default `False`. Unmapped, this applies to each
-        layer.
+        layer. The schedules except `"gpipe"` always recompute.
       outputs: if `True`, `layer` also returns results; by default `False`.
 
     Returns:
@@ -100,6 +105,12 @@ def pipeline(
     their gradient is reduced over other mesh axes (such as the mesh axis of `over`) once, after all
     ticks. Weights that are stored in shards, as in FSDP, are gathered in every tick.
 
+    The schedules except `"gpipe"` store nothing in the forward pass. Their backward pass computes
+    the forward pass again, and stores the inputs of a stage for at most `2 * S - 1` microbatches,
+    independent of `microbatches`. It has a collective-permute of a microbatch in each direction per
+    tick, in `microbatches * interleave + S * interleave + S - 2` ticks; `"zero_bubble"` may need
+    `S - 1` more. They have no forward-mode derivative.
+
     With `interleave` the layers of a device are not adjacent. Weights that are stored in layer
     order therefore move before the first tick, and their gradients after the last. Two names avoid
     this: `axis=("rounds", "layers")` with only `"layers"` mapped folds over both axes. The first
@@ -113,10 +124,12 @@ def pipeline(
     Raises:
       AxisNotFoundError: no array of `params` has `axis`, or none has `over`.
       AxisNameError: `axis` or `over` is not an axis name, or a result already has `axis`.
-      ArgumentError: `microbatches` or `interleave` is not a positive integer.
+      ArgumentError: `microbatches` or `interleave` is not a positive integer, `schedule` is
+        unknown, or it is `"interleaved"` with one group of layers on a device.
       AxisSizeError: the layers do not divide into groups.
       PipelineError: `layer` mixes elements of `over`, or there are several groups and the stages do
-        not divide the microbatches.
+        not divide the microbatches; or, except for `"gpipe"`, `layer` closes over a value whose
+        gradient would be summed over the stages in every tick.
       PlacementConflictError: `over`, or an axis of the carry, is mapped to the mesh axis of the
         layers.
 
@@ -229,6 +242,11 @@ def _check_schedule(schedule: Schedule, layers: _Layers, over: Hashable) -> None
         raise PlacementConflictError(
             f"{OP}: {over!r} and {layers.name!r} are both mapped to mesh axis {min(shared)!r}, but"
             f" every stage of a pipeline processes all elements. Map {over!r} to another mesh axis."
+        )
+    if schedule.name == "interleaved" and schedule.rounds == 1:
+        raise ArgumentError(
+            f"{OP}: schedule='interleaved' needs several groups of layers of {layers.name!r} on"
+            f" each of {schedule.stages} stages, got 1. Pass interleave=2, or use schedule='1f1b'."
         )
     if schedule.rounds > 1 and schedule.microbatches % schedule.stages:
         raise PipelineError(
