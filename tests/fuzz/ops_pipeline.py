@@ -108,7 +108,7 @@ class Pipeline(Operation):
             "microbatches": g.choice([1, 2, 3, 4, 8]),
             "interleave": 2 if len(axes) == 1 and SIZES[axes[0]] % 4 == 0 and g.rare() else 1,
             "remat": g.flag(),
-            "schedule": g.choice(["gpipe", "1f1b", "zero_bubble"]),
+            "schedule": "gpipe" if g.forward else g.choice(["gpipe", "1f1b", "zero_bubble"]),  # the others have no jvp
             "positions": g.v(x).dtype == "f32" and g.rare(),
         }
         return g.s(name, (x, *inputs), len(results), blocks=(child.block(results),), **options)

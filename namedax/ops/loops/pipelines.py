@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Sequence
-from typing import Literal
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,7 @@ from namedax.operands.operation import operation
 from namedax.operands.pytree import as_block, data_of, flatten, names_of
 from namedax.ops.loops.control_flow import pair_of, scan_along
 from namedax.ops.loops.pipeline_alternation import AlternatingPipeline
+from namedax.ops.loops.pipeline_options import chosen
 from namedax.ops.loops.pipeline_schedule import Pipeline
 from namedax.ops.loops.pipeline_timetable import SCHEDULES, Schedule
 from namedax.resources.row_moves import move_rows
@@ -45,6 +46,8 @@ from namedax.resources.serial import LoopAxis
 __all__ = ["pipeline"]
 
 OP = "pipeline"
+#: The default number of microbatches for each stage.
+_PER_STAGE = 4
 
 
 @operation(
@@ -58,9 +61,9 @@ def pipeline(
     *,
     axis: Hashable = "layers",
     over: Hashable = "batch",
-    microbatches: int,
+    microbatches: int | None = None,
     interleave: int | None = None,
-    schedule: Literal["gpipe", "1f1b", "interleaved", "zero_bubble"] = "gpipe",
+    schedule: Literal["gpipe", "1f1b", "interleaved", "zero_bubble"] | None = None,
     remat: bool = False,
     outputs: bool = False,
 ) -> PyTree:
@@ -78,7 +81,9 @@ def pipeline(
       over: the axis that is split into microbatches, by default `"batch"`. It may be mapped too;
         then each device splits its own block.
       microbatches: the number of microbatches; it need not divide the size of `over`. With more
-        microbatches the idle share is smaller, and so are the matrix products of a layer.
+        microbatches the idle share is smaller, and so are the matrix products of a layer. By
+        default four for each stage; `nx.plan` then chooses it, and `schedule` and `interleave` too
+        if these are not given.
       interleave: the number of groups of layers on a device, by default 1, or 2 for the schedule
         `"interleaved"`. With several, a device processes a microbatch several times, with fewer
         layers each, and is idle for a shorter time.
@@ -144,20 +149,11 @@ def pipeline(
     >>> bool(nx.all(nx.abs(f(x, w) - nx.fold(layer, x, w, axis="layers")) < 1e-6, ("batch", "in")))
     True
     """
-    if schedule not in SCHEDULES:
-        raise ArgumentError(
-            f"{OP}: schedule must be one of {', '.join(map(repr, SCHEDULES))}, got"
-            f" {format_value(schedule)}.{did_you_mean(schedule, SCHEDULES)}"
-        )
-    if interleave is None:
-        several = schedule == "interleaved" and not isinstance(axis, (tuple, list))
-        interleave = 2 if several else 1
-    for what, number in (("microbatches", microbatches), ("interleave", interleave)):
-        if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
-            raise ArgumentError(
-                f"{OP}: {what} must be a positive integer, got {format_value(number)}."
-            )
     names = axis if isinstance(axis, (tuple, list)) else (axis,)
+    given = {"microbatches": microbatches, "schedule": schedule, "interleave": interleave}
+    left = {name for name, value in given.items() if value is None}
+    options = {**given, **{k: v for k, v in chosen().options.items() if k in left}}
+    plan = Schedule(1, *_numbers(options, len(names)))
     for what, name in (*(("axis", name) for name in names), ("over", over)):
         if not is_name(name):
             raise AxisNameError(f"{OP}: {what} must be an axis name, got {format_value(name)}.")
@@ -172,10 +168,32 @@ def pipeline(
         params,
         tuple(names),
         over,
-        Schedule(1, int(interleave), int(microbatches), schedule),
+        plan,
         remat,
+        left,
     )
     return (last, results) if outputs else last
+
+
+def _numbers(options: Mapping[str, Any], axes: int) -> tuple[int, int, str]:
+    """Return the groups of layers, the microbatches (0 for the default), and the schedule."""
+    schedule = "gpipe" if options["schedule"] is None else options["schedule"]
+    if schedule not in SCHEDULES:
+        raise ArgumentError(
+            f"{OP}: schedule must be one of {', '.join(map(repr, SCHEDULES))}, got"
+            f" {format_value(schedule)}.{did_you_mean(schedule, SCHEDULES)}"
+        )
+    interleave, microbatches = options["interleave"], options["microbatches"]
+    if interleave is None:
+        interleave = 2 if schedule == "interleaved" and axes == 1 else 1
+    for what, number in (("microbatches", microbatches), ("interleave", interleave)):
+        if number is None:
+            continue
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
+            raise ArgumentError(
+                f"{OP}: {what} must be a positive integer, got {format_value(number)}."
+            )
+    return int(interleave), int(microbatches or 0), schedule
 
 
 def _run(
@@ -186,6 +204,7 @@ def _run(
     over: Hashable,
     schedule: Schedule,
     remat: bool,
+    left: set[str],
 ) -> tuple[PyTree, PyTree]:
     for name in names:
         Entries(OP, params, name, supports_padding=True)  # raises if an axis is missing
@@ -205,7 +224,9 @@ def _run(
             " the entries in axis_resources."
         )
     layers = _Layers(names, mapped[0], params, schedule.rounds)
-    schedule = schedule.replace(stages=layers.stages, rounds=layers.rounds)
+    chosen().open |= left
+    count = schedule.microbatches or _PER_STAGE * layers.stages
+    schedule = schedule.replace(stages=layers.stages, rounds=layers.rounds, microbatches=count)
     _check_schedule(schedule, layers, over)
     kind = Pipeline if schedule.name == "gpipe" else AlternatingPipeline
     last, results = kind(step, x, layers.entries, names, over, schedule, remat).run()
