@@ -24,7 +24,7 @@ from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import scan_entries
 from namedax.ops.loops.pipeline_loop import Loop
 from namedax.ops.loops.pipeline_schedule import OP, Pipeline
-from namedax.programs.evaluator import LATE_SUMS, jaxprs_within, summed_axes
+from namedax.programs.evaluator import LATE_SUMS, has_reverse_rules, jaxprs_within, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
 from namedax.programs.postpone_psum import postponing
 from namedax.programs.primitives import is_inexact
@@ -132,7 +132,27 @@ class AlternatingPipeline(Pipeline):
             turn = jnp.full_like(microbatch, turn) if isinstance(turn, int) else turn
             return function(operands, microbatch, turn, *datas)
 
-        return with_numbers, operands, _permutes(closed.jaxpr)
+        def gradient(operands: list[jax.Array], datas: list[jax.Array]) -> Any:
+            floats = [i for i, data in enumerate(operands) if is_inexact(data)]
+            moving = [i for i, data in enumerate(datas) if is_inexact(data)]
+
+            def of_floats(some: list[jax.Array], more: list[jax.Array]) -> list[jax.Array]:
+                every, carry = list(operands), list(datas)
+                for i, data in zip(floats, some, strict=True):
+                    every[i] = data
+                for i, data in zip(moving, more, strict=True):
+                    carry[i] = data
+                return [x for x in with_numbers(every, number, number, *carry) if is_inexact(x)]
+
+            given = [operands[i] for i in floats], [datas[i] for i in moving]
+            results, pull = jax.vjp(of_floats, *given)
+            return pull(results)
+
+        always = _permutes(closed.jaxpr)
+        if not always and has_reverse_rules(closed.jaxpr):
+            # The rules may permute where the function does not.
+            always = _permutes(jax.make_jaxpr(gradient)(operands, begun).jaxpr)
+        return with_numbers, operands, always
 
     def _begun(self, leaf: Any, kind: ValueType, dtype: Any) -> jax.Array:
         """Return the initial carries of all microbatches, the first dimension."""
