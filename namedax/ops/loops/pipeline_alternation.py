@@ -7,7 +7,8 @@ checks of every pipeline, the second is the stage itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from jax.extend.core import Jaxpr
 from namedax.core.array import dims_of
 from namedax.core.names import Dims, PyTree
 from namedax.core.records import Record
+from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import cast_data, varying
 from namedax.errors import PipelineError
 from namedax.operands.pytree import array_of, data_of, flatten
@@ -29,6 +31,7 @@ from namedax.programs.loop_casts import apart_from_constants
 from namedax.programs.postpone_psum import postponing
 from namedax.programs.primitives import is_inexact
 from namedax.resources import communication as comm
+from namedax.resources.serial import MicrobatchAxis
 
 __all__ = ["AlternatingPipeline"]
 
@@ -50,7 +53,7 @@ class AlternatingPipeline(Pipeline):
         stage, schedule = comm.block_index(self.axes), self.schedule
         found = self._traced(stage)
         run, operands, always = self._as_function(stage, found)
-        loop = Loop(schedule, self.axes, run, len(found.kinds), always)
+        loop = Loop(schedule, self.axes, run, len(found.kinds), always, self._same_region)
         begun = [
             self._begun(leaf, kind, dtype)
             for leaf, kind, dtype in zip(self.x, found.kinds, found.dtypes, strict=True)
@@ -99,6 +102,7 @@ class AlternatingPipeline(Pipeline):
 
         def run(microbatch: jax.Array, turn: jax.Array, *datas: jax.Array) -> list[jax.Array]:
             with self.microbatch(microbatch):
+                self._note_region()
                 carry = [
                     array_of(data, kind.dims) for data, kind in zip(datas, found.kinds, strict=True)
                 ]
@@ -130,7 +134,8 @@ class AlternatingPipeline(Pipeline):
             operands: Sequence[jax.Array], microbatch: jax.Array, turn: Any, *datas: jax.Array
         ) -> list[jax.Array]:
             turn = jnp.full_like(microbatch, turn) if isinstance(turn, int) else turn
-            return function(operands, microbatch, turn, *datas)
+            with self._same_region(microbatch):
+                return function(operands, microbatch, turn, *datas)
 
         def gradient(operands: list[jax.Array], datas: list[jax.Array]) -> Any:
             floats = [i for i, data in enumerate(operands) if is_inexact(data)]
@@ -146,13 +151,31 @@ class AlternatingPipeline(Pipeline):
 
             given = [operands[i] for i in floats], [datas[i] for i in moving]
             results, pull = jax.vjp(of_floats, *given)
-            return pull(results)
+            with self._same_region(number):
+                return pull(results)
 
         always = _permutes(closed.jaxpr)
         if not always and has_reverse_rules(closed.jaxpr):
             # The rules may permute where the function does not.
             always = _permutes(jax.make_jaxpr(gradient)(operands, begun).jaxpr)
         return with_numbers, operands, always
+
+    def _note_region(self) -> None:
+        region = ambient()
+        assert region is not None
+        self._stage_region: Region = region
+
+    @contextlib.contextmanager
+    def _same_region(self, number: jax.Array) -> Iterator[None]:
+        """Enter the region in which the stage was traced, for the rules of its derivatives."""
+        axis = self._stage_region.resources[self.over][-1]
+        assert isinstance(axis, MicrobatchAxis)
+        before, axis.number = axis.number, number
+        try:
+            with enter(self._stage_region):
+                yield
+        finally:
+            axis.number = before
 
     def _begun(self, leaf: Any, kind: ValueType, dtype: Any) -> jax.Array:
         """Return the initial carries of all microbatches, the first dimension."""
@@ -196,7 +219,8 @@ class AlternatingPipeline(Pipeline):
 
         def gradient(*some: jax.Array) -> Any:
             results, pull = jax.vjp(of_shared, *some)
-            return pull(results)
+            with self._same_region(stage * 0):
+                return pull(results)
 
         if summed_axes(jax.make_jaxpr(gradient)(*(operands[i] for i in shared)).jaxpr) & axes:
             raise PipelineError(

@@ -12,6 +12,7 @@ a stage with one always computes, and its result is discarded.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -41,6 +42,7 @@ class Loop:
         the carry and the results.
       carried: the number of leaves of the carry.
       always: if `True`, idle stages compute too.
+      within: enters the region of a microbatch, in which rules of derivatives run.
     """
 
     def __init__(
@@ -50,9 +52,10 @@ class Loop:
         run: Callable[..., Datas],
         carried: int,
         always: bool,
+        within: Callable[[jax.Array], contextlib.AbstractContextManager[None]],
     ):
         self.schedule, self.axes, self.run = schedule, axes, run
-        self.carried, self.always = carried, always
+        self.carried, self.always, self.within = carried, always, within
 
     def __call__(
         self, operands: Sequence[jax.Array], begun: Sequence[jax.Array]
@@ -301,19 +304,22 @@ class _Backward:
         some = [self.operands[i] for i in self.floats]
         moving = [carry[i] for i in self.moving]
         of_results = [cotangents[i] for i in wanted]
+        of_operands: Datas = []
+        of_carry: Datas = []
         if weights is None:
             pull = jax.vjp(run, some, moving)[1]
-            of_operands, of_carry = pull(of_results)
         elif weights:
-            (of_operands,), of_carry = (
-                jax.vjp(lambda some: run(some, moving), some)[1](of_results),
-                [],
-            )
+            pull = jax.vjp(lambda some: run(some, moving), some)[1]
         else:
-            of_operands, (of_carry,) = (
-                [],
-                jax.vjp(lambda moving: run(some, moving), moving)[1](of_results),
-            )
+            pull = jax.vjp(lambda moving: run(some, moving), moving)[1]
+        with self.loop.within(microbatch):
+            pulled = pull(of_results)
+        if weights is None:
+            of_operands, of_carry = pulled
+        elif weights:
+            (of_operands,) = pulled
+        else:
+            (of_carry,) = pulled
         return of_carry, of_operands
 
 

@@ -106,21 +106,36 @@ def test_batches_and_microbatches_need_not_divide(schedule, rows, microbatches, 
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
 
 
+@nx.custom_vjp
+def same(x):
+    return x
+
+
+same.defvjp(lambda x: (x, None), lambda _, ct: (ct + nx.roll(nx.roll(ct, 1, "pos"), -1, "pos"),))
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("schedule", ["1f1b", "zero_bubble"])
-def test_layers_may_permute_blocks(schedule):
-    """Then idle stages compute too, because a permutation concerns all devices."""
+@pytest.mark.parametrize(("schedule", "is_rule"), [("1f1b", False), ("zero_bubble", False), ("1f1b", True), ("gpipe", True)])
+def test_layers_may_permute_blocks(schedule, is_rule):
+    """Then idle stages compute too, because a permutation concerns all devices. It may be in the rule of a derivative only."""
     w, x = array(4, 6, 6) / 3, array(8, 4, 6)
 
     def rolled(x, w):
-        return x + nx.tanh(nx.roll(nx.rename(nx.dot(x, w, "k"), {"o": "k"}), 1, "pos"))
+        y = nx.rename(nx.dot(x, w, "k"), {"o": "k"})
+        return x + nx.tanh(same(y) if is_rule else nx.roll(y, 1, "pos"))
 
     def loss(w, x):
         return nx.sum(nx.pipeline(rolled, x, w, microbatches=4, schedule=schedule) ** 2, ("batch", "pos", "k"))
 
+    @jax.custom_vjp
+    def twice(y):
+        return y
+
+    twice.defvjp(lambda y: (y, None), lambda _, ct: (2 * ct,))
+
     def plain(w, x):
         for p in w:
-            x = x + jnp.tanh(jnp.roll(x @ p, 1, 1))
+            x = x + jnp.tanh(twice(x @ p) if is_rule else jnp.roll(x @ p, 1, 1))
         return jnp.sum(x**2)
 
     axes = (["layers", "k", "o"], ["batch", "pos", "k"])
