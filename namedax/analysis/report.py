@@ -338,13 +338,13 @@ def _total_rows(report: Report) -> list[tuple[str, str, str]]:
         ),
     ]
     for line, run in report.pipelines.items():
-        stored = f", stores {run.stored} microbatches" if run.stored else ""
+        stored = f", {run.stored} microbatches stored" if run.stored else ""
         rows.append(
             (
                 "idles",
                 f"{100 * run.bubble:.1f} %",
-                f"of the ticks of the pipeline at {line or 'an unknown line'} ({run.schedule}"
-                f"{stored})",
+                f"of the ticks of the {run.schedule} pipeline at"
+                f" {line or 'an unknown line'}{stored}",
             )
         )
     if report.compiled is not None:
