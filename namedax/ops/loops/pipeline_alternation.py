@@ -20,12 +20,11 @@ from namedax.core.names import Dims, PyTree
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import cast_data, varying
-from namedax.errors import PipelineError
 from namedax.operands.pytree import array_of, data_of, flatten
 from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import scan_entries
 from namedax.ops.loops.pipeline_loop import Loop
-from namedax.ops.loops.pipeline_schedule import OP, Pipeline
+from namedax.ops.loops.pipeline_schedule import Fitted, Pipeline
 from namedax.programs.evaluator import LATE_SUMS, has_reverse_rules, jaxprs_within, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
 from namedax.programs.postpone_psum import postponing
@@ -53,12 +52,12 @@ class AlternatingPipeline(Pipeline):
         stage, schedule = comm.block_index(self.axes), self.schedule
         found = self._traced(stage)
         run, operands, always = self._as_function(stage, found)
-        loop = Loop(schedule, self.axes, run, len(found.kinds), always, self._same_region)
         begun = [
             self._begun(leaf, kind, dtype)
             for leaf, kind, dtype in zip(self.x, found.kinds, found.dtypes, strict=True)
         ]
-        self._check_operands(run, operands, begun, stage)
+        sums = self._sums_gradients(run, operands, begun, stage)
+        loop = Loop(schedule, self.axes, run, len(found.kinds), always, sums, self._same_region)
         done, results = loop(operands, begun)
         is_last = stage == schedule.stages - 1
         last = [
@@ -179,8 +178,10 @@ class AlternatingPipeline(Pipeline):
 
     def _begun(self, leaf: Any, kind: ValueType, dtype: Any) -> jax.Array:
         """Return the initial carries of all microbatches, the first dimension."""
-        count, dims = self.schedule.microbatches, dims_of(leaf)
-        data = data_of(leaf)
+        count = self.schedule.microbatches
+        data, dims = (
+            (leaf.data, leaf.dims) if isinstance(leaf, Fitted) else (data_of(leaf), dims_of(leaf))
+        )
         own = kind.bare() if self.over not in dims else kind
 
         def one(data: jax.Array) -> jax.Array:
@@ -195,20 +196,23 @@ class AlternatingPipeline(Pipeline):
         parts = data.reshape((*data.shape[:at], count, size, *data.shape[at + 1 :]))
         return jax.vmap(one)(jnp.moveaxis(parts, at, 0))
 
-    def _check_operands(
+    def _sums_gradients(
         self,
         run: Callable[..., list[jax.Array]],
         operands: Sequence[jax.Array],
         begun: Sequence[jax.Array],
         stage: jax.Array,
-    ) -> None:
-        """Raise if a value of all stages has a gradient that needs a sum in every tick."""
+    ) -> bool:
+        """Return True if a value that all stages share has a gradient, which sums over them.
+
+        Most such values are cast to varying before the loop, and have another gradient.
+        """
         axes = frozenset(self.axes)
         shared = [
             i for i, data in enumerate(operands) if is_inexact(data) and not axes <= varying(data)
         ]
         if not shared:
-            return
+            return False
 
         def of_shared(*some: jax.Array) -> list[jax.Array]:
             every = list(operands)
@@ -222,13 +226,8 @@ class AlternatingPipeline(Pipeline):
             with self._same_region(stage * 0):
                 return pull(results)
 
-        if summed_axes(jax.make_jaxpr(gradient)(*(operands[i] for i in shared)).jaxpr) & axes:
-            raise PipelineError(
-                f"{OP}: the function closes over a value whose gradient would be summed over the"
-                f" stages of {self.entries.axis!r} in every tick, which"
-                f" schedule={self.schedule.name!r} does not support. Pass that value in params, or"
-                " use schedule='gpipe'."
-            )
+        traced = jax.make_jaxpr(gradient)(*(operands[i] for i in shared))
+        return not summed_axes(traced.jaxpr).isdisjoint(axes)
 
 
 def _permutes(jaxpr: Jaxpr) -> bool:

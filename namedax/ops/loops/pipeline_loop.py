@@ -30,6 +30,8 @@ from namedax.resources import communication as comm
 __all__ = ["Loop"]
 
 Datas: TypeAlias = list[jax.Array]
+#: The microbatch and the round of a work, its input, and the cotangents of its results.
+_Given: TypeAlias = tuple[jax.Array, jax.Array | int, Datas, list[Any]]
 
 
 class Loop:
@@ -42,6 +44,8 @@ class Loop:
         the carry and the results.
       carried: the number of leaves of the carry.
       always: if `True`, idle stages compute too.
+      sums: if `True`, gradients of operands that do not vary over these mesh axes are summed over
+        the stages in every tick; idle stages compute too.
       within: enters the region of a microbatch, in which rules of derivatives run.
     """
 
@@ -52,10 +56,11 @@ class Loop:
         run: Callable[..., Datas],
         carried: int,
         always: bool,
+        sums: bool,
         within: Callable[[jax.Array], contextlib.AbstractContextManager[None]],
     ):
         self.schedule, self.axes, self.run = schedule, axes, run
-        self.carried, self.always, self.within = carried, always, within
+        self.carried, self.always, self.sums, self.within = carried, always or sums, sums, within
 
     def __call__(
         self, operands: Sequence[jax.Array], begun: Sequence[jax.Array]
@@ -63,8 +68,8 @@ class Loop:
         """Return the last carries of all microbatches, and the results of all ticks.
 
         Args:
-          operands: the operands of `run`. A differentiable one without the mesh axes of the stages
-            has no gradient.
+          operands: the operands of `run`. One that does not vary over the mesh axes of the stages
+            has no gradient, except with `sums`.
           begun: the initial carries, `[microbatches, ...]`.
         """
         call = jax.custom_vjp(self._forward)
@@ -176,7 +181,9 @@ class _Backward:
         self.types = loop._types(operands, begun)
         axes = set(loop.axes)
         self.floats = [
-            i for i, data in enumerate(operands) if is_inexact(data) and axes <= varying(data)
+            i
+            for i, data in enumerate(operands)
+            if is_inexact(data) and (loop.sums or axes <= varying(data))
         ]
         count = loop.carried
         self.moving = [i for i, kind in enumerate(self.types[:count]) if is_inexact(kind)]
@@ -250,24 +257,42 @@ class _Backward:
             later, last = apart != IDLE, jnp.maximum(apart, 0)
             stored = [_entry(room, _entry(self.cotangents, last)) for room in waiting]
             pending = self._given(inputs, stored, last)
-            of_operands = loop._if(
-                later, lambda: _sum(of_operands, self._pull(pending, True)[1]), of_operands
-            )
+            of_operands = self._add(later, pending, of_operands)
+        elif loop.always:
+            of_carry = loop._if(active, lambda: self._pull(given, False)[0], idle)
+            of_operands = self._add(active, given, of_operands)
         else:
 
             def both() -> tuple[Datas, Datas]:
                 of_carry, more = self._pull(given, None)
                 return of_carry, _sum(of_operands, more)
 
-            of_carry, of_operands = loop._if(active, both, (idle, of_operands))
+            of_carry, of_operands = lax.cond(active, both, lambda: (idle, of_operands))
         slot = jnp.where(active & begins, microbatch, schedule.microbatches)
         of_begun = [_put(room, data, slot) for room, data in zip(of_begun, of_carry, strict=True)]
         sent = loop._send(after), loop._send(of_carry, back=True)
         return (*sent, inputs, waiting, of_operands, of_begun), None
 
-    def _given(
-        self, inputs: Datas, cotangents: Datas, number: jax.Array
-    ) -> tuple[jax.Array, jax.Array | int, Datas, list[Any]]:
+    def _add(self, active: jax.Array, given: _Given, totals: Datas) -> Datas:
+        """Add the gradients of the operands for a work, if the stage has one."""
+        if not self.loop.always:
+            return lax.cond(
+                active, lambda: _sum(totals, self._pull(given, True)[1]), lambda: totals
+            )
+        *place, cotangents = given
+        # A gradient that is summed over the stages has no contribution of idle ones.
+        cotangents = [
+            None if each is None else jnp.where(active, each, jnp.zeros_like(each))
+            for each in cotangents
+        ]
+        axes = set(self.loop.axes)
+        return [
+            total
+            + (jnp.where(active, each, jnp.zeros_like(each)) if axes <= varying(each) else each)
+            for total, each in zip(totals, self._pull((*place, cotangents), True)[1], strict=True)
+        ]
+
+    def _given(self, inputs: Datas, cotangents: Datas, number: jax.Array) -> _Given:
         """Return the microbatch and the round of a work, its input, and its cotangents."""
         microbatch, turn = self.schedule.work(number)
         slot = _entry(self.inputs, number)
@@ -280,9 +305,7 @@ class _Backward:
         ]
         return microbatch, turn, [_entry(room, slot) for room in inputs], of_all
 
-    def _pull(
-        self, given: tuple[jax.Array, jax.Array | int, Datas, list[Any]], weights: bool | None
-    ) -> tuple[Datas, Datas]:
+    def _pull(self, given: _Given, weights: bool | None) -> tuple[Datas, Datas]:
         """Return the cotangents of the carry and of the operands.
 
         Args:

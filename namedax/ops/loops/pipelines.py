@@ -133,8 +133,7 @@ def pipeline(
         unknown, or it is `"interleaved"` with one group of layers on a device.
       AxisSizeError: the layers do not divide into groups.
       PipelineError: `layer` mixes elements of `over`, or there are several groups and the stages do
-        not divide the microbatches; or, except for `"gpipe"`, `layer` closes over a value whose
-        gradient would be summed over the stages in every tick.
+        not divide the microbatches.
       PlacementConflictError: `over`, or an axis of the carry, is mapped to the mesh axis of the
         layers.
 
