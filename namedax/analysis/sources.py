@@ -93,7 +93,10 @@ class Origin(Record):
     def pipeline(self) -> Schedule | None:
         """The schedule of the surrounding pipeline, if there is one."""
         found = _PIPELINE.findall(self.scopes)
-        return Schedule(*map(int, found[-1][1:]), found[-1][0]) if found else None
+        if not found:
+            return None
+        name, stages, rounds, microbatches = found[-1]
+        return Schedule(int(stages), int(rounds), int(microbatches), name)
 
     @property
     def no_ring(self) -> tuple[str, tuple[str, ...]] | None:

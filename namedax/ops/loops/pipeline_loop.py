@@ -30,6 +30,8 @@ from namedax.resources import communication as comm
 __all__ = ["Loop"]
 
 Datas: TypeAlias = list[jax.Array]
+#: The received carry and cotangents, the slots of inputs and of cotangents, and the gradients.
+_State: TypeAlias = tuple[Datas, Datas, Datas, Datas, Datas, Datas]
 #: The microbatch and the round of a work, its input, and the cotangents of its results.
 _Given: TypeAlias = tuple[jax.Array, jax.Array | int, Datas, list[Any]]
 
@@ -222,7 +224,7 @@ class _Backward:
     def _column(self, table: np.ndarray) -> jax.Array:
         return _entry(jnp.asarray(table.T.astype(np.int32)), self.stage)
 
-    def _tick(self, state: tuple[Datas, ...], row: Datas) -> tuple[tuple[Datas, ...], None]:
+    def _tick(self, state: _State, row: Datas) -> tuple[_State, None]:
         received, cotangents, inputs, waiting, of_operands, of_begun = state
         loop, schedule = self.loop, self.schedule
         forward, backward, apart = row
@@ -270,8 +272,8 @@ class _Backward:
             of_carry, of_operands = lax.cond(active, both, lambda: (idle, of_operands))
         slot = jnp.where(active & begins, microbatch, schedule.microbatches)
         of_begun = [_put(room, data, slot) for room, data in zip(of_begun, of_carry, strict=True)]
-        sent = loop._send(after), loop._send(of_carry, back=True)
-        return (*sent, inputs, waiting, of_operands, of_begun), None
+        sent, back = loop._send(after), loop._send(of_carry, back=True)
+        return (sent, back, inputs, waiting, of_operands, of_begun), None
 
     def _add(self, active: jax.Array, given: _Given, totals: Datas) -> Datas:
         """Add the gradients of the operands for a work, if the stage has one."""
@@ -279,17 +281,18 @@ class _Backward:
             return lax.cond(
                 active, lambda: _sum(totals, self._pull(given, True)[1]), lambda: totals
             )
-        *place, cotangents = given
+        microbatch, turn, carry, cotangents = given
         # A gradient that is summed over the stages has no contribution of idle ones.
         cotangents = [
             None if each is None else jnp.where(active, each, jnp.zeros_like(each))
             for each in cotangents
         ]
+        more = self._pull((microbatch, turn, carry, cotangents), True)[1]
         axes = set(self.loop.axes)
         return [
             total
             + (jnp.where(active, each, jnp.zeros_like(each)) if axes <= varying(each) else each)
-            for total, each in zip(totals, self._pull((*place, cotangents), True)[1], strict=True)
+            for total, each in zip(totals, more, strict=True)
         ]
 
     def _given(self, inputs: Datas, cotangents: Datas, number: jax.Array) -> _Given:
