@@ -42,11 +42,13 @@ from namedax.errors import (
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import data_of, names_of
+from namedax.ops.shape.narrow_placement import check_shard_wire, put_narrow
 from namedax.ops.shape.rename import move, transpose_to
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import concrete_mesh, mesh_with_devices, put
 from namedax.resources.serial import on_devices, with_loops
+from namedax.resources.wire import Wire, WireFormat, parse_wire
 
 __all__ = [
     "attach_names",
@@ -434,7 +436,11 @@ def untag(x: PyTree, axes: PyTree) -> PyTree:
 
 @checks_signature
 def shard(
-    x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Mesh | None = None
+    x: Tree,
+    axis_resources: Mapping[Hashable, Any],
+    mesh: jax.sharding.Mesh | None = None,
+    *,
+    wire: WireFormat | Wire | None = None,
 ) -> Tree:
     """Shard named arrays over a mesh, outside of mapped functions.
 
@@ -446,6 +452,9 @@ def shard(
       axis_resources: as in `xmap`. A single array must have all names. The arrays of a pytree are
         sharded as one program maps them, so it may map names that none of them has.
       mesh: a mesh; by default the mesh of `jax.set_mesh`.
+      wire: the number format in which blocks of arrays that are already on this mesh are sent:
+        `"bf16"`, `"float8_e4m3"` or `"int8"`; by default the dtype of the array. Values are rounded
+        within the bounds of `nx.Wire`, only where they are sent.
 
     Returns:
       The same values, with each named axis sharded over its mesh axes. An axis that does not divide
@@ -459,7 +468,10 @@ def shard(
         axis.
       MeshError: there is no mesh, or it lacks a mesh axis.
       PlacementConflictError: two axes of one array are sharded over one mesh axis.
-      ArgumentTypeError: a leaf is not an array, such as a string; the message has its path.
+      ArgumentTypeError: a leaf is not an array, such as a string; the message has its path. With
+        `wire`, a named array is not real floating-point.
+      ArgumentError: `wire` is not a format or has one for gradients; or a named array is traced, or
+        is not on this mesh yet, so that nothing is communicated.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
@@ -474,6 +486,8 @@ def shard(
             " mapped function."
         )
     resources = parse_resources(axis_resources, "shard")
+    formats = parse_wire("shard", wire)
+    check_shard_wire("shard", formats)
     _check_leaves(x)
     _check_names_placed(x, resources)
     assignment = on_devices(with_loops(resources))  # loops are no devices
@@ -485,7 +499,10 @@ def shard(
     def one(path: KeyPath[Any], leaf: ArrayLike) -> AnyArray:
         dims, op = dims_of(leaf), _at("shard", path)
         data = leaf._data if isinstance(leaf, NamedArray) else _array(op, leaf)
-        placed = put(data, named_sharding(dims, data.shape, assignment, mesh, op))
+        sharding = named_sharding(dims, data.shape, assignment, mesh, op)
+        if formats is not None and dims.count(None) < len(dims):
+            return NamedArray(put_narrow(op, leaf, data, sharding, formats), dims)
+        placed = put(data, sharding)
         return placed if dims.count(None) == len(dims) else NamedArray(placed, dims)
 
     return jax.tree_util.tree_map_with_path(one, x, is_leaf=is_named)
