@@ -242,7 +242,12 @@ def _relayout_padded(
         if isinstance(axes, Uneven)
     }
     data = _relayout(
-        data, [plain(axes) for axes in old], [plain(axes) for axes in new], keep_varying, wire, sizes
+        data,
+        [plain(axes) for axes in old],
+        [plain(axes) for axes in new],
+        keep_varying,
+        wire,
+        sizes,
     )
     for i, before in enumerate(old):
         if ends[i] and isinstance(before, Uneven):

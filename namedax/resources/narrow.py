@@ -268,9 +268,7 @@ def _permute_forward(
     return rows.reshape(data.shape)
 
 
-def _permute_backward(
-    cotangent: jax.Array, axes: MeshAxes, perm: Pairs, wire: Wire
-) -> jax.Array:
+def _permute_backward(cotangent: jax.Array, axes: MeshAxes, perm: Pairs, wire: Wire) -> jax.Array:
     back = tuple((target, source) for source, target in perm)
     return ppermute(cotangent, axes, back, wire.reversed)
 

@@ -67,7 +67,11 @@ def gather_once(wire):
     if wire not in _gathers:
         mesh = jax.make_mesh((4,), ("x",), devices=jax.devices()[:4])
         _gathers[wire] = nx.xmap(
-            lambda w: nx.rename(w, a="c", wire=wire), in_axes=["a", "b"], out_axes=["c", "b"], axis_resources={"a": "x"}, mesh=mesh
+            lambda w: nx.rename(w, a="c", wire=wire),
+            in_axes=["a", "b"],
+            out_axes=["c", "b"],
+            axis_resources={"a": "x"},
+            mesh=mesh,
         )
     return _gathers[wire]
 
@@ -149,6 +153,8 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.part(5)
+@pytest.mark.rest(12)
 @pytest.mark.parametrize("wire", [*FORMATS, nx.Wire("int8", "bf16")])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_rename_in_every_layout(layout, wire):
@@ -176,3 +182,240 @@ def test_rename_in_every_layout(layout, wire):
     backward = np.abs(np.asarray(ct * c)).max() * 2**-8 if isinstance(wire, nx.Wire) else 1e-5
     assert np.all(np.abs(np.asarray(dw - ct * c)) <= backward)
     assert np.all(np.abs(np.asarray(dc - ct * w)) <= np.abs(np.asarray(ct)) * worst)
+
+
+# --- FSDP: the gather of a parameter, and the reduce-scatter of its gradient -----------------------
+
+FSDP = {"embed_fsdp": "x", "batch": "x"}
+FSDP_2D = {"embed_fsdp": "x", "batch": ("x", "y")}
+BOTH = {wire: nx.Wire(wire, wire) for wire in FORMATS}
+
+
+def loss(wire, checkpoint=False):
+    def of(w, x):
+        def apply(w, x):
+            return nx.einsum(READ, x, w, wire=wire)
+
+        y = (jax.checkpoint(apply) if checkpoint else apply)(w, x)
+        return nx.mean(nx.sum(y * y, "hidden"), "batch")
+
+    return of
+
+
+def fsdp_arrays(batch=16, embed=16, hidden=24):
+    return array(embed, hidden, seed=1), array(batch, embed, seed=2)
+
+
+def step(wire, mesh, resources=None, checkpoint=False):
+    return nx.xmap(
+        jax.value_and_grad(loss(wire, checkpoint)),
+        in_axes=(["embed_fsdp", "hidden"], ["batch", "embed"]),
+        out_axes=([], ["embed_fsdp", "hidden"]),
+        axis_resources=resources or FSDP,
+        mesh=mesh,
+    )
+
+
+def check_gradient(step, wire, w, x):
+    """Compare with `jnp`, up to a relative error of the norm, a few times that of one element."""
+
+    def plain(w, x):
+        return jnp.mean(jnp.sum((x @ w) ** 2, -1))
+
+    value, gradient = step(w, x)
+    wanted, slope = jax.value_and_grad(plain)(w, x)
+    tolerance = {"bf16": 2**-7, "float8_e4m3": 2**-3, "int8": 2**-5}[wire.forward]
+    assert abs(float(value - wanted)) <= tolerance * abs(float(wanted))
+    assert float(jnp.linalg.norm(gradient - slope)) <= tolerance * float(jnp.linalg.norm(slope))
+    assert np.any(np.asarray(gradient) != np.asarray(slope))
+
+
+FSDP_CASES = {
+    "auto": ((8,), "auto", FSDP, 16, False),
+    "2d": ((4, 2), "auto", FSDP_2D, 16, False),
+    "explicit": ((8,), "explicit", FSDP, 16, False),
+    "partly-explicit": ((4, 2), "explicit", FSDP, 16, False),
+    "uneven": ((8,), "auto", FSDP, 19, False),
+    "checkpoint": ((8,), "auto", FSDP, 16, True),
+    "steps": ((8,), "auto", {"embed_fsdp": "x", "batch": ("x", nx.SerialLoop(2))}, 16, False),
+    "kept": ((8,), "auto", {"embed_fsdp": "x", "batch": ("x", nx.SerialLoop(2, keep="whole"))}, 16, False),
+}
+
+
+@pytest.mark.part(3)
+@pytest.mark.rest(8)
+@pytest.mark.parametrize("wire", FORMATS)
+@pytest.mark.parametrize("case", FSDP_CASES)
+def test_fsdp(case, wire):
+    shape, kind, resources, embed, checkpoint = FSDP_CASES[case]
+    w, x = fsdp_arrays(embed=embed)
+    f = step(BOTH[wire], make_mesh(shape, kind), resources, checkpoint)
+    check_gradient(f, BOTH[wire], w, x)
+
+
+@pytest.mark.part(1)
+@pytest.mark.parametrize("wire", FORMATS)
+def test_differentiated_from_outside(wire):
+    w, x = fsdp_arrays()
+    f = nx.xmap(
+        loss(BOTH[wire]),
+        in_axes=(["embed_fsdp", "hidden"], ["batch", "embed"]),
+        out_axes=[],
+        axis_resources=FSDP,
+        mesh=make_mesh((8,)),
+    )
+    check_gradient(jax.value_and_grad(f), BOTH[wire], w, x)
+
+
+@pytest.mark.part(1)
+@pytest.mark.parametrize("wire", FORMATS)
+def test_bytes_are_those_of_payload_and_scales(wire):
+    w, x = fsdp_arrays(embed=64, hidden=64)  # 512 elements of a device: 4 blocks
+    f = step(BOTH[wire], make_mesh((8,)))
+    report = nx.explain(f, w, x)
+    compiled = hlo.collectives(jax.jit(f).lower(w, x).compile())
+    assert sorted((c.kind, c.bytes) for c in report.collectives) == sorted((c.kind, c.bytes) for c in compiled)
+    payload = 64 * 64 * (2 if wire == "bf16" else 1)
+    scales = [] if wire == "bf16" else [8 * 4 * 4]
+    for kind in ("all-gather", "all-to-all"):
+        assert sorted(c.bytes for c in compiled if c.kind == kind) == sorted([*scales, payload])
+    assert not [c for c in compiled if c.kind == "reduce-scatter"]
+
+
+def test_a_string_leaves_the_gradient_alone():
+    w, x = fsdp_arrays()
+    kinds = [c.kind for c in nx.explain(step("int8", make_mesh((8,))), w, x).collectives]
+    assert kinds.count("all-gather") == 2
+    assert kinds.count("reduce-scatter") == 1
+    backward = [c.kind for c in nx.explain(step(nx.Wire(backward="int8"), make_mesh((8,))), w, x).collectives]
+    assert backward.count("all-gather") == 1
+    assert backward.count("all-to-all") == 2
+
+
+@pytest.mark.part(2)
+@pytest.mark.parametrize("wire", FORMATS)
+@pytest.mark.parametrize("size", [16, 19])
+def test_reduce_scatter_of_a_result(size, wire):
+    x, w = array(8, 24, seed=1), array(24, size, seed=2)
+
+    def f(x, w):
+        return nx.einsum("{i,k},{k,j}->{i,j_s:j}", x, w, wire=BOTH[wire])
+
+    g = nx.xmap(
+        f, in_axes=(["i", "k"], ["k", "j"]), out_axes=["i", "j_s"], axis_resources={"k": "x", "j_s": "x"}, mesh=make_mesh((8,))
+    )
+    # each device sends its summand, in 8 blocks of columns
+    summands = np.einsum("ikd,kdj->kij", np.asarray(x).reshape(8, 8, 3), np.asarray(w).reshape(8, 3, size))
+    got, pull = jax.vjp(g, x, w)
+    worst = np.abs(summands).max() * {"bf16": 2**-8, "float8_e4m3": 2**-4, "int8": 1 / 254}[wire] * 8 * 1.001
+    assert np.all(np.abs(np.asarray(got) - np.asarray(x @ w)) <= worst)
+    kinds = {c.kind for c in nx.explain(g, x, w).collectives}
+    assert "all-to-all" in kinds
+    assert "reduce-scatter" not in kinds
+    ct = array(8, size, seed=3)
+    worst_ct = np.abs(np.asarray(ct)).max() * {"bf16": 2**-8, "float8_e4m3": 2**-4, "int8": 1.001 / 254}[wire]
+    dx, dw = pull(ct)
+    assert np.all(np.abs(np.asarray(dx - ct @ w.T)) <= np.abs(np.asarray(w)).sum(1) * worst_ct + 1e-4)
+    assert np.all(np.abs(np.asarray(dw - x.T @ ct)) <= np.abs(np.asarray(x)).sum(0)[:, None] * worst_ct + 1e-4)
+
+
+def test_padding_does_not_affect_scales():
+    # Values grow along an axis of 10 elements over 4 devices, and so does its padding on the last device.
+    def f(w):
+        grown = w * nx.numpy.exp(4.0 * nx.arange(10, axis="a"))
+        return nx.rename(grown, b="d", wire="int8")
+
+    g = nx.xmap(f, in_axes=["a", "b"], out_axes=["a", "d"], axis_resources={"a": "x", "b": "y"}, mesh=make_mesh((4, 2)))
+    got = np.asarray(g(jnp.ones((10, 64))))
+    np.testing.assert_allclose(got[-1], np.exp(36.0) * np.ones(64), rtol=1e-2)
+
+
+@pytest.mark.parametrize("wire", FORMATS)
+def test_unmapped_programs_are_exact(wire):
+    w, x = fsdp_arrays()
+    arrays = nx.named(w, ["embed_fsdp", "hidden"]), nx.named(x, ["batch", "embed"])
+    np.testing.assert_array_equal(
+        nx.einsum(READ, arrays[1], arrays[0], wire=BOTH[wire]).data, nx.einsum(READ, *arrays[::-1]).data
+    )
+    np.testing.assert_array_equal(nx.rename(arrays[0], hidden="h", wire=wire).data, w)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("wire", [BOTH["bf16"], BOTH["int8"], nx.Wire("float8_e4m3", "int8")])
+def test_gradient_descent_converges(wire):
+    target, x = array(16, 8, seed=7), array(32, 16, seed=8)
+    y = x @ target
+
+    def of(w, x, y):
+        error = nx.einsum(READ, x, w, wire=wire) - y
+        return nx.mean(nx.sum(error * error, "hidden"), "batch")
+
+    f = nx.xmap(
+        jax.value_and_grad(of),
+        in_axes=(["embed_fsdp", "hidden"], ["batch", "embed"], ["batch", "hidden"]),
+        out_axes=([], ["embed_fsdp", "hidden"]),
+        axis_resources=FSDP,
+        mesh=make_mesh((8,)),
+    )
+    w = jnp.zeros((16, 8))
+    first, _ = f(w, x, y)
+    for _ in range(60):
+        value, gradient = f(w, x, y)
+        w = w - 0.05 * gradient
+    assert float(value) < 0.01 * float(first)
+
+
+# --- shard ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["auto", "explicit"])
+def test_shard_gathers_in_a_narrow_format(kind):
+    mesh = make_mesh((8,), kind)
+    w = array(16, 24)
+    x = nx.shard(nx.named(w, ["a", "b"]), {"a": "x"}, mesh)
+    got = nx.shard(x, {}, mesh, wire="int8")
+    assert got.sharding.is_fully_replicated
+    assert np.all(np.abs(np.asarray(got.data - w)) <= bounds(w, "int8", 8))
+    back = nx.shard(got, {"a": "x"}, mesh, wire="int8")  # nothing is sent, and nothing rounded
+    np.testing.assert_array_equal(np.asarray(back.data), np.asarray(got.data))
+    assert back.sharding.spec[0] == "x"
+
+
+def test_shard_names_cases_without_collectives():
+    mesh = make_mesh((8,))
+    w = nx.named(array(16, 24), ["a", "b"])
+    with pytest.raises(nx.errors.ArgumentError, match=r"is not placed on that mesh.* Place it without wire\."):
+        nx.shard(w, {"a": "x"}, mesh, wire="int8")
+    with pytest.raises(nx.errors.ArgumentError, match=r"is traced, .* use nx\.rename with wire"):
+        jax.jit(lambda w: nx.shard(w, {"a": "x"}, mesh, wire="int8"))(w)
+    with pytest.raises(nx.errors.ArgumentError, match=r"has a format for gradients.* Pass wire='int8'"):
+        nx.shard(w, {"a": "x"}, mesh, wire=BOTH["int8"])
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def test_wrong_formats():
+    w = nx.named(array(16, 24), ["a", "b"])
+    with pytest.raises(
+        nx.errors.ArgumentError, match=r"rename: wire must be 'bf16', 'float8_e4m3', 'int8' or nx\.Wire.*'int4'.*'wire': \.\.\."
+    ):
+        nx.rename(w, a="c", wire="int4")
+    with pytest.raises(nx.errors.ArgumentError, match=r"Wire: backward must be .* or None, got 'fp8'"):
+        nx.Wire(backward="fp8")
+    with pytest.raises(nx.errors.ArgumentError, match=r"einsum: wire narrows .* renames no axis\. Write \{new:old\}"):
+        nx.einsum("{a,b},{a,b}->{a}", w, w, wire="int8")
+    with pytest.raises(nx.errors.ArgumentError, match=r"einsum: overlap=True .* Omit overlap or wire\."):
+        nx.einsum("{a,b},{a,b}->{a}".replace("a,b}-", "c:a,b}-"), w, w, wire="int8", overlap=True)
+
+
+@pytest.mark.parametrize("dtype", [jnp.int32, jnp.bool_, jnp.complex64])
+def test_only_floating_point_numbers_are_rounded(dtype):
+    w = nx.named(jnp.ones((4, 6), dtype), ["a", "b"])
+    remedy = "real and imaginary parts" if dtype == jnp.complex64 else r"x\.astype\(jnp\.float32\)"
+    with pytest.raises(nx.errors.ArgumentTypeError, match=rf"rename: wire .* dtype {jnp.dtype(dtype)}\. .*{remedy}"):
+        nx.rename(w, a="c", wire="int8")
+    with pytest.raises(nx.errors.ArgumentTypeError, match=r"rename, x\['w'\]: wire"):
+        nx.rename({"w": w}, a="c", wire="bf16")
+    with pytest.raises(nx.errors.ArgumentTypeError, match="einsum: wire"):
+        nx.einsum("{c:a,b}->{c,b}", w, wire="int8")

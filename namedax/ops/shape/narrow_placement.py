@@ -30,7 +30,7 @@ def check_shard_wire(op: str, wire: Wire | None) -> None:
 
 
 def put_narrow(
-    op: str, array: object, data: jax.typing.ArrayLike, target: NamedSharding, wire: Wire
+    op: str, array: object, data: jax.Array, target: NamedSharding, wire: Wire
 ) -> jax.Array:
     """Reshard an array on its own mesh, and send its blocks in a narrow format.
 
@@ -42,13 +42,11 @@ def put_narrow(
       wire: the formats.
 
     Raises:
-      ArgumentError: the array is on the host, traced, or sharded over another mesh.
+      ArgumentError: the array is traced, or not sharded over this mesh yet.
       ArgumentTypeError: it is not real floating-point.
     """
     check_narrow(op, array, wire)
     what = f"{op}: wire narrows collectives between devices of the mesh, but {type_text(array)}"
-    if not isinstance(data, jax.Array):
-        raise ArgumentError(f"{what} is on the host. Place it without wire.")
     if isinstance(data, jax.core.Tracer):
         raise ArgumentError(
             f"{what} is traced, and its sharding is unknown. Call nx.shard outside of jax.jit and"
