@@ -141,6 +141,7 @@ LAYOUTS = {
     "one-each": ((8,), "auto", 8, {"a": "x"}),
     "chunks": ((8,), "auto", 48, {"a": "x"}),
     "two-axes": ((4, 2), "auto", 16, {"a": ("x", "y")}),
+    "reversed": ((4, 2), "auto", 16, {"a": ("y", "x")}),
     "of-two": ((4, 2), "auto", 16, {"a": "x", "b": "y"}),
     "explicit": ((8,), "explicit", 16, {"a": "x"}),
     "explicit-2d": ((4, 2), "explicit", 16, {"a": "x", "b": "y"}),
@@ -154,7 +155,7 @@ LAYOUTS = {
 
 
 @pytest.mark.part(5)
-@pytest.mark.rest(12)
+@pytest.mark.rest(13)
 @pytest.mark.parametrize("wire", [*FORMATS, nx.Wire("int8", "bf16")])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_rename_in_every_layout(layout, wire):
@@ -317,6 +318,38 @@ def test_reduce_scatter_of_a_result(size, wire):
     dx, dw = pull(ct)
     assert np.all(np.abs(np.asarray(dx - ct @ w.T)) <= np.abs(np.asarray(w)).sum(1) * worst_ct + 1e-4)
     assert np.all(np.abs(np.asarray(dw - x.T @ ct)) <= np.abs(np.asarray(x)).sum(0)[:, None] * worst_ct + 1e-4)
+
+
+@pytest.mark.parametrize("resources", [{"c": "x"}, {"c": ("y", "x")}], ids=["one", "reversed"])
+def test_the_gradient_of_a_slice_is_a_narrow_gather(resources):
+    w, c = array(16, 24, seed=1), array(16, 24, seed=2)
+    f = nx.xmap(
+        lambda w, c: nx.sum(nx.rename(w, a="c", wire=nx.Wire(backward="int8")) * c, ("b", "c")),
+        in_axes=(["a", "b"], ["c", "b"]),
+        out_axes=[],
+        axis_resources=resources,
+        mesh=make_mesh((4, 2)),
+    )
+    got, kinds = jax.grad(f)(w, c), [k.kind for k in nx.explain(jax.grad(f), w, c).collectives]
+    assert kinds.count("all-gather") == 2
+    blocks = 4 if resources["c"] == "x" else 8
+    assert np.all(np.abs(np.asarray(got - c)) <= bounds(c, "int8", blocks))
+
+
+def test_under_vmap_and_twice_differentiated():
+    w, x = fsdp_arrays()
+    both = nx.Wire("int8", "int8")
+    f = nx.xmap(
+        loss(both),
+        in_axes=(["embed_fsdp", "hidden"], ["batch", "embed"]),
+        out_axes=[],
+        axis_resources=FSDP,
+        mesh=make_mesh((8,)),
+    )
+    many = jax.vmap(f)(jnp.stack([w, 2 * w]), jnp.stack([x, x]))
+    np.testing.assert_allclose(many, [f(w, x), f(2 * w, x)], rtol=2e-2)
+    product = jax.grad(lambda w: jnp.vdot(jax.grad(f)(w, x), w))(w)  # (H w) + gradient, of a quadratic: twice the gradient
+    np.testing.assert_allclose(product, 2 * jax.grad(f)(w, x), atol=0.05 * float(jnp.abs(product).max()))
 
 
 def test_padding_does_not_affect_scales():
