@@ -320,6 +320,31 @@ def test_reduce_scatter_of_a_result(size, wire):
     assert np.all(np.abs(np.asarray(dw - x.T @ ct)) <= np.abs(np.asarray(x)).sum(0)[:, None] * worst_ct + 1e-4)
 
 
+STEPS = {
+    "gathered": {"a": ("x", nx.SerialLoop(4))},
+    "in time only": {"a": nx.SerialLoop(4)},
+    "onto a loop": {"a": ("x", nx.SerialLoop(4)), "c": nx.SerialLoop(3)},
+    "beside a loop": {"a": "x", "b": ("y", nx.SerialLoop(2))},
+}
+
+
+@pytest.mark.part(2)
+@pytest.mark.parametrize("case", STEPS)
+def test_steps_with_padding(case):
+    w = array(19, 6)
+    f = nx.xmap(
+        lambda w: nx.sum(nx.square(nx.rename(w, a="c", wire=nx.Wire("int8", "int8"))), "c"),
+        in_axes=["a", "b"],
+        out_axes=["b"],
+        axis_resources=STEPS[case],
+        mesh=jax.make_mesh((2, 2), ("x", "y"), devices=jax.devices()[:4]),
+    )
+    got, pull = jax.vjp(f, w)
+    step = float(jnp.abs(w).max()) / 127
+    np.testing.assert_allclose(got, jnp.sum(w**2, 0), atol=19 * 4 * step)
+    np.testing.assert_allclose(pull(jnp.ones(6))[0], 2 * w, atol=4 * step)
+
+
 @pytest.mark.parametrize("resources", [{"c": "x"}, {"c": ("y", "x")}], ids=["one", "reversed"])
 def test_the_gradient_of_a_slice_is_a_narrow_gather(resources):
     w, c = array(16, 24, seed=1), array(16, 24, seed=2)
@@ -371,6 +396,7 @@ def test_unmapped_programs_are_exact(wire):
         nx.einsum(READ, arrays[1], arrays[0], wire=BOTH[wire]).data, nx.einsum(READ, *arrays[::-1]).data
     )
     np.testing.assert_array_equal(nx.rename(arrays[0], hidden="h", wire=wire).data, w)
+    np.testing.assert_array_equal(arrays[0].rename(hidden="h", wire=wire).data, w)
 
 
 @pytest.mark.full
