@@ -7,8 +7,9 @@ first.
 
 Communication: `communication` has one function per collective, and every other module communicates
 through it. `layout` changes the sharding of an array with the fewest bytes. `row_moves` sends rows
-of a sharded axis to the devices that need them. Its `own_block` selects the
-block of a device by a primitive whose transpose is an all-gather.
+of a sharded axis to the devices that need them. Its `own_block` selects the block of a device by a
+primitive whose transpose is an all-gather. `narrow` has the collectives that send number formats of
+`wire`.
 
 Uneven sizes: `padding` pads the last blocks of an axis, and has the primitives that stop the
 gradients of padding. `padding_masks` masks the padding in operations that combine elements.
