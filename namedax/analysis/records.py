@@ -32,6 +32,9 @@ class Collective:
       arrival: the array that is resharded on entry to a mapped function, such as `"argument 'w'"`
         or, for a computed array, `"float32[64,32]"`. Empty for collectives within a mapped
         function.
+      loop: the number of the surrounding loop if collectives of that loop overlap with its
+        computation, such as gathers that are prefetched; 0 (default) for other loops.
+      is_ahead: True if no computation of its step of that loop waits for it. Default: False.
     """
 
     kind: str
@@ -46,6 +49,8 @@ class Collective:
     source: str
     phase: Phase
     arrival: str = ""
+    loop: int = 0
+    is_ahead: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +68,7 @@ class Operation:
       operation: the operation of the model, such as `"nx.einsum"`.
       source: the line of the user's file, such as `"model.py:12"`; empty if it is unknown.
       phase: `"forward"`, or `"gradient"`.
+      loop: as in `Collective`.
     """
 
     kind: str
@@ -74,6 +80,7 @@ class Operation:
     operation: str
     source: str
     phase: Phase
+    loop: int = 0
 
 
 #: An element of the sequence that a device executes.

@@ -361,7 +361,8 @@ def _sent_rows(report: Report) -> list[tuple[str, ...]]:
         where = f"{step.operation or 'cast'}{{{','.join(step.names)}}}"
         if step.arrival:
             where = f"arrival of {step.arrival.removeprefix('argument ')}{{{','.join(step.names)}}}"
-        key = (step.kind, "+".join(step.mesh_axes), where, step.source, step.phase, step.dtype)
+        when = f"{step.phase}, ahead" if step.is_ahead else step.phase
+        key = (step.kind, "+".join(step.mesh_axes), where, step.source, when, step.dtype)
         count, wire, payload = groups.get(key, (0, 0, 0))
         groups[key] = (
             count + step.trips,

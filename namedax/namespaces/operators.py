@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
-from namedax.core.array import NamedArray
+from namedax.core.array import NamedArray, make_padded, padding_of
 from namedax.core.display import type_text
 from namedax.core.element_types import refuse_foreign
 from namedax.core.names import DType
@@ -190,6 +190,8 @@ def _rmatmul(self: NamedArray, other: ArrayLike, /) -> LikeArguments:
 
 def astype(self: NamedArray, dtype: DType) -> LikeArguments:
     """Convert the values to another dtype."""
+    if (padding := padding_of(self)) is not None:
+        return make_padded(self._stored.astype(dtype), self._dims, padding)
     return kernels.run_elementwise("astype", _as_type, (dtype,), self)
 
 
@@ -259,8 +261,10 @@ def _positional_method(name: str) -> Callable[..., Any]:
 
 def copy(self: NamedArray) -> LikeArguments:
     """Copy the array."""
+    if (padding := padding_of(self)) is not None:
+        return make_padded(jnp.copy(self._stored), self._dims, padding)
     x = to_local(self, "copy", ambient())
-    return make_result(jnp.copy(x.data), x.dims)
+    return make_result(jnp.copy(x._data), x._dims)
 
 
 @operation()

@@ -111,6 +111,8 @@ def _options(layout: Layout, mapped: Sequence[str], sizes: Sequence[str]) -> str
         options += f"{'' if layout.again == 'set_mesh' else ', mesh=mesh'}, partitioning={layout.partitioning!r}"
     if layout.wrap == "eager":
         options += ", jit=False"
+    if layout.slow:
+        options += f", slow_axes={dict.fromkeys(layout.slow, 0)}"
     return options + (f", passes={layout.passes}" if layout.passes != PASSES else "")
 
 

@@ -447,6 +447,8 @@ def test_shard_names_cases_without_collectives():
         nx.shard(w, {"a": "x"}, mesh, wire="int8")
     with pytest.raises(nx.errors.ArgumentError, match=r"is traced, .* use nx\.rename with wire"):
         jax.jit(lambda w: nx.shard(w, {"a": "x"}, mesh, wire="int8"))(w)
+    with pytest.raises(nx.errors.ArgumentError, match=r"stored padded.* Omit wire, or omit padded=True"):
+        nx.shard(nx.named(array(19, 24), ["a", "b"]), {"a": "x"}, mesh, padded=True, wire="int8")
     with pytest.raises(nx.errors.ArgumentError, match=r"has a format for gradients.* Pass wire='int8'"):
         nx.shard(w, {"a": "x"}, mesh, wire=BOTH["int8"])
 

@@ -42,6 +42,7 @@ from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of
 from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import from_device, scan_entries
+from namedax.ops.loops.pipeline_timetable import Schedule
 from namedax.programs.evaluator import collective_axes, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
 from namedax.programs.primitives import TABLE, Kind, is_inexact
@@ -52,7 +53,7 @@ from namedax.resources.padding_masks import constant_padding
 from namedax.resources.row_moves import move_rows
 from namedax.resources.serial import LoopAxis, MicrobatchAxis, refuse_microbatches
 
-__all__ = ["PRIMITIVE", "Parts", "Pipeline", "Schedule", "gate"]
+__all__ = ["PRIMITIVE", "Parts", "Pipeline", "gate"]
 
 
 OP = "pipeline"
@@ -60,54 +61,6 @@ Value = TypeVar("Value")
 _Tangent: TypeAlias = jax.Array | ad.Zero
 #: The carries of a stage, and the results of the microbatches that it has finished.
 _State: TypeAlias = tuple[list[AnyArray], list[AnyArray]]
-
-
-class Schedule(Record):
-    """The schedule of `stages` devices, `rounds` groups of layers on each, and `microbatches`."""
-
-    stages: int
-    rounds: int
-    microbatches: int
-
-    @property
-    def works(self) -> int:
-        """Return the number of ticks in which a stage works."""
-        return self.microbatches * self.rounds
-
-    @property
-    def ticks(self) -> int:
-        """Return the number of ticks; in `stages - 1` of them a stage is idle."""
-        return self.works + self.stages - 1
-
-    @property
-    def scope_name(self) -> str:
-        """Return the scope name of the ticks, for profiles and for `nx.explain`."""
-        return f"idle_in_{self.stages - 1}_of_{self.ticks}_ticks"
-
-    def work(self, number: jax.Array) -> tuple[jax.Array, jax.Array | int]:
-        """Return the microbatch and the round of a stage's work `number`.
-
-        With several rounds, `stages` microbatches pass through all rounds before the next ones
-        begin. The first stage immediately continues with the output of the last one, so that no
-        stage must store anything.
-        """
-        if self.rounds == 1:
-            return number, 0
-        begun, rest = number // (self.stages * self.rounds), number % (self.stages * self.rounds)
-        return begun * self.stages + rest % self.stages, rest // self.stages
-
-    @property
-    def pairs(self) -> list[tuple[int, int]]:
-        """Return the pairs (sender, receiver) of stages."""
-        count = self.stages if self.rounds > 1 else self.stages - 1
-        return [(stage, (stage + 1) % self.stages) for stage in range(count)]
-
-    def in_order(self, data: jax.Array) -> jax.Array:
-        """Reshape the results of a stage's works to `[rounds, microbatches, ...]`."""
-        if self.rounds == 1:
-            return data[None]
-        data = data.reshape((-1, self.rounds, self.stages, *data.shape[1:]))
-        return jnp.moveaxis(data, 1, 0).reshape((self.rounds, self.microbatches, *data.shape[3:]))
 
 
 def _constant(data: jax.Array) -> jax.Array:
@@ -193,21 +146,7 @@ class Pipeline:
         """Return the last carry, and the results of this device's layers, along the first axis."""
         stage = comm.block_index(self.axes)
         with self.microbatch(jnp.zeros((), jnp.int32)):
-            ticks = Entries(OP, jnp.arange(self.schedule.ticks), 0)
-            begun = [self.parts.in_microbatch(leaf) for leaf in self.x]
-            state = [
-                array_of(_constant(cast(leaf, frozenset(self.axes))), dims_of(leaf))
-                for leaf in begun
-            ]
-            done = [self._allocate(leaf) for leaf in state]
-
-            def tick(carry: _State, t: jax.Array) -> tuple[_State, PyTree]:
-                return self._tick(stage, t, *carry)
-
-            with jax.named_scope(self.schedule.scope_name):
-                (state, done), results = scan_entries(
-                    ticks, tick, (state, done), ticks.datas, None, False, 1
-                )
+            (state, done), results = self._ticks(stage)
             leaves, tree = flatten(results)
             self._check_names([dims_of(leaf) for leaf in (*leaves, *done)])
             self._check(state)
@@ -216,6 +155,21 @@ class Pipeline:
         return self.tree.unflatten(last), tree.unflatten(
             [self._of_layers(data_of(leaf), dims_of(leaf), stage) for leaf in leaves]
         )
+
+    def _ticks(self, stage: jax.Array) -> tuple[_State, PyTree]:
+        """Run the forward pass, in the region of a microbatch."""
+        ticks = Entries(OP, jnp.arange(self.schedule.ticks), 0)
+        begun = [self.parts.in_microbatch(leaf) for leaf in self.x]
+        state = [
+            array_of(_constant(cast(leaf, frozenset(self.axes))), dims_of(leaf)) for leaf in begun
+        ]
+        done = [self._allocate(leaf) for leaf in state]
+
+        def tick(carry: _State, t: jax.Array) -> tuple[_State, PyTree]:
+            return self._tick(stage, t, *carry)
+
+        with jax.named_scope(self.schedule.scope_name):
+            return scan_entries(ticks, tick, (state, done), ticks.datas, None, False, 1)
 
     def _allocate(self, leaf: AnyArray) -> AnyArray:
         """Allocate the results of all microbatches, which are the first axis."""

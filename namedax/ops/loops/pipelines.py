@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +36,9 @@ from namedax.operands.broadcasting import make_result
 from namedax.operands.operation import operation
 from namedax.operands.pytree import as_block, data_of, flatten, names_of
 from namedax.ops.loops.control_flow import pair_of, scan_along
-from namedax.ops.loops.pipeline_schedule import Pipeline, Schedule
+from namedax.ops.loops.pipeline_alternation import AlternatingPipeline
+from namedax.ops.loops.pipeline_schedule import Pipeline
+from namedax.ops.loops.pipeline_timetable import SCHEDULES, Schedule
 from namedax.resources.row_moves import move_rows
 from namedax.resources.serial import LoopAxis
 
@@ -56,7 +59,8 @@ def pipeline(
     axis: Hashable = "layers",
     over: Hashable = "batch",
     microbatches: int,
-    interleave: int = 1,
+    interleave: int | None = None,
+    schedule: Literal["gpipe", "1f1b", "interleaved", "zero_bubble"] = "gpipe",
     remat: bool = False,
     outputs: bool = False,
 ) -> PyTree:
@@ -127,6 +131,14 @@ def pipeline(
     >>> bool(nx.all(nx.abs(f(x, w) - nx.fold(layer, x, w, axis="layers")) < 1e-6, ("batch", "in")))
     True
     """
+    if schedule not in SCHEDULES:
+        raise ArgumentError(
+            f"{OP}: schedule must be one of {', '.join(map(repr, SCHEDULES))}, got"
+            f" {format_value(schedule)}.{did_you_mean(schedule, SCHEDULES)}"
+        )
+    if interleave is None:
+        several = schedule == "interleaved" and not isinstance(axis, (tuple, list))
+        interleave = 2 if several else 1
     for what, number in (("microbatches", microbatches), ("interleave", interleave)):
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
             raise ArgumentError(
@@ -142,7 +154,13 @@ def pipeline(
         return pair_of(OP, result) if outputs else (result, None)
 
     last, results = _run(
-        step, x, params, tuple(names), over, Schedule(1, int(interleave), int(microbatches)), remat
+        step,
+        x,
+        params,
+        tuple(names),
+        over,
+        Schedule(1, int(interleave), int(microbatches), schedule),
+        remat,
     )
     return (last, results) if outputs else last
 
@@ -176,7 +194,8 @@ def _run(
     layers = _Layers(names, mapped[0], params, schedule.rounds)
     schedule = schedule.replace(stages=layers.stages, rounds=layers.rounds)
     _check_schedule(schedule, layers, over)
-    last, results = Pipeline(step, x, layers.entries, names, over, schedule, remat).run()
+    kind = Pipeline if schedule.name == "gpipe" else AlternatingPipeline
+    last, results = kind(step, x, layers.entries, names, over, schedule, remat).run()
     leaves, tree = flatten(results)
     return last, tree.unflatten(
         [layers.result(data_of(leaf), dims_of(leaf)[1:]) for leaf in leaves]

@@ -13,7 +13,7 @@ from namedax.errors import ArgumentError
 from namedax.resources.layout import relayout
 from namedax.resources.wire import Wire, check_narrow
 
-__all__ = ["check_shard_wire", "put_narrow"]
+__all__ = ["check_shard_wire", "check_without_padding", "put_narrow"]
 
 
 def check_shard_wire(op: str, wire: Wire | None) -> None:
@@ -26,6 +26,19 @@ def check_shard_wire(op: str, wire: Wire | None) -> None:
         raise ArgumentError(
             f"{op}: {wire!r} has a format for gradients, but arrays are placed outside of"
             f" derivatives. Pass wire={wire.forward!r}."
+        )
+
+
+def check_without_padding(op: str, array: object, is_padded: bool) -> None:
+    """Raise if an array is stored padded, before or after.
+
+    Raises:
+      ArgumentError: it is.
+    """
+    if is_padded:
+        raise ArgumentError(
+            f"{op}: {type_text(array)} is stored padded, and padded blocks are not sent in narrow"
+            " formats. Omit wire, or omit padded=True."
         )
 
 

@@ -1,0 +1,486 @@
+"""Blocks of values of which each device uses its own block only.
+
+The gradient of a gathered parameter ends with a psum and a slice of each device's block. If nothing
+is between the two, `postpone_psum` makes them one reduce-scatter. A compiled helper, a helper that
+is recomputed for the gradient, a branch and a custom derivative rule leave other operations there.
+This module looks for the slices of blocks, and follows their operands back through operations that
+keep the sliced dimension. Where it finds a psum, everything in between is computed for the block
+alone, and the psum is a reduce-scatter. Each element is computed by the same operations as before.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import Jaxpr, JaxprEqn, Literal
+from jax.sharding import NamedSharding
+
+from namedax.core.names import MeshAxes
+from namedax.core.variance import cast_alike, cast_data, varying_of
+from namedax.programs.dimension_rules import ELEMENTWISE, reshaped
+from namedax.programs.evaluator import (
+    Evaluator,
+    Replacement,
+    consts_to_inputs,
+    remat_again,
+)
+from namedax.programs.primitives import (
+    Atom,
+    Kind,
+    aval_of,
+    axes_of,
+    bind,
+    bodies_of,
+    called,
+    cast_axes,
+    has_side_effects,
+    is_whole_sum,
+    kind_of,
+    primitive_name,
+)
+from namedax.resources import communication as comm
+
+__all__ = ["Block", "with_early_blocks"]
+
+
+# A dimension, and the mesh axes of its blocks, major first.
+Block = tuple[int, MeshAxes]
+# The blocks of a value that each device uses, by dimension; without any, it uses the whole value.
+Need = tuple[Block, ...]
+_WHOLE: Need = ()
+
+# Elementwise, but with parameters that depend on the shape or the placement.
+_PLACED = frozenset("device_put sharding_constraint mask_cotangent zero_cotangent".split())
+_CALLS = (Kind.CALL, Kind.REMAT, Kind.BRANCH)
+
+
+def with_early_blocks(
+    jaxpr: Jaxpr, slices: Mapping[int, Block], is_pending: Callable[[Atom], bool]
+) -> Jaxpr | None:
+    """Return a jaxpr that takes blocks before operations, or `None` if no psum is saved.
+
+    The result takes its constants as its first inputs.
+
+    Args:
+      jaxpr: an open jaxpr.
+      slices: the equations that slice each device's block, by their ids.
+      is_pending: returns True for a value that is a postponed psum, whose slice is a reduce-scatter
+        already.
+    """
+    demand = _Demand(jaxpr, [_WHOLE] * len(jaxpr.outvars), slices, is_pending)
+    if not demand.settle([_WHOLE] * len(jaxpr.invars)):
+        return None
+    opened = consts_to_inputs(jaxpr)
+    closed = jax.make_jaxpr(lambda *values: demand.run(values))(
+        *(var.aval for var in opened.invars)
+    )
+    return None if closed.consts else closed.jaxpr
+
+
+def _common(one: Need, other: Need) -> Need:
+    return tuple(block for block in one if block in other)
+
+
+def _cut(value: Any, have: Need, wanted: Need) -> Any:
+    """Slice a value, of which these blocks have been taken, to the blocks that are wanted."""
+    for dim, axes in wanted:
+        if (dim, axes) not in have:
+            value = comm.cut(value, dim, axes)
+    return value
+
+
+class _Demand:
+    """The blocks that each device uses of the values in an open jaxpr.
+
+    Args:
+      jaxpr: the jaxpr.
+      results: the blocks that are used of its results.
+      slices: see `with_early_blocks`.
+      is_pending: see `with_early_blocks`.
+
+    Attributes:
+      needs: the blocks that are used of each variable.
+      parts: the blocks that each equation uses of its operands, by its id.
+      inner: the demands in the jaxprs that an equation runs, by its id.
+    """
+
+    def __init__(
+        self,
+        jaxpr: Jaxpr,
+        results: Sequence[Need],
+        slices: Mapping[int, Block],
+        is_pending: Callable[[Atom], bool],
+    ):
+        self.jaxpr, self._results, self._slices = jaxpr, results, slices
+        self.needs: dict[Atom, Need] = {}
+        self.parts: dict[int, list[Need]] = {}
+        self.inner: dict[int, list[_Demand]] = {}
+        for var, need in zip(jaxpr.outvars, results, strict=True):
+            self._add(var, need)
+        for eqn in reversed(jaxpr.eqns):
+            for var in eqn.outvars:
+                if self.needs.get(var) and is_pending(var):
+                    self.needs[var] = _WHOLE
+            parts = self._parts(eqn)
+            if parts is not None:
+                self.parts[id(eqn)] = parts
+            for i, var in enumerate(eqn.invars):
+                self._add(var, _WHOLE if parts is None else parts[i])
+
+    def _add(self, var: Atom, need: Need) -> None:
+        if not isinstance(var, Literal):
+            self.needs[var] = _common(self.needs[var], need) if var in self.needs else need
+
+    def _parts(self, eqn: JaxprEqn) -> list[Need] | None:
+        """Return the blocks of operands for the blocks of results; `None` for the whole ones."""
+        wanted = [self.needs.get(var, _WHOLE) for var in eqn.outvars]
+        if id(eqn) in self._slices:
+            dim, axes = self._slices[id(eqn)]
+            if any(d == dim for d, _ in wanted[0]):
+                wanted[0] = self.needs[eqn.outvars[0]] = _WHOLE
+            return [tuple(sorted({*wanted[0], (dim, axes)})), *[_WHOLE] * (len(eqn.invars) - 1)]
+        if not any(wanted) or has_side_effects(eqn):
+            return None
+        kind = kind_of(eqn)
+        if kind is Kind.SUM:
+            return self._of_sum(eqn, wanted)
+        if kind in _CALLS:
+            return self._of_call(eqn, kind, wanted)
+        return None if len(eqn.outvars) != 1 else _parts_of(eqn, wanted[0])
+
+    def _of_sum(self, eqn: JaxprEqn, wanted: Sequence[Need]) -> list[Need] | None:
+        if not is_whole_sum(eqn):
+            return None
+        summed, parts = set(axes_of(eqn)), list[Need]()
+        for var, need in zip(eqn.outvars, wanted, strict=True):
+            # A block over some axes of the psum and some others is sliced afterwards.
+            kept = tuple(
+                (dim, axes) for dim, axes in need if summed.isdisjoint(axes) or summed >= set(axes)
+            )
+            if var in self.needs:
+                self.needs[var] = kept
+            parts.append(tuple(block for block in kept if summed.isdisjoint(block[1])))
+        return parts
+
+    def _of_call(self, eqn: JaxprEqn, kind: Kind, wanted: Sequence[Need]) -> list[Need] | None:
+        if kind is Kind.BRANCH:
+            bodies = bodies_of(eqn)
+            if any(body.consts for body in bodies):
+                return None
+            jaxprs = [body.jaxpr for body in bodies]
+        else:
+            inner = called(eqn)
+            if inner is None or inner.constvars:
+                return None
+            jaxprs = [inner]
+        demands = [_Demand(jaxpr, wanted, {}, lambda var: False) for jaxpr in jaxprs]
+        parts = []
+        for variables in zip(*(jaxpr.invars for jaxpr in jaxprs), strict=True):
+            # An input that is not used can be any block.
+            needs = [
+                demand.needs[var]
+                for demand, var in zip(demands, variables, strict=True)
+                if var in demand.needs
+            ]
+            parts.append(functools.reduce(_common, needs) if needs else _WHOLE)
+        self.inner[id(eqn)] = demands
+        return [_WHOLE, *parts] if kind is Kind.BRANCH else parts
+
+    def settle(self, inputs: Sequence[Need]) -> bool:
+        """Keep only blocks that are computed from a reduce-scatter.
+
+        All other values are computed whole, as before.
+
+        Args:
+          inputs: the blocks of the inputs that are computed in this way, and nothing for others.
+
+        Returns:
+          True if there is a reduce-scatter.
+        """
+        given = dict(zip(self.jaxpr.invars, inputs, strict=True))
+        self._useful: set[Atom] = {var for var, need in given.items() if need}
+        self._scatters = False
+        for eqn in self.jaxpr.eqns:
+            if id(eqn) in self.parts and self._is_useful(eqn):
+                self._useful.update(var for var in eqn.outvars if self.needs.get(var))
+        self.needs = {
+            var: need if var in self._useful else _WHOLE for var, need in self.needs.items()
+        } | given
+        return self._scatters
+
+    def _is_useful(self, eqn: JaxprEqn) -> bool:
+        parts = [
+            _WHOLE if isinstance(var, Literal) or var not in self._useful else part
+            for var, part in zip(eqn.invars, self.parts[id(eqn)], strict=True)
+        ]
+        scatters = False
+        if id(eqn) in self.inner:
+            self.parts[id(eqn)], demands = parts, self.inner[id(eqn)]
+            found = parts[len(parts) - len(demands[0].jaxpr.invars) :]
+            settled = [demand.settle(found) for demand in demands]
+            scatters = any(settled)
+        elif kind_of(eqn) is Kind.SUM:
+            summed = set(axes_of(eqn))
+            scatters = any(
+                summed.issuperset(axes)
+                for var in eqn.outvars
+                for _, axes in self.needs.get(var, _WHOLE)
+            )
+        self._scatters = self._scatters or scatters
+        return scatters or any(parts)
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        """Evaluate the jaxpr, and return its results, of which blocks are wanted as such.
+
+        Args:
+          values: its constants and inputs; inputs of which blocks are used are these blocks.
+        """
+        evaluator = self._evaluator = Evaluator(self.jaxpr, values)
+        results = evaluator.run(self._rule)
+        return [
+            _cut(value, self._have(var), need)
+            for value, var, need in zip(results, self.jaxpr.outvars, self._results, strict=True)
+        ]
+
+    def _have(self, var: Atom) -> Need:
+        return _WHOLE if isinstance(var, Literal) else self.needs.get(var, _WHOLE)
+
+    def _rule(self, eqn: JaxprEqn) -> Replacement:
+        if id(eqn) not in self.parts:
+            return None
+        changed = [var for var in (*eqn.invars, *eqn.outvars) if self._have(var)]
+        if not changed:
+            return None
+        return lambda: self._evaluate(eqn)
+
+    def _evaluate(self, eqn: JaxprEqn) -> list[Any]:
+        parts, values = self.parts[id(eqn)], list[Any]()
+        for var, part in zip(eqn.invars, parts, strict=True):
+            value = self._evaluator.read(var)
+            if not hasattr(value, "aval"):
+                value = jnp.asarray(value, aval_of(var).dtype)
+            values.append(_cut(value, self._have(var), part))
+        if id(eqn) in self._slices:
+            return [cast_data(values[0], varying_of(aval_of(eqn.outvars[0])))]
+        if kind_of(eqn) is Kind.SUM:
+            return [
+                self._sum(eqn, value, self._have(var))
+                for value, var in zip(values, eqn.outvars, strict=True)
+            ]
+        if id(eqn) in self.inner:
+            return self._call(eqn, values)
+        return [_block_of(eqn, values, self._have(eqn.outvars[0]))]
+
+    def _sum(self, eqn: JaxprEqn, value: jax.Array, need: Need) -> jax.Array:
+        left = list(axes_of(eqn))
+        for dim, axes in need:
+            if set(axes) <= set(left):
+                value = comm.psum_scatter(value, dim, axes)
+                left = [axis for axis in left if axis not in axes]
+        return comm.psum(value, tuple(left)) if left else value
+
+    def _call(self, eqn: JaxprEqn, values: list[Any]) -> list[Any]:
+        demands = self.inner[id(eqn)]
+        wanted = [self._have(var) for var in eqn.outvars]
+        functions = [functools.partial(demand.within, wanted) for demand in demands]
+        if kind_of(eqn) is Kind.REMAT:
+            again = jax.make_jaxpr(functions[0])(*values)
+            assert not again.consts
+            return remat_again(eqn, again.jaxpr, values)
+        if kind_of(eqn) is not Kind.BRANCH:
+            return functions[0](*values)
+        index, *operands = values
+        found: list[Sequence[Any]] = [
+            jax.make_jaxpr(function)(*operands).out_avals for function in functions
+        ]
+        variances = [
+            frozenset[str]().union(*map(varying_of, avals)) for avals in zip(*found, strict=True)
+        ]
+        return list(lax.switch(index, [_alike(f, variances) for f in functions], *operands))
+
+    def within(self, wanted: Sequence[Need], *values: Any) -> list[Any]:
+        """Evaluate a called jaxpr, and return these blocks of its results.
+
+        Args:
+          wanted: the blocks.
+          values: the inputs, or the blocks of them that `settle` was told.
+        """
+        self._results = wanted
+        return self.run(values)
+
+
+def _alike(
+    function: Callable[..., list[Any]], variances: Sequence[frozenset[str]]
+) -> Callable[..., list[Any]]:
+    def cast(*operands: Any) -> list[Any]:
+        return [
+            cast_data(value, axes)
+            for value, axes in zip(function(*operands), variances, strict=True)
+        ]
+
+    return cast
+
+
+# --- operations that keep the dimensions of blocks ------------------------------------------------
+
+
+def _parts_of(eqn: JaxprEqn, need: Need) -> list[Need] | None:
+    """Return the blocks of operands from which an operation computes blocks of its result.
+
+    The result is `None` if the operation needs whole operands.
+    """
+    name, (out,) = primitive_name(eqn), eqn.outvars
+    if not _is_unplaced(eqn) or any(aval_of(out).shape[dim] == 0 for dim, _ in need):
+        return None
+    if kind_of(eqn) is Kind.CAST or (name in ELEMENTWISE and name not in _PLACED):
+        return [_aligned(aval_of(var).shape, aval_of(out).shape, need) for var in eqn.invars]
+    if name not in _RULES:
+        return None
+    parts: list[dict[int, MeshAxes]] = [{} for _ in eqn.invars]
+    for dim, axes in need:
+        found = _RULES[name](eqn, dim)
+        if found is None:
+            return None
+        for part, of in zip(parts, found, strict=True):
+            if of is not None:
+                part[of] = axes
+    return [tuple(sorted(part.items())) for part in parts]
+
+
+def _aligned(shape: Sequence[int], result: Sequence[int], need: Need) -> Need:
+    """Return the blocks of an operand that is broadcast along dimensions of size 1."""
+    if len(shape) != len(result):
+        return _WHOLE  # a scalar
+    return tuple((dim, axes) for dim, axes in need if shape[dim] == result[dim])
+
+
+def _is_unplaced(eqn: JaxprEqn) -> bool:
+    """Return True if no parameter shards a dimension over an axis left to the compiler."""
+    return not any(
+        any(part is not None for part in value.spec)
+        for value in eqn.params.values()
+        if isinstance(value, NamedSharding)
+    )
+
+
+# A rule takes an equation and a dimension of its result. It returns the dimension of each operand
+# that has the same blocks, or `None` for an operand that is needed whole; or `None` if the
+# operation combines the elements of different blocks.
+Dimensions = Sequence[int | None]
+Rule = Callable[[JaxprEqn, int], Dimensions | None]
+
+
+def _broadcast(eqn: JaxprEqn, dim: int) -> Dimensions | None:
+    places = [int(place) for place in eqn.params["broadcast_dimensions"]]
+    others = [None] * (len(eqn.invars) - 1)
+    if dim not in places:
+        return [None, *others]
+    i = places.index(dim)
+    same = aval_of(eqn.invars[0]).shape[i] == aval_of(eqn.outvars[0]).shape[dim]
+    return [i if same else None, *others]
+
+
+def _reshape(eqn: JaxprEqn, dim: int) -> Dimensions | None:
+    before, after = aval_of(eqn.invars[0]).shape, aval_of(eqn.outvars[0]).shape
+    mark = frozenset({""})
+    sharding = tuple(mark if i == dim else frozenset[str]() for i in range(len(after)))
+    found, mixed = reshaped(sharding, after, before)
+    if mixed or found is None or len(eqn.invars) != 1 or eqn.params.get("dimensions") is not None:
+        return None
+    return [found.index(mark)]
+
+
+def _transpose(eqn: JaxprEqn, dim: int) -> Dimensions:
+    return [int(eqn.params["permutation"][dim])]
+
+
+def _without(name: str) -> Rule:
+    """Make a rule for an operation whose result lacks the dimensions in this parameter."""
+
+    def rule(eqn: JaxprEqn, dim: int) -> Dimensions:
+        dropped = {int(i) for i in eqn.params[name]}
+        kept = [i for i in range(aval_of(eqn.invars[0]).ndim) if i not in dropped]
+        return [kept[dim]]
+
+    return rule
+
+
+def _pad(eqn: JaxprEqn, dim: int) -> Dimensions | None:
+    return [dim, None] if not any(eqn.params["padding_config"][dim]) else None
+
+
+def _slice(eqn: JaxprEqn, dim: int) -> Dimensions | None:
+    same = aval_of(eqn.invars[0]).shape[dim] == aval_of(eqn.outvars[0]).shape[dim]
+    return [dim] if same else None
+
+
+def _concatenate(eqn: JaxprEqn, dim: int) -> Dimensions | None:
+    return None if dim == eqn.params["dimension"] else [dim] * len(eqn.invars)
+
+
+def _along(eqn: JaxprEqn, dim: int) -> Dimensions | None:
+    return None if dim == eqn.params["axis"] else [dim]
+
+
+def _reversed(eqn: JaxprEqn, dim: int) -> Dimensions | None:
+    return None if dim in eqn.params["dimensions"] else [dim]
+
+
+def _dot_general(eqn: JaxprEqn, dim: int) -> Dimensions | None:
+    contracted, batches = eqn.params["dimension_numbers"]
+    if dim < len(batches[0]):
+        return [int(batches[0][dim]), int(batches[1][dim])]
+    free = [
+        (operand, i)
+        for operand, var in enumerate(eqn.invars)
+        for i in range(aval_of(var).ndim)
+        if i not in contracted[operand] and i not in batches[operand]
+    ]
+    operand, i = free[dim - len(batches[0])]
+    return [i, None] if operand == 0 else [None, i]
+
+
+_RULES: Mapping[str, Rule] = {
+    "broadcast_in_dim": _broadcast,
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "squeeze": _without("dimensions"),
+    "pad": _pad,
+    "slice": _slice,
+    "concatenate": _concatenate,
+    "rev": _reversed,
+    "dot_general": _dot_general,
+    **dict.fromkeys(
+        "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin".split(),
+        _without("axes"),
+    ),
+    **dict.fromkeys("cumsum cumprod cummax cummin cumlogsumexp".split(), _along),
+}
+
+
+def _block_of(eqn: JaxprEqn, values: Sequence[jax.Array], need: Need) -> jax.Array:
+    """Return blocks of the result of an operation on blocks of its operands."""
+    name, out = primitive_name(eqn), aval_of(eqn.outvars[0])
+    if kind_of(eqn) is Kind.CAST:
+        return cast_data(values[0], cast_axes(eqn))
+    shape = list(out.shape)
+    for dim, axes in need:
+        shape[dim] //= comm.count_along(axes)
+    values = cast_alike(values)
+    if name == "broadcast_in_dim":
+        return lax.broadcast_in_dim(values[0], shape, eqn.params["broadcast_dimensions"])
+    if name == "reshape":
+        return lax.reshape(values[0], shape)
+    if name == "slice":
+        starts, strides = eqn.params["start_indices"], eqn.params["strides"]
+        limits = list(eqn.params["limit_indices"])
+        for dim, _ in need:
+            limits[dim] = shape[dim]
+        return lax.slice(values[0], starts, limits, strides)
+    (result,) = bind(eqn, values)
+    return result
