@@ -119,7 +119,7 @@ def test_types_without_infinity(name, layout):
     _check(name, layout)
 
 
-@pytest.mark.rest(16)
+@pytest.mark.rest(8)
 @pytest.mark.full
 @pytest.mark.parametrize("layout", _LAYOUTS)
 @pytest.mark.parametrize("name", _TYPES)

@@ -35,6 +35,7 @@ EVERY = {
 EVERY |= {label if label not in EVERY else f"{label}-of-lax": program[:4] for label, program in PROGRAMS.items()}
 
 
+@pytest.mark.rest(4)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", [UNEVEN[0], *(pytest.param(p, marks=pytest.mark.full) for p in UNEVEN[1:])], ids=str)
@@ -82,6 +83,7 @@ def plain_network(w, x, y):
     return sum(parts, jnp.einsum("bm,bm,km->", p, h, w))
 
 
+@pytest.mark.rest(4)
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
 @pytest.mark.parametrize("size", [*(pytest.param(n, marks=pytest.mark.full) for n in (1, 7, 9)), 10])
 def test_sizes(size, kind):

@@ -124,7 +124,7 @@ OTHERS = {
 
 
 @pytest.mark.rest(8)
-@pytest.mark.part(4)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("case", OTHERS)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optax_on_matrices_in_other_layouts(name, case):
@@ -364,7 +364,7 @@ def check_shampoo(have, options):
 
 
 @pytest.mark.rest(8)
-@pytest.mark.part(5)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 @pytest.mark.parametrize("case", SHAMPOO)
 def test_shampoo_of_the_papers(case, placement):
