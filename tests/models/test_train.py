@@ -60,7 +60,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.rest(4)
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("layout", ["fsdp+tp+sp", "ring+fsdp", "pipeline+dp", "fsdp, accumulated"])
 @pytest.mark.parametrize("option", OPTIONS)

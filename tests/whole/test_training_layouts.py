@@ -30,7 +30,7 @@ COVERING = [
 ]
 
 
-@pytest.mark.rest(4)
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("case", COVERING, ids=str)
 def test_loss_and_gradients_are_those_of_one_device(case):

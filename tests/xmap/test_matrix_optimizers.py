@@ -99,7 +99,7 @@ def close(have, want, tol=2e-5):
         np.testing.assert_allclose(have[name], want[name], rtol=tol, atol=tol, err_msg=name)
 
 
-@pytest.mark.rest(8)
+@pytest.mark.rest(3)
 @pytest.mark.part(4)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -268,6 +268,7 @@ def scaled(values, closed, factor):
     return helper(closed, values) + weighted(closed) * values + last
 
 
+@pytest.mark.rest(3)
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("outer", "inner", "shape", "partitioning"),
