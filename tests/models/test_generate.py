@@ -46,7 +46,7 @@ def test_greedy_tokens_are_those_of_pytorch(case):
 
 
 @pytest.mark.part(2)
-@pytest.mark.rest(12)
+@pytest.mark.rest(6)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("title", [title for title in generate.LAYOUTS if title != "one device"])
 @pytest.mark.parametrize("case", DECODERS)

@@ -122,7 +122,7 @@ def test_a_model_equals_pytorch(case):
 
 
 @pytest.mark.part(4)
-@pytest.mark.rest(47)
+@pytest.mark.rest(35)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize(("case", "title"), MAPPED)
 def test_a_model_equals_pytorch_in_every_layout(case, title, axis_types):

@@ -127,7 +127,7 @@ def sent(function, *args):
 
 
 @pytest.mark.part(5)
-@pytest.mark.rest(40)
+@pytest.mark.rest(20)
 @pytest.mark.parametrize(("use", "layout", "kind", "inside"), CASES)
 def test_values_gradients_and_what_is_sent(use, layout, kind, inside):
     named, positional = USES[use]

@@ -426,7 +426,7 @@ def test_attention_to_keys_that_are_sharded(size):
 GROUPS = [(12, 4, 8), (15, 5, 2), (21, 7, 4), (8, 4, 8), (6, 2, 4), (3, 1, 2), (10, 10, 4)]
 
 
-@pytest.mark.rest(12)
+@pytest.mark.rest(6)
 @pytest.mark.parametrize(
     ("heads", "key_heads", "devices"), [GROUPS[0], *(pytest.param(*g, marks=pytest.mark.full) for g in GROUPS[1:])]
 )

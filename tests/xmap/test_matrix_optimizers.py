@@ -123,7 +123,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.rest(8)
+@pytest.mark.rest(3)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("case", OTHERS)
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -187,7 +187,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.rest(10)
+@pytest.mark.rest(6)
 @pytest.mark.part(5)
 @pytest.mark.parametrize("layout", ["gathered", "summed"])
 @pytest.mark.parametrize("case", SETTINGS)
@@ -363,7 +363,7 @@ def check_shampoo(have, options):
             np.testing.assert_allclose(leaf, want, rtol=1e-4, atol=5e-5, err_msg=name)
 
 
-@pytest.mark.rest(8)
+@pytest.mark.rest(3)
 @pytest.mark.part(3)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 @pytest.mark.parametrize("case", SHAMPOO)

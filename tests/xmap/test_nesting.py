@@ -122,6 +122,7 @@ AFTERWARDS = {
 }
 
 
+@pytest.mark.rest(4)
 @pytest.mark.part(5)
 @pytest.mark.parametrize(
     ("case", "outer", "kind"),
