@@ -217,8 +217,8 @@ def sent(function, *args):
     return sum(c.wire_bytes * c.trips for c in hlo.collectives(function.lower(*args).compile()))
 
 
-@pytest.mark.part(8)
-@pytest.mark.rest(40)
+@pytest.mark.part(5)
+@pytest.mark.rest(20)
 @pytest.mark.parametrize(("use", "layout", "kind", "inside"), CASES)
 def test_values_gradients_and_what_is_sent(use, layout, kind, inside):
     named, positional = USES[use]
