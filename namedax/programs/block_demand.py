@@ -18,11 +18,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
-from jax.sharding import NamedSharding
 
-from namedax.core.names import MeshAxes
-from namedax.core.variance import cast_alike, cast_data, varying_of
-from namedax.programs.dimension_rules import ELEMENTWISE, reshaped
+from namedax.core.variance import cast_data, varying_of
+from namedax.programs.block_rules import WHOLE, Block, Need, block_of, parts_of
 from namedax.programs.evaluator import (
     Evaluator,
     Replacement,
@@ -34,29 +32,17 @@ from namedax.programs.primitives import (
     Kind,
     aval_of,
     axes_of,
-    bind,
     bodies_of,
     called,
-    cast_axes,
     has_side_effects,
     is_whole_sum,
     kind_of,
-    primitive_name,
 )
 from namedax.resources import communication as comm
-from namedax.resources.serial import count_along
 
-__all__ = ["Block", "with_early_blocks"]
+__all__ = ["with_early_blocks"]
 
 
-# A dimension, and the mesh axes of its blocks, major first.
-Block = tuple[int, MeshAxes]
-# The blocks of a value that each device uses, by dimension; without any, it uses the whole value.
-Need = tuple[Block, ...]
-_WHOLE: Need = ()
-
-# Elementwise, but with parameters that depend on the shape or the placement.
-_PLACED = frozenset("device_put sharding_constraint mask_cotangent zero_cotangent".split())
 _CALLS = (Kind.CALL, Kind.REMAT, Kind.BRANCH)
 
 
@@ -73,8 +59,8 @@ def with_early_blocks(
       is_pending: returns True for a value that is a postponed psum, whose slice is a reduce-scatter
         already.
     """
-    demand = _Demand(jaxpr, [_WHOLE] * len(jaxpr.outvars), slices, is_pending)
-    if not demand.settle([_WHOLE] * len(jaxpr.invars)):
+    demand = _Demand(jaxpr, [WHOLE] * len(jaxpr.outvars), slices, is_pending)
+    if not demand.settle([WHOLE] * len(jaxpr.invars)):
         return None
     opened = consts_to_inputs(jaxpr)
     closed = jax.make_jaxpr(lambda *values: demand.run(values))(
@@ -131,12 +117,12 @@ class _Demand:
         for eqn in reversed(jaxpr.eqns):
             for var in eqn.outvars:
                 if self.needs.get(var) and is_pending(var):
-                    self.needs[var] = _WHOLE
+                    self.needs[var] = WHOLE
             parts = self._parts(eqn)
             if parts is not None:
                 self.parts[id(eqn)] = parts
             for i, var in enumerate(eqn.invars):
-                self._add(var, _WHOLE if parts is None else parts[i])
+                self._add(var, WHOLE if parts is None else parts[i])
 
     def _add(self, var: Atom, need: Need) -> None:
         if not isinstance(var, Literal):
@@ -144,12 +130,12 @@ class _Demand:
 
     def _parts(self, eqn: JaxprEqn) -> list[Need] | None:
         """Return the blocks of operands for the blocks of results; `None` for the whole ones."""
-        wanted = [self.needs.get(var, _WHOLE) for var in eqn.outvars]
+        wanted = [self.needs.get(var, WHOLE) for var in eqn.outvars]
         if id(eqn) in self._slices:
             dim, axes = self._slices[id(eqn)]
             if any(d == dim for d, _ in wanted[0]):
-                wanted[0] = self.needs[eqn.outvars[0]] = _WHOLE
-            return [tuple(sorted({*wanted[0], (dim, axes)})), *[_WHOLE] * (len(eqn.invars) - 1)]
+                wanted[0] = self.needs[eqn.outvars[0]] = WHOLE
+            return [tuple(sorted({*wanted[0], (dim, axes)})), *[WHOLE] * (len(eqn.invars) - 1)]
         if not any(wanted) or has_side_effects(eqn):
             return None
         kind = kind_of(eqn)
@@ -157,7 +143,7 @@ class _Demand:
             return self._of_sum(eqn, wanted)
         if kind in _CALLS:
             return self._of_call(eqn, kind, wanted)
-        return None if len(eqn.outvars) != 1 else _parts_of(eqn, wanted[0])
+        return None if len(eqn.outvars) != 1 else parts_of(eqn, wanted[0])
 
     def _of_sum(self, eqn: JaxprEqn, wanted: Sequence[Need]) -> list[Need] | None:
         if not is_whole_sum(eqn):
@@ -185,7 +171,7 @@ class _Demand:
                 return None
             jaxprs = [inner]
         common = _common_sums(jaxprs, wanted) if kind is Kind.BRANCH else {}
-        within = [_WHOLE if i in common else need for i, need in enumerate(wanted)]
+        within = [WHOLE if i in common else need for i, need in enumerate(wanted)]
         demands = [_Demand(jaxpr, within, {}, lambda var: False) for jaxpr in jaxprs]
         for number, demand in enumerate(demands):
             demand.summands = {i: sums[number].invars[0] for i, sums in common.items()}
@@ -198,9 +184,9 @@ class _Demand:
                 for demand, var in zip(demands, variables, strict=True)
                 if var in demand.needs
             ]
-            parts.append(functools.reduce(_common, needs) if needs else _WHOLE)
+            parts.append(functools.reduce(_common, needs) if needs else WHOLE)
         self.inner[id(eqn)] = demands
-        return [_WHOLE, *parts] if kind is Kind.BRANCH else parts
+        return [WHOLE, *parts] if kind is Kind.BRANCH else parts
 
     def settle(self, inputs: Sequence[Need]) -> bool:
         """Keep only blocks that are computed from a reduce-scatter.
@@ -220,13 +206,13 @@ class _Demand:
             if id(eqn) in self.parts and self._is_useful(eqn):
                 self._useful.update(var for var in eqn.outvars if self.needs.get(var))
         self.needs = {
-            var: need if var in self._useful else _WHOLE for var, need in self.needs.items()
+            var: need if var in self._useful else WHOLE for var, need in self.needs.items()
         } | given
         return self._scatters
 
     def _is_useful(self, eqn: JaxprEqn) -> bool:
         parts = [
-            _WHOLE if isinstance(var, Literal) or var not in self._useful else part
+            WHOLE if isinstance(var, Literal) or var not in self._useful else part
             for var, part in zip(eqn.invars, self.parts[id(eqn)], strict=True)
         ]
         scatters = False
@@ -240,7 +226,7 @@ class _Demand:
             scatters = any(
                 summed.issuperset(axes)
                 for var in eqn.outvars
-                for _, axes in self.needs.get(var, _WHOLE)
+                for _, axes in self.needs.get(var, WHOLE)
             )
         self._scatters = self._scatters or scatters
         return scatters or any(parts)
@@ -259,7 +245,7 @@ class _Demand:
         ]
 
     def _have(self, var: Atom) -> Need:
-        return _WHOLE if isinstance(var, Literal) else self.needs.get(var, _WHOLE)
+        return WHOLE if isinstance(var, Literal) else self.needs.get(var, WHOLE)
 
     def _rule(self, eqn: JaxprEqn) -> Replacement:
         if id(eqn) not in self.parts:
@@ -285,7 +271,7 @@ class _Demand:
             ]
         if id(eqn) in self.inner:
             return self._call(eqn, values)
-        return [_block_of(eqn, values, self._have(eqn.outvars[0]))]
+        return [block_of(eqn, values, self._have(eqn.outvars[0]))]
 
     def _sum(self, eqn: JaxprEqn, value: jax.Array, need: Need) -> jax.Array:
         left = list(axes_of(eqn))
@@ -326,7 +312,7 @@ class _Demand:
           wanted: the blocks.
           values: the inputs, or the blocks of them that `settle` was told.
         """
-        self._results = [_WHOLE if i in self.summands else need for i, need in enumerate(wanted)]
+        self._results = [WHOLE if i in self.summands else need for i, need in enumerate(wanted)]
         results = self.run(values)
         for i, operand in self.summands.items():
             results[i] = self._evaluator.read(operand)
@@ -373,163 +359,3 @@ def _alike(
         ]
 
     return cast
-
-
-# --- operations that keep the dimensions of blocks ------------------------------------------------
-
-
-def _parts_of(eqn: JaxprEqn, need: Need) -> list[Need] | None:
-    """Return the blocks of operands from which an operation computes blocks of its result.
-
-    The result is `None` if the operation needs whole operands.
-    """
-    name, (out,) = primitive_name(eqn), eqn.outvars
-    if not _is_unplaced(eqn) or any(aval_of(out).shape[dim] == 0 for dim, _ in need):
-        return None
-    if kind_of(eqn) is Kind.CAST or (name in ELEMENTWISE and name not in _PLACED):
-        return [_aligned(aval_of(var).shape, aval_of(out).shape, need) for var in eqn.invars]
-    if name not in _RULES:
-        return None
-    parts: list[dict[int, MeshAxes]] = [{} for _ in eqn.invars]
-    for dim, axes in need:
-        found = _RULES[name](eqn, dim)
-        if found is None:
-            return None
-        for part, of in zip(parts, found, strict=True):
-            if of is not None:
-                part[of] = axes
-    return [tuple(sorted(part.items())) for part in parts]
-
-
-def _aligned(shape: Sequence[int], result: Sequence[int], need: Need) -> Need:
-    """Return the blocks of an operand that is broadcast along dimensions of size 1."""
-    if len(shape) != len(result):
-        return _WHOLE  # a scalar
-    return tuple((dim, axes) for dim, axes in need if shape[dim] == result[dim])
-
-
-def _is_unplaced(eqn: JaxprEqn) -> bool:
-    """Return True if no parameter shards a dimension over an axis left to the compiler."""
-    return not any(
-        any(part is not None for part in value.spec)
-        for value in eqn.params.values()
-        if isinstance(value, NamedSharding)
-    )
-
-
-# A rule takes an equation and a dimension of its result. It returns the dimension of each operand
-# that has the same blocks, or `None` for an operand that is needed whole; or `None` if the
-# operation combines the elements of different blocks.
-Dimensions = Sequence[int | None]
-Rule = Callable[[JaxprEqn, int], Dimensions | None]
-
-
-def _broadcast(eqn: JaxprEqn, dim: int) -> Dimensions | None:
-    places = [int(place) for place in eqn.params["broadcast_dimensions"]]
-    others = [None] * (len(eqn.invars) - 1)
-    if dim not in places:
-        return [None, *others]
-    i = places.index(dim)
-    same = aval_of(eqn.invars[0]).shape[i] == aval_of(eqn.outvars[0]).shape[dim]
-    return [i if same else None, *others]
-
-
-def _reshape(eqn: JaxprEqn, dim: int) -> Dimensions | None:
-    before, after = aval_of(eqn.invars[0]).shape, aval_of(eqn.outvars[0]).shape
-    mark = frozenset({""})
-    sharding = tuple(mark if i == dim else frozenset[str]() for i in range(len(after)))
-    found, mixed = reshaped(sharding, after, before)
-    if mixed or found is None or len(eqn.invars) != 1 or eqn.params.get("dimensions") is not None:
-        return None
-    return [found.index(mark)]
-
-
-def _transpose(eqn: JaxprEqn, dim: int) -> Dimensions:
-    return [int(eqn.params["permutation"][dim])]
-
-
-def _without(name: str) -> Rule:
-    """Make a rule for an operation whose result lacks the dimensions in this parameter."""
-
-    def rule(eqn: JaxprEqn, dim: int) -> Dimensions:
-        dropped = {int(i) for i in eqn.params[name]}
-        kept = [i for i in range(aval_of(eqn.invars[0]).ndim) if i not in dropped]
-        return [kept[dim]]
-
-    return rule
-
-
-def _pad(eqn: JaxprEqn, dim: int) -> Dimensions | None:
-    return [dim, None] if not any(eqn.params["padding_config"][dim]) else None
-
-
-def _slice(eqn: JaxprEqn, dim: int) -> Dimensions | None:
-    same = aval_of(eqn.invars[0]).shape[dim] == aval_of(eqn.outvars[0]).shape[dim]
-    return [dim] if same else None
-
-
-def _concatenate(eqn: JaxprEqn, dim: int) -> Dimensions | None:
-    return None if dim == eqn.params["dimension"] else [dim] * len(eqn.invars)
-
-
-def _along(eqn: JaxprEqn, dim: int) -> Dimensions | None:
-    return None if dim == eqn.params["axis"] else [dim]
-
-
-def _reversed(eqn: JaxprEqn, dim: int) -> Dimensions | None:
-    return None if dim in eqn.params["dimensions"] else [dim]
-
-
-def _dot_general(eqn: JaxprEqn, dim: int) -> Dimensions | None:
-    contracted, batches = eqn.params["dimension_numbers"]
-    if dim < len(batches[0]):
-        return [int(batches[0][dim]), int(batches[1][dim])]
-    free = [
-        (operand, i)
-        for operand, var in enumerate(eqn.invars)
-        for i in range(aval_of(var).ndim)
-        if i not in contracted[operand] and i not in batches[operand]
-    ]
-    operand, i = free[dim - len(batches[0])]
-    return [i, None] if operand == 0 else [None, i]
-
-
-_RULES: Mapping[str, Rule] = {
-    "broadcast_in_dim": _broadcast,
-    "reshape": _reshape,
-    "transpose": _transpose,
-    "squeeze": _without("dimensions"),
-    "pad": _pad,
-    "slice": _slice,
-    "concatenate": _concatenate,
-    "rev": _reversed,
-    "dot_general": _dot_general,
-    **dict.fromkeys(
-        "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin".split(),
-        _without("axes"),
-    ),
-    **dict.fromkeys("cumsum cumprod cummax cummin cumlogsumexp".split(), _along),
-}
-
-
-def _block_of(eqn: JaxprEqn, values: Sequence[jax.Array], need: Need) -> jax.Array:
-    """Return blocks of the result of an operation on blocks of its operands."""
-    name, out = primitive_name(eqn), aval_of(eqn.outvars[0])
-    if kind_of(eqn) is Kind.CAST:
-        return cast_data(values[0], cast_axes(eqn))
-    shape = list(out.shape)
-    for dim, axes in need:
-        shape[dim] //= count_along(axes)
-    values = cast_alike(values)
-    if name == "broadcast_in_dim":
-        return lax.broadcast_in_dim(values[0], shape, eqn.params["broadcast_dimensions"])
-    if name == "reshape":
-        return lax.reshape(values[0], shape)
-    if name == "slice":
-        starts, strides = eqn.params["start_indices"], eqn.params["strides"]
-        limits = list(eqn.params["limit_indices"])
-        for dim, _ in need:
-            limits[dim] = shape[dim]
-        return lax.slice(values[0], starts, limits, strides)
-    (result,) = bind(eqn, values)
-    return result

@@ -26,7 +26,8 @@ from jax.extend.core import DropVar, Jaxpr, JaxprEqn, Literal, Var
 from namedax.core.names import MeshAxes
 from namedax.core.records import Record
 from namedax.core.variance import varying_of
-from namedax.programs.block_demand import Block, with_early_blocks
+from namedax.programs.block_demand import with_early_blocks
+from namedax.programs.block_rules import Block
 from namedax.programs.evaluator import has_sums, inlined, number_of, with_jaxpr
 from namedax.programs.primitives import (
     LOCAL_KINDS,
