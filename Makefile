@@ -3,7 +3,7 @@
 #   make demo | test | test-all | test-versions | fuzz | lint | stubs | docs | docs-check | bench | clean | distclean
 #
 # Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, REST_ARGS, OPTIMIZED_ARGS, FLAGS_ARGS, FUZZ_ARGS, DEMO_ARGS,
-# VERSIONS, NEWEST, OLDEST.
+# VERSIONS, NEWEST, OLDEST, SUITE_ARGS.
 
 PYTHON ?= python3
 # Every other Python has a virtual environment of its own: make test PYTHON=python3.13.
@@ -20,11 +20,11 @@ PYTEST_ARGS ?= -n 2 --dist worksteal
 # What the passes with 64-bit types, with tracer-leak checks, and with the optimisations that users have, select.
 X64_ARGS ?= $(addprefix tests/ops/,elementwise/test_elementwise.py reduction/test_reductions.py contraction/test_einsum.py nn/test_nn.py) -m "not full"
 LEAKS_ARGS ?= $(shell grep -rl --include="test_*.py" "mark.leaks" tests 2>/dev/null) -m leaks
-# These of the tests marked 'full' run as users compile them instead of as test-rest does, not besides: so a fortieth costs little.
-OPTIMIZED_ARGS ?= tests -m "full and not product and not leaks" --one-in 40
-REST_ARGS ?= --but-one-in 40
-# Under each flag that later versions of JAX will have switched on: one in 24 of the tests of make test.
-FLAGS_ARGS ?= tests -m "not leaks and not full" --one-in 24
+# These of the tests marked 'full' run as users compile them instead of as test-rest does, not besides: so a sixtieth costs little.
+OPTIMIZED_ARGS ?= tests -m "full and not product and not leaks" --one-in 60
+REST_ARGS ?= --but-one-in 60
+# Under each flag that later versions of JAX will have switched on: one in 36 of the tests of make test.
+FLAGS_ARGS ?= tests -m "not leaks and not full" --one-in 36
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
 FUZZ_ARGS ?= --minutes 10
 # Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.
@@ -36,7 +36,9 @@ DEMO_ARGS ?=
 PY := $(VENV)/bin/python
 comma := ,
 RUFF = $(PY) -m ruff check . && $(PY) -m ruff format --check .
-SUITE = $(PY) -m pytest $(PYTEST_ARGS) -m "not leaks and not full"
+SUITE = $(PY) -m pytest $(PYTEST_ARGS) -m "not leaks and not full" $(SUITE_ARGS)
+# On the JAX that test-rest runs on: without cases of which it runs others, and without tests of files, which no JAX changes.
+BESIDE_REST = --beside-rest $(foreach name,house make prose public_jax site_check site_pages,--ignore=tests/house/test_$(name).py)
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
 
@@ -48,11 +50,11 @@ help:
 	@echo "make demo        train one model under several partitionings (examples/digits.py)"
 	@echo "make test        lint, then test-suite: what to run before a commit, six minutes on two cores"
 	@echo "make test-suite  every operation, law and message, in some placements each, and the doctests"
-	@echo "make test-all    what 'make test' leaves out: docs, test-suite on the other of the oldest and the newest JAX, and on the newest the seven targets that follow, 35 minutes on two cores"
-	@echo "make test-rest       the tests marked 'full' but a fortieth: every operation with every two traits of placements, and what takes long"
+	@echo "make test-all    what 'make test' leaves out: docs, test-suite on the other of the oldest and the newest JAX, and on the newest the seven targets that follow, half an hour on two cores"
+	@echo "make test-rest       the tests marked 'full' but a sixtieth: every operation with every two traits of placements, and what takes long"
 	@echo "make test-x64        a part of the tests, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
-	@echo "make test-optimized  the last fortieth, compiled as for users: the other passes compile with few optimisations"
+	@echo "make test-optimized  the last sixtieth, compiled as for users: the other passes compile with few optimisations"
 	@echo "make test-flags      a part of the tests under each flag that later versions of JAX will have switched on"
 	@echo "make bench-check     counts (equations, instructions, bytes, compilations) and ratios of times, against those recorded"
 	@echo "make test-fuzz       random programs for four minutes, and for three over special values"
@@ -83,7 +85,8 @@ test: $(VENV)/.ready-lint,test
 test-suite: $(VENV)/.ready-test
 	$(SUITE)
 
-# On the newest JAX the whole suite runs, on the oldest the covering set. The Python of `make test` has one of the two, and
+# On the newest JAX the whole suite runs, but for cases of functions of which test-rest runs others (tests/covering.py), on the oldest
+# the covering set. The Python of `make test` has one of the two, and
 # `tools/find-python` finds a Python for the other; without one, this Python runs what there is. The site is built by the
 # Python of `make test`, whose JAX has written the examples of the reference.
 test-all: docs test-reference
@@ -93,7 +96,7 @@ test-all: docs test-reference
 	there="PYTHON=$$other VENV=.venv-$$(basename "$$other")"; \
 	if [ "$$wanted" = "$(OLDEST)" ]; then \
 	  $(MAKE) test-suite $$there; $(MAKE) test-parts COUNTS=".venv-$$(basename "$$other")/bin/python"; \
-	else $(MAKE) test-suite test-parts $$there COUNTS="$(PY)"; fi
+	else $(MAKE) test-suite $$there SUITE_ARGS='$(BESIDE_REST)'; $(MAKE) test-parts $$there COUNTS="$(PY)"; fi
 
 # Times are ratios of two programs that run in turn, which a busy machine distorts, so bench-check runs alone; on the JAX that its
 # counts were recorded on, where none may have grown.

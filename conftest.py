@@ -31,6 +31,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--but-one-in", type=int, metavar="N", help="run all tests but those that --one-in N runs"
     )
+    parser.addoption(
+        "--beside-rest",
+        action="store_true",
+        help="leave out cases of functions with the mark `part` of which test-rest runs others",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

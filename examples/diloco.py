@@ -198,7 +198,7 @@ def draw(curves: dict[str, tuple[list[float], float]], out: pathlib.Path) -> Non
         ax.plot(
             smooth(losses), label=f"{label}: {sent / 1024:.1f} KiB over dcn a step", color=color
         )
-    ax.set(xlabel="step", ylabel="loss, mean of ten steps", yscale="log")
+    ax.set(xlabel="step", ylabel="loss, mean of ten steps")
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False)
     out.parent.mkdir(parents=True, exist_ok=True)

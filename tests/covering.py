@@ -4,6 +4,9 @@ Of that rest, `make test-all` leaves out what only multiplies: with it, every op
 together (an Explicit mesh and chunks, say, or two mesh axes and XLA's partitioner). A function with the mark `rest(n)` keeps n of its cases
 there, evenly spread. What remains is marked `product`, for `make test-products` and before a release.
 
+`make test-all` runs the tests of `make test` on a second JAX. Where the rest runs on it, too, `--beside-rest` leaves out the cases of functions
+with the mark `part` of which the rest has others: on that JAX every function runs, and these cases on the other one.
+
 The rule, for one test function and its cases (tests/conftest.py applies it, tests/house/test_covering.py checks it):
 
 - Every value of every parameter occurs: every operation, every mistake, every element type; not every product of them.
@@ -11,7 +14,7 @@ The rule, for one test function and its cases (tests/conftest.py applies it, tes
   other functions too.
 - A placement is chosen for what it is like (`traits`): each case runs in the placement whose traits its family has met least so far, and
   in every family every trait that its tests have occurs. A function that has placements only, for one program of many operations, runs
-  in `PLACES` of them.
+  in `PLACES` of them, which is one: `make test-all` runs it in every two traits, too.
 
 A family is the tests of one room of operations (tests/ops/<room>), or of several similar rooms (`SHARED`). The rooms are those in which the
 operations of the table are defined (tests/operations.py). The tests in tests/xmap are a family, too. Every other module is a family of its
@@ -39,7 +42,7 @@ import namedax as nx
 from tests.harness import SIZES, Placement
 
 HERE = Path(__file__).parent
-PLACES = 2
+PLACES = 1
 # Rooms of operations (namedax/ops) without a row in the table: it calls elementwise functions from `nx.numpy`, and a collective needs a region.
 WITHOUT_ROWS = ("elementwise", "collectives")
 # Rooms that share the family of another room.

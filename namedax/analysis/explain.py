@@ -23,7 +23,7 @@ from namedax.analysis.findings import (
     uneven_axes,
 )
 from namedax.analysis.graph import Body, Given, Graph, Node, Spec, Value, build, prune, spec_of
-from namedax.analysis.records import Memory
+from namedax.analysis.records import Memory, Phase, PipelineRun
 from namedax.analysis.report import Compiled, Report
 from namedax.analysis.sharing import mark_uniform, share
 from namedax.analysis.sources import Origin
@@ -35,6 +35,7 @@ from namedax.core.functions import cell_names
 from namedax.core.names import Dims, PyTree
 from namedax.errors import ArgumentTypeError, NamedaxError
 from namedax.hlo import collectives
+from namedax.ops.loops.pipeline_timetable import Schedule
 from namedax.programs import costs
 from namedax.programs.primitives import Kind, axes_of
 from namedax.xmap.mapped_function import Xmapped, name_arguments
@@ -138,7 +139,7 @@ def explain(
         ),
         _compiled(traced) if compile else None,
         dict(label.files),
-        _bubbles(graph.body, label),
+        _pipelines(graph.body, label),
     )
 
 
@@ -237,19 +238,22 @@ def _placements(body: Body) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _bubbles(body: Body, label: _Labels) -> dict[str, float]:
-    """Return by the line of each pipeline the fraction of ticks in which a device is idle."""
-    found: dict[str, float] = {}
+def _pipelines(body: Body, label: _Labels) -> dict[str, PipelineRun]:
+    """Return the pipelines by their lines."""
+    found: dict[str, tuple[Schedule, set[Phase]]] = {}
     for node in _all_nodes(body):
         origin = node.origin
-        idle = origin.idle
+        schedule = origin.pipeline
         if (
-            idle is not None
+            schedule is not None
             and node.kind == Kind.EXCHANGE
-            and (origin.operation, origin.phase) == ("nx.pipeline", "forward")
+            and origin.operation == "nx.pipeline"
         ):
-            found[label(origin)] = idle[0] / idle[1]
-    return found
+            found.setdefault(label(origin), (schedule, set()))[1].add(origin.phase)
+    return {
+        line: PipelineRun.of(schedule, tuple(sorted(passes)))
+        for line, (schedule, passes) in found.items()
+    }
 
 
 def _uneven(graph: Graph) -> Iterator[Uneven]:

@@ -39,6 +39,7 @@ from namedax.ops.shape.rearrange import repeat
 from namedax.ops.shape.rename import rename
 from namedax.ops.sorting.sorting import argsort, sort
 from namedax.ops.statistics.compositions import ptp
+from namedax.resources.wire import Wire, WireFormat
 
 __all__ = ["install", "methods"]
 
@@ -268,10 +269,15 @@ def copy(self: NamedArray) -> LikeArguments:
 
 @operation()
 def _rename(
-    self: NamedArray, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable
+    self: NamedArray,
+    names: Mapping[Hashable, Hashable] | None = None,
+    /,
+    *,
+    wire: WireFormat | Wire | None = None,
+    **more: Hashable,
 ) -> LikeArguments:
     """Rename axes: `x.rename({"old": "new"})` or `x.rename(old="new")`; see `nx.rename`."""
-    return rename(self, names, **more)
+    return rename(self, names, wire=wire, **more)
 
 
 def _transposed(self: NamedArray) -> LikeArguments:

@@ -44,6 +44,7 @@ from namedax.programs.primitives import (
     primitive_name,
 )
 from namedax.resources import communication as comm
+from namedax.resources.serial import count_along
 
 __all__ = ["Block", "with_early_blocks"]
 
@@ -107,6 +108,9 @@ class _Demand:
       needs: the blocks that are used of each variable.
       parts: the blocks that each equation uses of its operands, by its id.
       inner: the demands in the jaxprs that an equation runs, by its id.
+      common: the results of a `cond` that are psums in all branches, by the id of the equation. One
+        psum after it replaces these.
+      summands: as a branch, the operands of these psums.
     """
 
     def __init__(
@@ -120,6 +124,8 @@ class _Demand:
         self.needs: dict[Atom, Need] = {}
         self.parts: dict[int, list[Need]] = {}
         self.inner: dict[int, list[_Demand]] = {}
+        self.common: dict[int, dict[int, JaxprEqn]] = {}
+        self.summands: dict[int, Atom] = {}
         for var, need in zip(jaxpr.outvars, results, strict=True):
             self._add(var, need)
         for eqn in reversed(jaxpr.eqns):
@@ -178,7 +184,12 @@ class _Demand:
             if inner is None or inner.constvars:
                 return None
             jaxprs = [inner]
-        demands = [_Demand(jaxpr, wanted, {}, lambda var: False) for jaxpr in jaxprs]
+        common = _common_sums(jaxprs, wanted) if kind is Kind.BRANCH else {}
+        within = [_WHOLE if i in common else need for i, need in enumerate(wanted)]
+        demands = [_Demand(jaxpr, within, {}, lambda var: False) for jaxpr in jaxprs]
+        for number, demand in enumerate(demands):
+            demand.summands = {i: sums[number].invars[0] for i, sums in common.items()}
+        self.common[id(eqn)] = {i: sums[0] for i, sums in common.items()}
         parts = []
         for variables in zip(*(jaxpr.invars for jaxpr in jaxprs), strict=True):
             # An input that is not used can be any block.
@@ -202,7 +213,7 @@ class _Demand:
         Returns:
           True if there is a reduce-scatter.
         """
-        given = dict(zip(self.jaxpr.invars, inputs, strict=True))
+        given: dict[Atom, Need] = dict(zip(self.jaxpr.invars, inputs, strict=True))
         self._useful: set[Atom] = {var for var, need in given.items() if need}
         self._scatters = False
         for eqn in self.jaxpr.eqns:
@@ -223,7 +234,7 @@ class _Demand:
             self.parts[id(eqn)], demands = parts, self.inner[id(eqn)]
             found = parts[len(parts) - len(demands[0].jaxpr.invars) :]
             settled = [demand.settle(found) for demand in demands]
-            scatters = any(settled)
+            scatters = any(settled) or bool(self.common[id(eqn)])
         elif kind_of(eqn) is Kind.SUM:
             summed = set(axes_of(eqn))
             scatters = any(
@@ -301,7 +312,12 @@ class _Demand:
         variances = [
             frozenset[str]().union(*map(varying_of, avals)) for avals in zip(*found, strict=True)
         ]
-        return list(lax.switch(index, [_alike(f, variances) for f in functions], *operands))
+        results = lax.switch(index, [_alike(f, variances) for f in functions], *operands)
+        sums = self.common[id(eqn)]
+        return [
+            self._sum(sums[i], value, need) if i in sums else value
+            for i, (value, need) in enumerate(zip(results, wanted, strict=True))
+        ]
 
     def within(self, wanted: Sequence[Need], *values: Any) -> list[Any]:
         """Evaluate a called jaxpr, and return these blocks of its results.
@@ -310,8 +326,41 @@ class _Demand:
           wanted: the blocks.
           values: the inputs, or the blocks of them that `settle` was told.
         """
-        self._results = wanted
-        return self.run(values)
+        self._results = [_WHOLE if i in self.summands else need for i, need in enumerate(wanted)]
+        results = self.run(values)
+        for i, operand in self.summands.items():
+            results[i] = self._evaluator.read(operand)
+        return results
+
+
+def _common_sums(branches: Sequence[Jaxpr], wanted: Sequence[Need]) -> dict[int, list[JaxprEqn]]:
+    """Return the results that are psums over the same axes in all branches, and these psums."""
+    found: dict[int, list[JaxprEqn]] = {}
+    made: list[dict[Atom, JaxprEqn]] = [
+        {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars} for jaxpr in branches
+    ]
+    for i, need in enumerate(wanted):
+        last = [_made_by(by, jaxpr.outvars[i]) for by, jaxpr in zip(made, branches, strict=True)]
+        sums = [eqn for eqn in last if eqn is not None and _is_simple_sum(eqn)]
+        axes = {frozenset(axes_of(eqn)) for eqn in sums}
+        if need and len(sums) == len(branches) and len(axes) == 1:
+            (summed,) = axes
+            if all(summed.issuperset(along) for _, along in need):
+                found[i] = sums
+    return found
+
+
+def _made_by(made: Mapping[Atom, JaxprEqn], var: Atom) -> JaxprEqn | None:
+    return None if isinstance(var, Literal) else made.get(var)
+
+
+def _is_simple_sum(eqn: JaxprEqn) -> bool:
+    return (
+        kind_of(eqn) is Kind.SUM
+        and is_whole_sum(eqn)
+        and len(eqn.invars) == 1
+        and not isinstance(eqn.invars[0], Literal)
+    )
 
 
 def _alike(
@@ -470,7 +519,7 @@ def _block_of(eqn: JaxprEqn, values: Sequence[jax.Array], need: Need) -> jax.Arr
         return cast_data(values[0], cast_axes(eqn))
     shape = list(out.shape)
     for dim, axes in need:
-        shape[dim] //= comm.count_along(axes)
+        shape[dim] //= count_along(axes)
     values = cast_alike(values)
     if name == "broadcast_in_dim":
         return lax.broadcast_in_dim(values[0], shape, eqn.params["broadcast_dimensions"])

@@ -136,9 +136,7 @@ def _needed(eqns: Sequence[JaxprEqn], wanted: Sequence[Atom], given: Set[Atom]) 
 
 def _with(jaxpr: Jaxpr, eqns: list[JaxprEqn], inputs: list[Any], outputs: list[Atom]) -> Jaxpr:
     effects = frozenset().union(*(eqn.effects for eqn in eqns))
-    return jaxpr.replace(
-        constvars=[], invars=inputs, outvars=outputs, eqns=eqns, effects=effects, debug_info=None
-    )
+    return jaxpr.replace(constvars=[], invars=inputs, outvars=outputs, eqns=eqns, effects=effects)
 
 
 def _split(jaxpr: Jaxpr, carried: slice, loops: Set[str]) -> tuple[Jaxpr, Jaxpr] | None:
@@ -185,13 +183,13 @@ def _at(data: jax.Array, index: Any) -> jax.Array:
     if isinstance(index, int):
         return lax.index_in_dim(data, index, 0, keepdims=False)
     index = cast_data(index, varying(data))
-    return lax.dynamic_index_in_dim(data, index, 0, keepdims=False)
+    return lax.dynamic_index_in_dim(data, index, 0, False, allow_negative_indices=False)
 
 
 def _put(data: jax.Array, value: jax.Array, index: Any) -> jax.Array:
     """Return an array with one slice replaced."""
     index = cast_data(jnp.asarray(index, jnp.int32), varying(data))
-    return lax.dynamic_update_index_in_dim(data, value, index, 0)
+    return lax.dynamic_update_index_in_dim(data, value, index, 0, allow_negative_indices=False)
 
 
 def _reads(jaxpr: Jaxpr) -> list[bool]:
@@ -317,6 +315,14 @@ class _Loop(Record):
         """Return the gathered values of a step."""
         return list(jaxpr_as_fun(ClosedJaxpr(self.gather, ()))(*consts, *self._take(xs, step)))
 
+    def _gathered_again(self, consts: Arrays, xs: Arrays, step: Any) -> Arrays:
+        """Return the gathered values of a step, in the backward pass."""
+        slices = self._take(xs, step)
+        # Outside of a loop, XLA would keep the values that it gathered in the forward pass.
+        if isinstance(step, int) or self.unroll != 1:
+            slices = barrier(slices)
+        return list(jaxpr_as_fun(ClosedJaxpr(self.gather, ()))(*consts, *slices))
+
     def _step(self, consts: Arrays, carry: Arrays, slices: Arrays, gathered: Arrays) -> Arrays:
         return list(jaxpr_as_fun(ClosedJaxpr(self.rest, ()))(*consts, *carry, *slices, *gathered))
 
@@ -361,12 +367,12 @@ class _Loop(Record):
         last_carry, last_gathered = kept[: self.carries], kept[self.carries :]
         back = _Backward(self, consts, xs, felt, cts)
         end = self.length - 1
-        ahead = self._gathered(consts, xs, end - 1)
+        ahead = self._gathered_again(consts, xs, end - 1)
         back.compute(end, last_carry, last_gathered)
 
         def step(state: tuple[Any, Arrays], number: jax.Array) -> tuple[tuple[Any, Arrays], None]:
             back.state, gathered = state
-            following = self._gathered(consts, xs, number - 1)
+            following = self._gathered_again(consts, xs, number - 1)
             back.reduce(number + 1)
             back.compute(number, [_at(data, number) for data in carries], gathered)
             return (back.state, following), None

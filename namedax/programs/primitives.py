@@ -59,6 +59,7 @@ __all__ = [
     "dimension_of",
     "facts",
     "facts_of",
+    "has_forward_rule",
     "has_side_effects",
     "in_two_levels",
     "is_in_groups",
@@ -476,6 +477,11 @@ def bind(eqn: JaxprEqn, values: Sequence[jax.Array], **changes: object) -> list[
     return list(result) if eqn.primitive.multiple_results else [result]
 
 
+def has_forward_rule(eqn: JaxprEqn) -> bool:
+    """Return True if an equation calls a jaxpr with a custom rule for its JVP."""
+    return eqn.primitive.name == "custom_jvp_call"
+
+
 def parameters_with(eqn: JaxprEqn, change: Callable[[Any], Any]) -> dict[str, Any]:
     """Return the parameters of an equation, with jaxprs and shardings changed by `change`."""
     params: dict[str, Any] = eqn.params
@@ -775,8 +781,9 @@ def in_two_levels(eqn: JaxprEqn, i: int, params: Mapping[str, Any]) -> JaxprEqn:
       i: the index of the operand.
       params: the parameters, from `namedax.resources.two_level.steps`.
     """
-    changes = {"primitive": TWO_LEVEL, "params": dict(params), "effects": frozenset()}
-    return with_operands(eqn, [i]).replace(**changes)
+    return with_operands(eqn, [i]).replace(
+        primitive=TWO_LEVEL, params=dict(params), effects=frozenset()
+    )
 
 
 def bodies_of(eqn: JaxprEqn) -> list[ClosedJaxpr]:

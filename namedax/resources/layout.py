@@ -36,7 +36,7 @@ from namedax.core.reshape import as_one
 from namedax.resources import communication as comm
 from namedax.resources import narrow
 from namedax.resources.padding import padded, padded_size, unpadded
-from namedax.resources.serial import LoopAxis, MicrobatchAxis, count_along, index_along
+from namedax.resources.serial import LoopAxis, MicrobatchAxis, count_along
 from namedax.resources.wire import Wire
 
 __all__ = ["Layout", "plan", "relayout", "sum_scatter"]
@@ -204,7 +204,7 @@ def real_entries(
     for dim, size in sizes.items():
         at = lax.broadcasted_iota(jnp.int32, shape, dim)
         if layout[dim]:
-            at = at + index_along(layout[dim]) * shape[dim]
+            at = at + comm.block_index(tuple(layout[dim])) * shape[dim]
         real = at < size if real is None else real & (at < size)
     return real
 

@@ -57,16 +57,12 @@ def all_gather(
         if found == "here" or not data.size:
             data, real = (
                 comm.all_gather(data, dim, part, to),
-                None if real is None else _gathered_mask(real, dim, part),
+                None if real is None else comm.all_gather(real, dim, part, to),
             )
         else:
             data = _gather(data, real, dim, comm.own(part), to, wire)
             real = None
     return cast_data(data, axes) if to == "varying" else data
-
-
-def _gathered_mask(real: jax.Array, dim: int, axes: MeshAxes) -> jax.Array:
-    return lax.stop_gradient(comm.all_gather(real, dim, axes, "varying"))
 
 
 def psum_scatter(

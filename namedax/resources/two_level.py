@@ -231,8 +231,8 @@ def _gather(
     data = comm.all_gather(comm.all_gather(data, of_slow, slow, to), of_fast, fast, to)
     sizes = [lax.axis_size(axes[i]) for i in order]
     data = data.reshape(*shape[:dim], *sizes, *shape[dim:])
-    back = [order.index(i) for i in range(len(order))]
-    if back != order or back != sorted(back):
+    if order != sorted(order):
+        back = [order.index(i) for i in range(len(order))]
         places = [*range(dim), *(dim + i for i in back), *range(dim + len(axes), data.ndim)]
         data = data.transpose(places)
     shape[dim] *= math.prod(sizes)
@@ -242,11 +242,16 @@ def _gather(
 def _composition(step: Step, fast: MeshAxes, slow: MeshAxes, **where: Any) -> Callable[..., Any]:
     if step == "cast":
         return functools.partial(cast_data, axes=(*fast, *slow))
-    if step.startswith("gathered"):
-        to = "invarying" if step == "gathered_invariant" else "varying"
-        return functools.partial(_gather, fast=fast, slow=slow, to=to, **where)
-    function = {"sum": _sum, "scattered": _scatter, "block": _block}[step]
-    return functools.partial(function, fast=fast, slow=slow, **where)
+    if step in ("gathered", "gathered_invariant"):
+        where["to"] = "invarying" if step == "gathered_invariant" else "varying"
+    functions: dict[str, Callable[..., Any]] = {
+        "sum": _sum,
+        "scattered": _scatter,
+        "block": _block,
+        "gathered": _gather,
+        "gathered_invariant": _gather,
+    }
+    return functools.partial(functions[step], fast=fast, slow=slow, **where)
 
 
 def steps(
@@ -292,7 +297,7 @@ def _transpose(
     if params["step"] in ("sum", "cast"):
         other: Step = "cast" if params["step"] == "sum" else "sum"
         return [_again(cotangent, other, params["fast"], params["slow"])]
-    function = functools.partial(_run, **params)
+    function: Callable[..., Any] = functools.partial(_run, **params)
     return list(jax.linear_transpose(function, operand.aval)(cotangent))
 
 
@@ -300,7 +305,8 @@ def _batch(operands: Sequence[Any], batched: Sequence[int], **params: Any) -> tu
     (data,), (at,) = operands, batched
     if params["step"] in ("sum", "cast"):
         return _again(data, params["step"], params["fast"], params["slow"]), at
-    return jax.vmap(functools.partial(_run, **params), in_axes=at)(data), 0
+    function: Callable[..., Any] = functools.partial(_run, **params)
+    return jax.vmap(function, in_axes=at)(data), 0
 
 
 PRIMITIVE.def_abstract_eval(_type)

@@ -12,7 +12,7 @@ from tests.fuzz.values import FLOATS, SIZES, V
 
 __all__ = ["HEADER", "cut", "out_axes", "source"]
 
-HELPERS = "elsewhere, lossy, placed, pulled, pulled_by, pushed_by, twice, whitened"
+HELPERS = "elsewhere, lossy, placed, pulled, pulled_by, pushed_by, twice, whitened, within"
 HEADER = f"import jax, jax.numpy as jnp, numpy as np, namedax as nx\nfrom tests.fuzz.helpers import {HELPERS}\n"
 SPEAKERS = ("psum", "pmean", "pmax", "pmin", "all_gather", "arange", "axis_index")  # of names that no value may have
 IN_BODIES = (*SPEAKERS, *("psum_many", "pmax_many", "psum_scatter", "all_to_all", "ppermute", "pshuffle", "pbroadcast"))

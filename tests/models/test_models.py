@@ -115,13 +115,14 @@ MAPPED = [
 ]
 
 
+@pytest.mark.part(7)
 @pytest.mark.parametrize("case", CASES)
 def test_a_model_equals_pytorch(case):
     check(case, "one device", None)
 
 
 @pytest.mark.part(4)
-@pytest.mark.rest(140)
+@pytest.mark.rest(35)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize(("case", "title"), MAPPED)
 def test_a_model_equals_pytorch_in_every_layout(case, title, axis_types):

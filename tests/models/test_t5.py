@@ -17,7 +17,8 @@ import generate
 NEW = 6
 
 
-@pytest.mark.part(3)
+@pytest.mark.rest(4)
+@pytest.mark.part(1)
 @pytest.mark.parametrize("remembers", [True, False])
 @pytest.mark.parametrize("title", ["one device", "uneven heads", "cache and source"])
 @pytest.mark.parametrize("case", ["t5", "t5_v1_1"])

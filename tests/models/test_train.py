@@ -60,7 +60,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.rest(4)
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("layout", ["fsdp+tp+sp", "ring+fsdp", "pipeline+dp", "fsdp, accumulated"])
 @pytest.mark.parametrize("option", OPTIONS)
@@ -97,7 +97,7 @@ def test_an_unknown_model_type_is_an_error(tmp_path):
         train.main(["--weights", str(tmp_path)])
 
 
-@pytest.mark.rest(4)
+@pytest.mark.rest(3)
 @pytest.mark.full
 @pytest.mark.parametrize("option", [(), ("--packed",), ("--lora", 2), ("--lora", 2, "--adapters", 2)], ids=str)
 @pytest.mark.parametrize("layout", ["ep", "ep+fsdp"])

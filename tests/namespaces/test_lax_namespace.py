@@ -36,6 +36,7 @@ def by_hand(reduce, groups):
     return f
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize(("shape", "place"), PLACES)
 def test_groups(shape, place):

@@ -112,6 +112,7 @@ def _check(name: str, layout: str) -> None:
                 run({op: _OPERATIONS[op][0]})
 
 
+@pytest.mark.rest(3)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("layout", ["uneven", "steps"])
 @pytest.mark.parametrize("name", [name for name in _FAST if name in _TYPES])
@@ -119,7 +120,7 @@ def test_types_without_infinity(name, layout):
     _check(name, layout)
 
 
-@pytest.mark.rest(16)
+@pytest.mark.rest(8)
 @pytest.mark.full
 @pytest.mark.parametrize("layout", _LAYOUTS)
 @pytest.mark.parametrize("name", _TYPES)

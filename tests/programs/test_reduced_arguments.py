@@ -84,7 +84,7 @@ def sent(f, *args):
     return {kind: count for kind, (count, _) in nx.hlo.summary(f.lower(*args).compile()).items()}
 
 
-@pytest.mark.rest(14)
+@pytest.mark.rest(7)
 @pytest.mark.parametrize(
     ("layout", "body"),
     [

@@ -663,6 +663,7 @@ def test_reductions_in_every_iteration(resources):
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.rest(3)
 @pytest.mark.full
 @pytest.mark.parametrize("remat", [False, True])
 @pytest.mark.parametrize(

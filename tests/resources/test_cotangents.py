@@ -91,6 +91,7 @@ def pulled(f, cos):
     return g
 
 
+@pytest.mark.rest(3)
 @placements
 def test_of_vjp(placement):
     programs = {

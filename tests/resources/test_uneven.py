@@ -35,6 +35,7 @@ EVERY = {
 EVERY |= {label if label not in EVERY else f"{label}-of-lax": program[:4] for label, program in PROGRAMS.items()}
 
 
+@pytest.mark.rest(4)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", [UNEVEN[0], *(pytest.param(p, marks=pytest.mark.full) for p in UNEVEN[1:])], ids=str)
@@ -82,6 +83,7 @@ def plain_network(w, x, y):
     return sum(parts, jnp.einsum("bm,bm,km->", p, h, w))
 
 
+@pytest.mark.rest(4)
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
 @pytest.mark.parametrize("size", [*(pytest.param(n, marks=pytest.mark.full) for n in (1, 7, 9)), 10])
 def test_sizes(size, kind):
@@ -424,7 +426,7 @@ def test_attention_to_keys_that_are_sharded(size):
 GROUPS = [(12, 4, 8), (15, 5, 2), (21, 7, 4), (8, 4, 8), (6, 2, 4), (3, 1, 2), (10, 10, 4)]
 
 
-@pytest.mark.rest(12)
+@pytest.mark.rest(6)
 @pytest.mark.parametrize(
     ("heads", "key_heads", "devices"), [GROUPS[0], *(pytest.param(*g, marks=pytest.mark.full) for g in GROUPS[1:])]
 )

@@ -76,7 +76,7 @@ def plain_derivatives(u, w):
     return derivatives(jnp, u, w, jnp.dot, jnp.sum)
 
 
-@pytest.mark.rest(3)
+@pytest.mark.rest(2)
 @pytest.mark.parametrize(("placement", "labels"), EACH)
 def test_cotangents_that_the_body_computes(placement, labels):
     def some(u, w):

@@ -204,6 +204,7 @@ KINDS_OF_FUNCTIONS = [
 ]
 
 
+@pytest.mark.rest(5)
 @pytest.mark.part(3)
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
 @pytest.mark.parametrize("make_function", KINDS_OF_FUNCTIONS)

@@ -30,7 +30,7 @@ COVERING = [
 ]
 
 
-@pytest.mark.rest(4)
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("case", COVERING, ids=str)
 def test_loss_and_gradients_are_those_of_one_device(case):
@@ -71,12 +71,13 @@ PIPELINED = [
 ]
 
 
+@pytest.mark.rest(3)
 @pytest.mark.parametrize("case", PIPELINED, ids=str)
 def test_layers_over_devices(case):
     check(case)
 
 
-@pytest.mark.rest(2)
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("layout", ["pp", "pp+dp", "pp+tp", "pp+fsdp"])
 def test_pipelines_learn_as_one_device_does(layout):
@@ -133,6 +134,7 @@ def gradients_of_layers(x, w):
     return jax.grad(loss, argnums=(0, 1))(x, w)
 
 
+@pytest.mark.rest(4)
 @pytest.mark.full
 @pytest.mark.parametrize("loop", ["fold", "scan", "python"])
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def marked(layout, config):
     return pytest.param(layout, config, marks=marks)
 
 
-@pytest.mark.rest(6)
+@pytest.mark.rest(3)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("layout", "config"),
@@ -111,6 +111,7 @@ def test_every_layout_gives_loss_and_gradients_of_the_plain_model(layout, config
 UNEVEN = dataclasses.replace(CONFIG, kv_heads=12, group=1, vocab=50257)
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("layout", "shape"), [("tp", {"model": 8}), ("dp", {"data": 8}), ("fsdp+tp+sp", {"data": 2, "model": 4})], ids=str

@@ -82,7 +82,7 @@ FORMS = {
 }
 
 
-@pytest.mark.rest(7)
+@pytest.mark.rest(4)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("choice", CHOICES)

@@ -49,8 +49,8 @@ def loss(y):
     return nx.sum(y * y, tuple(y.dims)) if isinstance(y, nx.NamedArray) else jnp.sum(y * y)
 
 
-@pytest.mark.rest(25)
-@pytest.mark.part(20)
+@pytest.mark.rest(8)
+@pytest.mark.part(8)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -194,7 +194,7 @@ HIGH_PROGRAMS = {
 STEPS = {**LAYOUTS, "steps": ((2,), {"a": nx.SerialLoop(4)}), "chunks of steps": ((2,), {"a": ("x", nx.SerialLoop(2))})}
 
 
-@pytest.mark.rest(20)
+@pytest.mark.rest(5)
 @pytest.mark.part(4)
 @pytest.mark.parametrize("flags", HIGH_FLAGS)
 @pytest.mark.parametrize("kind", KINDS)

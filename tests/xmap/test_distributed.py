@@ -93,6 +93,7 @@ def trained(tmp_path_factory):
     return {n: (texts, dict(np.load(folder / f"{name}.npz")), folder / f"checkpoint of {name}") for n, name, texts in runs}
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("title", ASSIGNMENTS)
 def test_two_processes_give_the_numbers_of_one(trained, title):

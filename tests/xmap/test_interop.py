@@ -375,6 +375,7 @@ def plain_mlp_loss(module, x):
     return jnp.mean(jax.vmap(jax.vmap(module))(x) ** 2, (0, 1)).sum()
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_equinox_gradients(placement):

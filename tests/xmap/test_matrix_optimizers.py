@@ -99,7 +99,7 @@ def close(have, want, tol=2e-5):
         np.testing.assert_allclose(have[name], want[name], rtol=tol, atol=tol, err_msg=name)
 
 
-@pytest.mark.rest(8)
+@pytest.mark.rest(3)
 @pytest.mark.part(4)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -123,8 +123,8 @@ OTHERS = {
 }
 
 
-@pytest.mark.rest(8)
-@pytest.mark.part(4)
+@pytest.mark.rest(3)
+@pytest.mark.part(2)
 @pytest.mark.parametrize("case", OTHERS)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optax_on_matrices_in_other_layouts(name, case):
@@ -187,7 +187,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.rest(10)
+@pytest.mark.rest(6)
 @pytest.mark.part(5)
 @pytest.mark.parametrize("layout", ["gathered", "summed"])
 @pytest.mark.parametrize("case", SETTINGS)
@@ -363,8 +363,8 @@ def check_shampoo(have, options):
             np.testing.assert_allclose(leaf, want, rtol=1e-4, atol=5e-5, err_msg=name)
 
 
-@pytest.mark.rest(8)
-@pytest.mark.part(5)
+@pytest.mark.rest(3)
+@pytest.mark.part(3)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 @pytest.mark.parametrize("case", SHAMPOO)
 def test_shampoo_of_the_papers(case, placement):

@@ -122,6 +122,7 @@ AFTERWARDS = {
 }
 
 
+@pytest.mark.rest(4)
 @pytest.mark.part(5)
 @pytest.mark.parametrize(
     ("case", "outer", "kind"),
@@ -268,6 +269,7 @@ def scaled(values, closed, factor):
     return helper(closed, values) + weighted(closed) * values + last
 
 
+@pytest.mark.rest(3)
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("outer", "inner", "shape", "partitioning"),

@@ -111,7 +111,7 @@ def wanted(program):
     return outside(PROGRAMS[program][1], program)(X, V)
 
 
-@pytest.mark.rest(3)
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_outside(program, placement):
@@ -137,6 +137,7 @@ def test_jacobians_and_hessian(placement):
     close(have, all_of(lambda x: jnp.tanh(x) * jax.nn.softmax(x), X[:, 0]))
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_not_compiled(placement):
@@ -225,7 +226,7 @@ def wanted_inside(program):
     return jax.jit(lambda x, v: {label: PLAIN_INSIDE[label](f, g, x, v) for label in some(INSIDE, program)})(X, V)
 
 
-@pytest.mark.rest(3)
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_inside(program, placement):
@@ -240,6 +241,7 @@ def test_inside(program, placement):
     close(have, wanted_inside(program))
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_transformed_inside_and_outside(placement):
@@ -326,6 +328,7 @@ def test_gradients_of_single_examples_send_nothing():
 # --- implicit differentiation ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_custom_linear_solve(placement):
@@ -487,7 +490,7 @@ EXPORTED = {
 }
 
 
-@pytest.mark.rest(4)
+@pytest.mark.rest(2)
 @pytest.mark.parametrize(
     ("case", "kind"),
     [

@@ -361,6 +361,7 @@ def test_machines_know_when_two_levels_pay():
         machine.two_level_from("dcm", "ici", {"dcn": 2, "ici": 4})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("slow", [{"a": 0}, {"b": 0}, {"c": 0}, {"a": 0, "c": 0}])
 @pytest.mark.parametrize("kind", KINDS)
 def test_three_axes_in_any_order(slow, kind):

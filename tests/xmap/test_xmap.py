@@ -891,6 +891,7 @@ TRANSFORMS = {
 }
 
 
+@pytest.mark.rest(8)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("transform", list(TRANSFORMS))
 @pytest.mark.parametrize("mode", ["auto-argument", "explicit-context", "explicit-partitioner"])

@@ -47,6 +47,7 @@ from namedax.programs.prefetch import scan_ahead
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded
 from namedax.resources.padding_masks import refilled
+from namedax.resources.serial import loops_of
 
 __all__ = [
     "fold",
@@ -263,7 +264,8 @@ def _scan_ahead(
     region = ambient()
     if region is None or region.mesh is None or not region.manual:
         return lax.scan(step, init, xs, **options)
-    return scan_ahead(step, init, xs, LATE_SUMS not in region.left_out, frozenset(), **options)
+    late, loops = LATE_SUMS not in region.left_out, frozenset(loops_of(region.resources))
+    return scan_ahead(step, init, xs, late, loops, **options)
 
 
 def from_device(data: jax.Array, mine: jax.Array, axes: tuple[str, ...]) -> jax.Array:

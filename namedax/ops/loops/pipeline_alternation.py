@@ -7,7 +7,8 @@ checks of every pipeline, the second is the stage itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -17,18 +18,19 @@ from jax.extend.core import Jaxpr
 from namedax.core.array import dims_of
 from namedax.core.names import Dims, PyTree
 from namedax.core.records import Record
+from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import cast_data, varying
-from namedax.errors import PipelineError
 from namedax.operands.pytree import array_of, data_of, flatten
 from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import scan_entries
 from namedax.ops.loops.pipeline_loop import Loop
-from namedax.ops.loops.pipeline_schedule import OP, Pipeline
-from namedax.programs.evaluator import LATE_SUMS, jaxprs_within, summed_axes
+from namedax.ops.loops.pipeline_schedule import Fitted, Pipeline
+from namedax.programs.evaluator import LATE_SUMS, has_reverse_rules, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
 from namedax.programs.postpone_psum import postponing
-from namedax.programs.primitives import is_inexact
+from namedax.programs.primitives import is_inexact, jaxprs_within
 from namedax.resources import communication as comm
+from namedax.resources.serial import MicrobatchAxis
 
 __all__ = ["AlternatingPipeline"]
 
@@ -50,12 +52,12 @@ class AlternatingPipeline(Pipeline):
         stage, schedule = comm.block_index(self.axes), self.schedule
         found = self._traced(stage)
         run, operands, always = self._as_function(stage, found)
-        loop = Loop(schedule, self.axes, run, len(found.kinds), always)
         begun = [
             self._begun(leaf, kind, dtype)
             for leaf, kind, dtype in zip(self.x, found.kinds, found.dtypes, strict=True)
         ]
-        self._check_operands(run, operands, begun, stage)
+        sums = self._sums_gradients(run, operands, begun, stage)
+        loop = Loop(schedule, self.axes, run, len(found.kinds), always, sums, self._same_region)
         done, results = loop(operands, begun)
         is_last = stage == schedule.stages - 1
         last = [
@@ -99,6 +101,7 @@ class AlternatingPipeline(Pipeline):
 
         def run(microbatch: jax.Array, turn: jax.Array, *datas: jax.Array) -> list[jax.Array]:
             with self.microbatch(microbatch):
+                self._note_region()
                 carry = [
                     array_of(data, kind.dims) for data, kind in zip(datas, found.kinds, strict=True)
                 ]
@@ -130,14 +133,55 @@ class AlternatingPipeline(Pipeline):
             operands: Sequence[jax.Array], microbatch: jax.Array, turn: Any, *datas: jax.Array
         ) -> list[jax.Array]:
             turn = jnp.full_like(microbatch, turn) if isinstance(turn, int) else turn
-            return function(operands, microbatch, turn, *datas)
+            with self._same_region(microbatch):
+                return function(operands, microbatch, turn, *datas)
 
-        return with_numbers, operands, _permutes(closed.jaxpr)
+        def gradient(operands: list[jax.Array], datas: list[jax.Array]) -> Any:
+            floats = [i for i, data in enumerate(operands) if is_inexact(data)]
+            moving = [i for i, data in enumerate(datas) if is_inexact(data)]
+
+            def of_floats(some: list[jax.Array], more: list[jax.Array]) -> list[jax.Array]:
+                every, carry = list(operands), list(datas)
+                for i, data in zip(floats, some, strict=True):
+                    every[i] = data
+                for i, data in zip(moving, more, strict=True):
+                    carry[i] = data
+                return [x for x in with_numbers(every, number, number, *carry) if is_inexact(x)]
+
+            given = [operands[i] for i in floats], [datas[i] for i in moving]
+            results, pull = jax.vjp(of_floats, *given)
+            with self._same_region(number):
+                return pull(results)
+
+        always = _permutes(closed.jaxpr)
+        if not always and has_reverse_rules(closed.jaxpr):
+            # The rules may permute where the function does not.
+            always = _permutes(jax.make_jaxpr(gradient)(operands, begun).jaxpr)
+        return with_numbers, operands, always
+
+    def _note_region(self) -> None:
+        region = ambient()
+        assert region is not None
+        self._stage_region: Region = region
+
+    @contextlib.contextmanager
+    def _same_region(self, number: jax.Array) -> Iterator[None]:
+        """Enter the region in which the stage was traced, for the rules of its derivatives."""
+        axis = self._stage_region.resources[self.over][-1]
+        assert isinstance(axis, MicrobatchAxis)
+        before, axis.number = axis.number, number
+        try:
+            with enter(self._stage_region):
+                yield
+        finally:
+            axis.number = before
 
     def _begun(self, leaf: Any, kind: ValueType, dtype: Any) -> jax.Array:
         """Return the initial carries of all microbatches, the first dimension."""
-        count, dims = self.schedule.microbatches, dims_of(leaf)
-        data = data_of(leaf)
+        count = self.schedule.microbatches
+        data, dims = (
+            (leaf.data, leaf.dims) if isinstance(leaf, Fitted) else (data_of(leaf), dims_of(leaf))
+        )
         own = kind.bare() if self.over not in dims else kind
 
         def one(data: jax.Array) -> jax.Array:
@@ -152,20 +196,23 @@ class AlternatingPipeline(Pipeline):
         parts = data.reshape((*data.shape[:at], count, size, *data.shape[at + 1 :]))
         return jax.vmap(one)(jnp.moveaxis(parts, at, 0))
 
-    def _check_operands(
+    def _sums_gradients(
         self,
         run: Callable[..., list[jax.Array]],
         operands: Sequence[jax.Array],
         begun: Sequence[jax.Array],
         stage: jax.Array,
-    ) -> None:
-        """Raise if a value of all stages has a gradient that needs a sum in every tick."""
+    ) -> bool:
+        """Return True if a value that all stages share has a gradient, which sums over them.
+
+        Most such values are cast to varying before the loop, and have another gradient.
+        """
         axes = frozenset(self.axes)
         shared = [
             i for i, data in enumerate(operands) if is_inexact(data) and not axes <= varying(data)
         ]
         if not shared:
-            return
+            return False
 
         def of_shared(*some: jax.Array) -> list[jax.Array]:
             every = list(operands)
@@ -176,15 +223,11 @@ class AlternatingPipeline(Pipeline):
 
         def gradient(*some: jax.Array) -> Any:
             results, pull = jax.vjp(of_shared, *some)
-            return pull(results)
+            with self._same_region(stage * 0):
+                return pull(results)
 
-        if summed_axes(jax.make_jaxpr(gradient)(*(operands[i] for i in shared)).jaxpr) & axes:
-            raise PipelineError(
-                f"{OP}: the function closes over a value whose gradient would be summed over the"
-                f" stages of {self.entries.axis!r} in every tick, which"
-                f" schedule={self.schedule.name!r} does not support. Pass that value in params, or"
-                " use schedule='gpipe'."
-            )
+        traced = jax.make_jaxpr(gradient)(*(operands[i] for i in shared))
+        return not summed_axes(traced.jaxpr).isdisjoint(axes)
 
 
 def _permutes(jaxpr: Jaxpr) -> bool:

@@ -12,6 +12,7 @@ a stage with one always computes, and its result is discarded.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -29,6 +30,10 @@ from namedax.resources import communication as comm
 __all__ = ["Loop"]
 
 Datas: TypeAlias = list[jax.Array]
+#: The received carry and cotangents, the slots of inputs and of cotangents, and the gradients.
+_State: TypeAlias = tuple[Datas, Datas, Datas, Datas, Datas, Datas]
+#: The microbatch and the round of a work, its input, and the cotangents of its results.
+_Given: TypeAlias = tuple[jax.Array, jax.Array | int, Datas, list[Any]]
 
 
 class Loop:
@@ -41,6 +46,9 @@ class Loop:
         the carry and the results.
       carried: the number of leaves of the carry.
       always: if `True`, idle stages compute too.
+      sums: if `True`, gradients of operands that do not vary over these mesh axes are summed over
+        the stages in every tick; idle stages compute too.
+      within: enters the region of a microbatch, in which rules of derivatives run.
     """
 
     def __init__(
@@ -50,9 +58,11 @@ class Loop:
         run: Callable[..., Datas],
         carried: int,
         always: bool,
+        sums: bool,
+        within: Callable[[jax.Array], contextlib.AbstractContextManager[None]],
     ):
         self.schedule, self.axes, self.run = schedule, axes, run
-        self.carried, self.always = carried, always
+        self.carried, self.always, self.sums, self.within = carried, always or sums, sums, within
 
     def __call__(
         self, operands: Sequence[jax.Array], begun: Sequence[jax.Array]
@@ -60,8 +70,8 @@ class Loop:
         """Return the last carries of all microbatches, and the results of all ticks.
 
         Args:
-          operands: the operands of `run`. A differentiable one without the mesh axes of the stages
-            has no gradient.
+          operands: the operands of `run`. One that does not vary over the mesh axes of the stages
+            has no gradient, except with `sums`.
           begun: the initial carries, `[microbatches, ...]`.
         """
         call = jax.custom_vjp(self._forward)
@@ -173,7 +183,9 @@ class _Backward:
         self.types = loop._types(operands, begun)
         axes = set(loop.axes)
         self.floats = [
-            i for i, data in enumerate(operands) if is_inexact(data) and axes <= varying(data)
+            i
+            for i, data in enumerate(operands)
+            if is_inexact(data) and (loop.sums or axes <= varying(data))
         ]
         count = loop.carried
         self.moving = [i for i, kind in enumerate(self.types[:count]) if is_inexact(kind)]
@@ -212,7 +224,7 @@ class _Backward:
     def _column(self, table: np.ndarray) -> jax.Array:
         return _entry(jnp.asarray(table.T.astype(np.int32)), self.stage)
 
-    def _tick(self, state: tuple[Datas, ...], row: Datas) -> tuple[tuple[Datas, ...], None]:
+    def _tick(self, state: _State, row: Datas) -> tuple[_State, None]:
         received, cotangents, inputs, waiting, of_operands, of_begun = state
         loop, schedule = self.loop, self.schedule
         forward, backward, apart = row
@@ -247,24 +259,43 @@ class _Backward:
             later, last = apart != IDLE, jnp.maximum(apart, 0)
             stored = [_entry(room, _entry(self.cotangents, last)) for room in waiting]
             pending = self._given(inputs, stored, last)
-            of_operands = loop._if(
-                later, lambda: _sum(of_operands, self._pull(pending, True)[1]), of_operands
-            )
+            of_operands = self._add(later, pending, of_operands)
+        elif loop.always:
+            of_carry = loop._if(active, lambda: self._pull(given, False)[0], idle)
+            of_operands = self._add(active, given, of_operands)
         else:
 
             def both() -> tuple[Datas, Datas]:
                 of_carry, more = self._pull(given, None)
                 return of_carry, _sum(of_operands, more)
 
-            of_carry, of_operands = loop._if(active, both, (idle, of_operands))
+            of_carry, of_operands = lax.cond(active, both, lambda: (idle, of_operands))
         slot = jnp.where(active & begins, microbatch, schedule.microbatches)
         of_begun = [_put(room, data, slot) for room, data in zip(of_begun, of_carry, strict=True)]
-        sent = loop._send(after), loop._send(of_carry, back=True)
-        return (*sent, inputs, waiting, of_operands, of_begun), None
+        sent, back = loop._send(after), loop._send(of_carry, back=True)
+        return (sent, back, inputs, waiting, of_operands, of_begun), None
 
-    def _given(
-        self, inputs: Datas, cotangents: Datas, number: jax.Array
-    ) -> tuple[jax.Array, jax.Array | int, Datas, list[Any]]:
+    def _add(self, active: jax.Array, given: _Given, totals: Datas) -> Datas:
+        """Add the gradients of the operands for a work, if the stage has one."""
+        if not self.loop.always:
+            return lax.cond(
+                active, lambda: _sum(totals, self._pull(given, True)[1]), lambda: totals
+            )
+        microbatch, turn, carry, cotangents = given
+        # A gradient that is summed over the stages has no contribution of idle ones.
+        cotangents = [
+            None if each is None else jnp.where(active, each, jnp.zeros_like(each))
+            for each in cotangents
+        ]
+        more = self._pull((microbatch, turn, carry, cotangents), True)[1]
+        axes = set(self.loop.axes)
+        return [
+            total
+            + (jnp.where(active, each, jnp.zeros_like(each)) if axes <= varying(each) else each)
+            for total, each in zip(totals, more, strict=True)
+        ]
+
+    def _given(self, inputs: Datas, cotangents: Datas, number: jax.Array) -> _Given:
         """Return the microbatch and the round of a work, its input, and its cotangents."""
         microbatch, turn = self.schedule.work(number)
         slot = _entry(self.inputs, number)
@@ -277,9 +308,7 @@ class _Backward:
         ]
         return microbatch, turn, [_entry(room, slot) for room in inputs], of_all
 
-    def _pull(
-        self, given: tuple[jax.Array, jax.Array | int, Datas, list[Any]], weights: bool | None
-    ) -> tuple[Datas, Datas]:
+    def _pull(self, given: _Given, weights: bool | None) -> tuple[Datas, Datas]:
         """Return the cotangents of the carry and of the operands.
 
         Args:
@@ -301,19 +330,22 @@ class _Backward:
         some = [self.operands[i] for i in self.floats]
         moving = [carry[i] for i in self.moving]
         of_results = [cotangents[i] for i in wanted]
+        of_operands: Datas = []
+        of_carry: Datas = []
         if weights is None:
             pull = jax.vjp(run, some, moving)[1]
-            of_operands, of_carry = pull(of_results)
         elif weights:
-            (of_operands,), of_carry = (
-                jax.vjp(lambda some: run(some, moving), some)[1](of_results),
-                [],
-            )
+            pull = jax.vjp(lambda some: run(some, moving), some)[1]
         else:
-            of_operands, (of_carry,) = (
-                [],
-                jax.vjp(lambda moving: run(some, moving), moving)[1](of_results),
-            )
+            pull = jax.vjp(lambda moving: run(some, moving), moving)[1]
+        with self.loop.within(microbatch):
+            pulled = pull(of_results)
+        if weights is None:
+            of_operands, of_carry = pulled
+        elif weights:
+            (of_operands,) = pulled
+        else:
+            (of_carry,) = pulled
         return of_carry, of_operands
 
 

@@ -53,7 +53,7 @@ from namedax.resources.padding_masks import constant_padding
 from namedax.resources.row_moves import move_rows
 from namedax.resources.serial import LoopAxis, MicrobatchAxis, refuse_microbatches
 
-__all__ = ["PRIMITIVE", "Parts", "Pipeline", "gate"]
+__all__ = ["PRIMITIVE", "Fitted", "Parts", "Pipeline", "gate"]
 
 
 OP = "pipeline"
@@ -210,7 +210,7 @@ class Pipeline:
         sent = [array_of(self._send(data_of(leaf)), dims_of(leaf)) for leaf in after]
         return (sent, kept), results
 
-    def _carry_of(self, leaf: AnyArray, begun: AnyArray | _Fitted, begins: jax.Array) -> AnyArray:
+    def _carry_of(self, leaf: AnyArray, begun: AnyArray | Fitted, begins: jax.Array) -> AnyArray:
         """Return a stage's carry: a microbatch of `x` if its work begins, or the received carry."""
         data, kind = data_of(leaf), ValueType.of(leaf)
         first = kind.fit(self.parts.in_microbatch(begun))
@@ -482,7 +482,7 @@ mlir.register_lowering(PRIMITIVE, mlir.lower_fun(_value, multiple_results=False)
 # after the last. If everything divides, this does nothing.
 
 
-class _Fitted(Record):
+class Fitted(Record):
     """A block with the microbatches of its device, including padding."""
 
     data: jax.Array
@@ -516,7 +516,7 @@ class Parts:
         self.part = block_size(self.size, self.devices * count)
         self.is_even = self.size == self.part * self.devices * count
 
-    def fitted(self, leaf: AnyArray) -> AnyArray | _Fitted:
+    def fitted(self, leaf: AnyArray) -> AnyArray | Fitted:
         """Extend a block to the microbatches of this device.
 
         Elements move to other devices, and copies of the last one fill the rest.
@@ -524,7 +524,7 @@ class Parts:
         if self.is_even or self.over not in dims_of(leaf):
             return leaf
         at = dims_of(leaf).index(self.over)
-        return _Fitted(
+        return Fitted(
             self._moved(data_of(leaf), at, self.block, self.part * self.count), dims_of(leaf)
         )
 
@@ -532,10 +532,10 @@ class Parts:
         """Reverse `fitted`: convert all microbatches of this device back to its block."""
         return data if self.is_even else self._moved(data, at, self.part * self.count, self.block)
 
-    def in_microbatch(self, leaf: AnyArray | _Fitted) -> AnyArray:
+    def in_microbatch(self, leaf: AnyArray | Fitted) -> AnyArray:
         """Return the elements of `leaf` in the current microbatch, as seen in its region."""
         region = ambient()
-        if not isinstance(leaf, _Fitted):
+        if not isinstance(leaf, Fitted):
             return to_local(leaf, OP, region)
         assert region is not None
         return make_in_region(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,8 @@ from namedax.core.records import Record
 
 __all__ = ["IDLE", "SCHEDULES", "Schedule", "Timetable", "timetable"]
 
+
+Number = TypeVar("Number", jax.Array, int)
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
 #: The kinds of work in a cell: forward pass, backward pass, gradient of the weights.
@@ -130,7 +133,7 @@ class Schedule(Record):
             f"_{self.microbatches}_microbatches"
         )
 
-    def work(self, number: jax.Array) -> tuple[jax.Array, jax.Array | int]:
+    def work(self, number: Number) -> tuple[Number, Number | int]:
         """Return the microbatch and the round of a stage's work `number`.
 
         With several rounds, `stages` microbatches pass through all rounds before the next ones

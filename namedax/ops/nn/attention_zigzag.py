@@ -195,7 +195,7 @@ class ZigzagAttention(BlockAttention):
         """Return the dimension of queries, and of keys that are sharded like them."""
         if which in ("mean", "normalizer", "cotangent", "result"):
             return {QUERY: len(self.batch)}
-        found = {}
+        found: dict[Label, int] = {}
         for label in (QUERY, KEY):
             if label in self.labels[which] and not (label is KEY and which in self.whole):
                 found[label] = self.labels[which].index(label)

@@ -51,12 +51,14 @@ from namedax.errors import (
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import data_of, names_of
+from namedax.ops.shape.narrow_placement import check_shard_wire, check_without_padding, put_narrow
 from namedax.ops.shape.rename import move, transpose_to
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import concrete_mesh, mesh_with_devices, put
 from namedax.resources.serial import on_devices, with_loops
 from namedax.resources.stored_padding import padding_for, store, without_padding
+from namedax.resources.wire import Wire, WireFormat, parse_wire
 
 __all__ = [
     "attach_names",
@@ -453,6 +455,7 @@ def shard(
     mesh: jax.sharding.Mesh | None = None,
     *,
     padded: bool = False,
+    wire: WireFormat | Wire | None = None,
 ) -> Tree:
     """Shard named arrays over a mesh, outside of mapped functions.
 
@@ -468,6 +471,9 @@ def shard(
         `named_shape` has its true size, and `data` the padded one. Mapped functions take and return
         the blocks. Functions of raw leaves see zeros as padding: a sum over a leaf is right, a mean
         is not. Default: False, such an axis is replicated.
+      wire: the number format in which blocks of arrays that are already on this mesh are sent:
+        `"bf16"`, `"float8_e4m3"` or `"int8"`; by default the dtype of the array. Values are rounded
+        within the bounds of `nx.Wire`, only where they are sent.
 
     Returns:
       The same values, with each named axis sharded over its mesh axes. Without `padded`, an axis
@@ -483,7 +489,10 @@ def shard(
         axis.
       MeshError: there is no mesh, or it lacks a mesh axis.
       PlacementConflictError: two axes of one array are sharded over one mesh axis.
-      ArgumentTypeError: a leaf is not an array, such as a string; the message has its path.
+      ArgumentTypeError: a leaf is not an array, such as a string; the message has its path. With
+        `wire`, a named array is not real floating-point.
+      ArgumentError: `wire` is not a format or has one for gradients; or a named array is traced, or
+        is not on this mesh yet, so that nothing is communicated, or is stored padded.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
@@ -501,6 +510,8 @@ def shard(
             " mapped function."
         )
     resources = parse_resources(axis_resources, "shard")
+    formats = parse_wire("shard", wire)
+    check_shard_wire("shard", formats)
     _check_leaves(x)
     _check_names_placed(x, resources)
     assignment = on_devices(with_loops(resources))  # loops are no devices
@@ -516,6 +527,8 @@ def shard(
         if isinstance(leaf, NamedArray):
             sizes = leaf.named_shape
             padding = padding_for(dims, sizes, assignment, mesh) if padded else None
+            if formats is not None:
+                check_without_padding(op, leaf, padding is not None or bool(padding_of(leaf)))
             if padding is not None and padding == padding_of(leaf):
                 stored = stored_data(leaf)
                 sharding = named_sharding(dims, stored.shape, assignment, mesh, op)
@@ -524,7 +537,10 @@ def shard(
             if padding is not None:
                 return store(leaf._data, dims, assignment, mesh, op)
         data = leaf._data if isinstance(leaf, NamedArray) else _array(op, leaf)
-        placed = put(data, named_sharding(dims, data.shape, assignment, mesh, op))
+        sharding = named_sharding(dims, data.shape, assignment, mesh, op)
+        if formats is not None and dims.count(None) < len(dims):
+            return NamedArray(put_narrow(op, leaf, data, sharding, formats), dims)
+        placed = put(data, sharding)
         return placed if dims.count(None) == len(dims) else NamedArray(placed, dims)
 
     return jax.tree_util.tree_map_with_path(one, x, is_leaf=is_named)

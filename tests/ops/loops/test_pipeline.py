@@ -332,7 +332,7 @@ def uneven_layer(closed):
     return layer
 
 
-@pytest.mark.rest(6)
+@pytest.mark.rest(3)
 @pytest.mark.parametrize(
     ("count", "mesh", "places", "options"),
     [

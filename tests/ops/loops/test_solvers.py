@@ -53,6 +53,7 @@ def oracle(m, c, b):
 COVER = [("cg", FEW[1]), ("bicgstab", FEW[2]), ("gmres", FEW[0]), ("gmres", FEW[3]), ("cg", PARTITIONER[3])]
 
 
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(("solver", "placement"), COVER, ids=str)
 def test_values_and_gradients(solver, placement):

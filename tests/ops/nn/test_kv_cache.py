@@ -185,6 +185,8 @@ LAYERS = [
 ]
 
 
+@pytest.mark.part(4)
+@pytest.mark.rest(5)
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
 @pytest.mark.parametrize(("how", "resources"), LAYERS)
 def test_layers_of_a_scan(how, resources, kind):

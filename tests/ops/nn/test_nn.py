@@ -141,6 +141,7 @@ ERRORS = {
 }
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("function", ERRORS)
 def test_derivatives_of_error_functions_within_a_body(function):
     """JAX 0.12 cannot differentiate its own error functions of varying values (tests/xmap/test_coming_jax.py)."""
