@@ -6,7 +6,7 @@ requested, the block is transposed on its device.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -215,8 +215,12 @@ def wanted_leaf(leaf: object, path: Path, op: str) -> Wanted | Value:
     """
     if type(leaf) in PLAIN:
         return Value(leaf)
-    padding = padding_of(leaf) if isinstance(leaf, NamedArray) else None
-    data = data_of(leaf) if padding is None else stored_data(leaf)
+    data: Any
+    padding, sizes = None, dict[Hashable, int]()
+    if isinstance(leaf, NamedArray) and (padding := padding_of(leaf)) is not None:
+        data, sizes = stored_data(leaf), dict(leaf.named_shape)
+    else:
+        data = data_of(leaf)
     if not hasattr(data, "shape") or not hasattr(data, "dtype"):
         raise CheckpointError(
             f"{op}: {path_text(path)} of like= is {format_value(leaf)}, of type"
@@ -227,7 +231,6 @@ def wanted_leaf(leaf: object, path: Path, op: str) -> Wanted | Value:
     concrete = isinstance(data, jax.Array) and not isinstance(data, jax.core.Tracer)
     placed = isinstance(data, jax.ShapeDtypeStruct) or (concrete and data.committed)
     host = isinstance(data, NUMPY)
-    sizes = {} if padding is None else dict(leaf.named_shape)
     return Wanted(
         tuple(sizes.get(dim, n) for dim, n in zip(dims, data.shape, strict=True)),
         data.dtype,

@@ -241,8 +241,9 @@ def _leaf(leaf: object, path: Path, arrays: dict[Path, Any], op: str) -> Json:
     if isinstance(leaf, PLAIN) and type(leaf) in PLAIN:
         return {"value": _written_value(leaf)}
     what = f"{path_text(path)} of the tree" if path else "the tree"
-    is_padded = isinstance(leaf, NamedArray) and padding_of(leaf) is not None
-    leaf = on_host(leaf) if is_padded else leaf  # files have true sizes
+    is_padded = False
+    if isinstance(leaf, NamedArray) and padding_of(leaf) is not None:
+        is_padded, leaf = True, on_host(leaf)  # files have true sizes
     data = _storable(leaf, what, op)
     entry: dict[str, Json] = {"shape": list(data.shape)}
     if isinstance(leaf, NamedArray):
