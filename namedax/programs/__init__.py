@@ -10,7 +10,8 @@ are computed from device indices. `loop_casts` also takes gathers in the form in
 are used. Afterwards `reduced_arguments` uses arguments that are reduced over Explicit mesh axes in
 this form. `raw_collective_check` searches a body for functions of JAX that operate on blocks. It
 uses `block_dimensions`, which tracks sharded dimensions by the rules in `dimension_rules`. `costs`
-computes the cost of one equation.
+computes the cost of one equation. `prefetch` splits the body of a scan, and runs its gathers one
+step ahead.
 
 Read `primitives`, `evaluator` and `psum_plan` first, then `postpone_psum`.
 """
