@@ -8,11 +8,12 @@ by which `xmap` enables passes. The passes build on these two modules: `postpone
 postponed, and past which operations; it moves psums out of calls first, and tracks integers that
 are computed from device indices. `varying_gathers` takes gathers in the form in which their results
 are used; `forward_rules` repeats functions with a JVP rule for it. `block_demand` slices blocks
-before the operations of a gradient, so that its psum is a reduce-scatter. Afterwards
-`reduced_arguments` uses arguments that are reduced over Explicit mesh axes in this form, and
-`two_level` splits collectives over fast and slow mesh axes. `raw_collective_check` searches a body
-for functions of JAX that operate on blocks. It uses `block_dimensions`, which tracks sharded
-dimensions by the rules in `dimension_rules`. `costs` computes the cost of one equation.
+before the operations of a gradient, by `block_rules`, so that its psum is a reduce-scatter.
+Afterwards `reduced_arguments` uses arguments that are reduced over Explicit mesh axes in this form,
+and `two_level` splits collectives over fast and slow mesh axes. `prefetch` runs the gathers of a
+loop one step ahead. `raw_collective_check` searches a body for functions of JAX that operate on
+blocks. It uses `block_dimensions`, which tracks sharded dimensions by the rules in
+`dimension_rules`. `costs` computes the cost of one equation.
 
 Read `primitives`, `evaluator` and `psum_plan` first, then `postpone_psum`.
 """

@@ -23,7 +23,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.core import ShapedArray
 from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 
@@ -288,11 +287,13 @@ class _Loop(Record):
             return self._forward(consts, init, xs, save=False)[0]
 
         def forward(consts: list[Any], init: list[Any], xs: list[Any]) -> tuple[Arrays, PyTree]:
-            given = [[one.value for one in group] for group in (consts, init, xs)]
+            values, start, scanned = ([one.value for one in group] for group in (consts, init, xs))
             # Flags without leaves, because a rule must not depend on values.
-            flags = tuple(tuple([] if one.perturbed else None for one in g) for g in (consts, xs))
-            results, saved = self._forward(*given, save=True)
-            return results, (flags, given[0], given[2], saved)
+            flags: list[list[PyTree]] = [
+                [[] if one.perturbed else None for one in group] for group in (consts, xs)
+            ]
+            results, saved = self._forward(values, start, scanned, save=True)
+            return results, (flags, values, scanned, saved)
 
         def backward(residuals: PyTree, cts: list[Any]) -> tuple[Any, ...]:
             flags, consts, xs, saved = residuals
@@ -494,9 +495,9 @@ def _zeros_like(data: jax.Array) -> jax.Array:
     return _zeros(data.shape, data.dtype, varying(data))
 
 
-def _instantiated(ct: Any) -> jax.Array:
-    """Return a cotangent as an array."""
-    if not isinstance(ct, SymbolicZero):
+def _instantiated(ct: Any) -> Any:
+    """Return a cotangent as an array; one without a derivative is returned unchanged."""
+    aval: Any = ct.aval if isinstance(ct, SymbolicZero) else None
+    if aval is None or not is_inexact(aval):
         return ct
-    aval: ShapedArray = ct.aval
-    return ct if not is_inexact(aval) else _zeros(aval.shape, aval.dtype, varying_of(aval))
+    return _zeros(aval.shape, aval.dtype, varying_of(aval))
