@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from namedax.analysis.records import PipelineRun
 from namedax.drawing.canvas import (
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["draw_pipeline"]
+
+Rows: TypeAlias = list[list[tuple[str, str] | None]]
 
 _WIDTH, _MARGIN, _LEFT, _ROW = 11.0, 0.25, 0.85, 0.26  # in inches
 _WIDEST, _READABLE = 0.34, 0.16
@@ -48,7 +50,7 @@ def draw_pipeline(run: PipelineRun, title: str = "") -> Figure:
     colors = dict(zip(_KINDS, PALETTE, strict=False))
     height = 2 * _MARGIN + height_of(12) + 0.1 + _ROW * len(rows) + 0.15 + height_of(8.5)
     canvas = new_canvas(_WIDTH, height, "draw_pipeline")
-    canvas.text(_MARGIN, _MARGIN, title or _title(run), 12, INK, weight="bold")
+    canvas.text(_MARGIN, _MARGIN, title or _title(run, rows), 12, INK, weight="bold")
     top = _MARGIN + height_of(12) + 0.1
     for stage, row in enumerate(rows):
         y = top + stage * _ROW
@@ -75,9 +77,10 @@ def draw_pipeline(run: PipelineRun, title: str = "") -> Figure:
     return canvas.figure
 
 
-def _title(run: PipelineRun) -> str:
+def _title(run: PipelineRun, rows: Rows) -> str:
+    idle = rows[0].count(None) / len(rows[0])  # of the cells that are drawn
     groups = f", {run.rounds} groups of layers on each" if run.rounds > 1 else ""
     return (
         f"{run.schedule}: {run.stages} stages{groups}, {run.microbatches} microbatches, idle"
-        f" {100 * run.bubble:.1f} %"
+        f" {100 * idle:.1f} %"
     )
