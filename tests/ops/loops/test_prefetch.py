@@ -85,9 +85,12 @@ LAYOUTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("shape", "resources", "sizes"), [LAYOUTS[0], *(pytest.param(*one, marks=pytest.mark.full) for one in LAYOUTS[1:])]
-)
+OTHERS = [
+    pytest.param(*one, marks=pytest.mark.product if i in (0, 2, 6) else pytest.mark.full) for i, one in enumerate(LAYOUTS[1:])
+]
+
+
+@pytest.mark.parametrize(("shape", "resources", "sizes"), [LAYOUTS[0], *OTHERS])
 def test_values_and_gradients_are_those_of_the_unmapped_program(shape, resources, sizes):
     if "layer" in resources:  # the names of one array need separate mesh axes
         resources = {"batch": "x", "layer": "x"}
@@ -106,13 +109,19 @@ def test_on_explicit_meshes(shape, resources, sizes):
         is_right(mapped(fold_of(renamed), resources, None), w, x)
 
 
+# The function of a step, and the function around the mapped function and around its body.
+WRAPPED = [
+    (jax.checkpoint(renamed), jax.checkpoint),
+    *(
+        pytest.param(step, around, marks=pytest.mark.product)
+        for step in (layer, jax.checkpoint(layer), jax.jit(renamed))
+        for around in (lambda f: f, jax.checkpoint)
+    ),
+]
+
+
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "step",
-    [layer, jax.checkpoint(layer), jax.checkpoint(renamed), jax.jit(renamed)],
-    ids=["plain", "again", "renamed again", "compiled"],
-)
-@pytest.mark.parametrize("around", [lambda f: f, jax.checkpoint], ids=["plain", "checkpoint"])
+@pytest.mark.parametrize(("step", "around"), WRAPPED, ids=range(len(WRAPPED)))
 def test_under_checkpoint_and_jit(step, around):
     w, x = arrays()
     is_right(around(mapped(fold_of(step, unroll=2), FSDP, mesh_of((4,)))), w, x)
