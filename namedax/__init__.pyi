@@ -257,6 +257,7 @@ from namedax.ops.window.convolution import conv_transpose as conv_transpose
 from namedax.planning.planner import plan as plan
 from namedax.resources.serial import SerialLoop as SerialLoop
 from namedax.resources.serial import serial_loop as serial_loop
+from namedax.resources.wire import Wire as Wire
 from namedax.xmap.wrapper import xmap as xmap
 
 __version__: str

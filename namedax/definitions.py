@@ -290,5 +290,6 @@ if TYPE_CHECKING:
     from namedax.planning.planner import plan as plan
     from namedax.resources.serial import SerialLoop as SerialLoop
     from namedax.resources.serial import serial_loop as serial_loop
+    from namedax.resources.wire import Wire as Wire
     from namedax.typing.checking import checked as checked
     from namedax.xmap.wrapper import xmap as xmap

@@ -39,6 +39,7 @@ __all__ = [
     "RawBlockError",
     "RearrangeError",
     "SerialLoopError",
+    "StoredPaddingError",
     "UnevenAxisError",
     "UnsupportedArgumentError",
 ]
@@ -138,6 +139,16 @@ class UnevenAxisError(AxisSizeError):
         if self.operation is None and self.args:
             self.operation = operation
             self.args = (f"{operation}: {self.args[0]}", *self.args[1:])
+
+
+class StoredPaddingError(NamedaxError, ValueError):
+    """An array that is stored padded, in a function that does not support it.
+
+    `nx.shard(x, axis_resources, mesh, padded=True)` stores axes that do not divide padded. Mapped
+    functions and operations support such arrays; a function that would read the padding raises.
+    """
+
+    code = "NX024"
 
 
 class PositionalAxisError(NamedaxError, ValueError):

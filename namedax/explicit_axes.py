@@ -16,6 +16,9 @@ Inside a mapped function, the results of inner mapped functions are sharded over
 the body does not map. If JAX has no rule for an operation on them, all operands are resharded to
 one sharding per name. The names that the operation reduces, reorders or indexes are gathered.
 
+Operations on arrays that are stored padded (`nx.shard` with `padded=True`) take the same way on any
+mesh, with the layout of the padded axes (`run_padded`). Those with functions of the user raise.
+
 The compiled program of an operation is cached by the types of its operands.
 """
 
@@ -35,7 +38,16 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from namedax.core import explicit_fallback
 from namedax.core.annotations import ArrayLike
-from namedax.core.array import NamedArray, dims_of, is_named, make, make_in_region
+from namedax.core.array import (
+    NamedArray,
+    dims_of,
+    is_named,
+    make,
+    make_in_region,
+    make_padded,
+    padding_of,
+    stored_data,
+)
 from namedax.core.display import type_text
 from namedax.core.explicit_fallback import Explicit
 from namedax.core.names import Dims, Mesh, PyTree
@@ -46,6 +58,7 @@ from namedax.errors import (
     MeshError,
     PlacementConflictError,
     PositionalAxisError,
+    StoredPaddingError,
     UnevenAxisError,
     show_name,
 )
@@ -54,7 +67,8 @@ from namedax.operands.kernels import type_key
 from namedax.operands.nmap import Lifted, Unchecked, belongs_to_jax
 from namedax.ops.shape.rename import rename
 from namedax.resources.assignment import Assignment, partition_spec
-from namedax.resources.mesh import entry_of, is_tracked, replicated
+from namedax.resources.mesh import concrete_mesh, entry_of, is_tracked, replicated
+from namedax.resources.stored_padding import without_padding
 from namedax.xmap.wrapper import xmap
 
 __all__ = ["install"]
@@ -63,6 +77,7 @@ __all__ = ["install"]
 def install() -> None:
     """Make `run_mapped` the fallback of operations."""
     explicit_fallback.install(run_mapped)
+    explicit_fallback.install_padded(run_padded)
 
 
 # --- a call ---------------------------------------------------------------------------------------
@@ -121,16 +136,7 @@ def run_mapped(
     in_body = region is not None and region.mode == "manual"
     if not in_body and _is_inside_other_trace():
         return None
-    given = (
-        [_flattenable(arg) for arg in args],
-        {name: _flattenable(arg) for name, arg in kwargs.items()},
-    )
-    leaves, tree = jax.tree.flatten(
-        given, is_leaf=lambda node: is_named(node) or _is_function(node)
-    )
-    call = _Call(
-        op, function, leaves, tree, [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
-    )
+    call = _call_of(op, function, args, kwargs)
     if in_body:  # a closed-over array gets its type in the body
         for i in call.places:
             call.leaves[i] = to_local(call.leaves[i], op, region)
@@ -155,6 +161,100 @@ def run_mapped(
     return (result,)
 
 
+def _call_of(
+    op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> _Call:
+    given = (
+        [_flattenable(arg) for arg in args],
+        {name: _flattenable(arg) for name, arg in kwargs.items()},
+    )
+    leaves, tree = jax.tree.flatten(
+        given, is_leaf=lambda node: is_named(node) or _is_function(node)
+    )
+    return _Call(
+        op, function, leaves, tree, [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
+    )
+
+
+def run_padded(
+    op: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    error: StoredPaddingError,
+) -> PyTree:
+    """Run an operation on arrays that are stored padded, as a mapped function.
+
+    The `axis_resources` are the layouts of the padded axes, and of axes on Explicit mesh axes. The
+    arguments are those of `explicit_fallback.run_stored_padded`.
+
+    Raises:
+      StoredPaddingError: the operation calls a function of the user, or needs values.
+    """
+    call = _call_of(op, function, args, kwargs)
+    padded = [x for x in call.operands if isinstance(x, NamedArray) and padding_of(x) is not None]
+    region = ambient()
+    if not padded or (region is not None and region.resources) or _is_in_shard_map():
+        raise error
+    what = f"{op}: {error.args[0]}" if error.args else op
+    if any(_is_function(leaf) and _is_of_user(leaf) for leaf in call.leaves):
+        raise StoredPaddingError(
+            f"{op}: {type_text(padded[0])} is stored padded, and {op} calls a function of yours,"
+            " which would get its padding. Call it in a mapped function (nx.xmap), or gather the"
+            " array first: nx.shard(x, {}, mesh)."
+        ) from None
+    shardings, mesh = _shardings_of(call)
+    shardings += [(x, dict(padding_of(x).resources)) for x in padded]  # type: ignore[union-attr]
+    mesh = _mesh_of_padded(op, padded, mesh)
+    key = _cache_key(call, shardings, mesh)
+    program = None if key is None else _programs.get(key)
+    if program is not None:
+        return program(call.operands)
+    try:
+        program, result = _make_program(call, _resources(call, shardings), mesh, gathers=False)
+    except Exception as failed:
+        if not _needs_values(failed):
+            raise
+        raise StoredPaddingError(f"{what} The shape of its result depends on values.") from failed
+    if key is not None:
+        _store(key, program)
+    return result
+
+
+def _mesh_of_padded(op: str, padded: Sequence[NamedArray], mesh: Mesh | None) -> Mesh:
+    """Return the mesh of arrays that are stored padded.
+
+    It has devices if one of the arrays is concrete, or in the context of a mesh.
+
+    Raises:
+      MeshError: the arrays are on several meshes, or their data is on none.
+    """
+    shapes = {padding.mesh for x in padded if (padding := padding_of(x)) is not None}
+    if len(shapes) > 1:
+        raise MeshError(
+            f"{op}: the operands are stored padded on the meshes"
+            f" {' and '.join(str(dict(shape)) for shape in shapes)}; an operation runs on one mesh."
+            " Place both on one mesh: nx.shard(x, axis_resources, mesh, padded=True)."
+        )
+    (shape,) = shapes
+    if mesh is not None and dict(mesh.shape) == dict(shape):
+        return mesh
+    for x in padded:
+        sharding: Any = None if isinstance(x.data, jax.core.Tracer) else x.data.sharding
+        if isinstance(sharding, NamedSharding) and dict(sharding.mesh.shape) == dict(shape):
+            return sharding.mesh
+    if not any(isinstance(x.data, jax.core.Tracer) for x in padded):
+        raise MeshError(
+            f"{op}: {type_text(padded[0])} is stored padded for the mesh {dict(shape)}, and its"
+            " data is on other devices. Place it first: nx.shard(x, axis_resources, mesh,"
+            " padded=True)."
+        )
+    for context in (concrete_mesh(None), jax.sharding.get_abstract_mesh()):
+        if context is not None and dict(context.shape) == dict(shape):
+            return context
+    return jax.sharding.AbstractMesh(tuple(n for _, n in shape), tuple(axis for axis, _ in shape))
+
+
 def _run_in_mesh_context(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], call: _Call
 ) -> tuple[Any] | None:
@@ -168,7 +268,11 @@ def _run_in_mesh_context(
 
 def _is_inside_other_trace() -> bool:
     """Return True in a region that is not manual, or in a `jax.shard_map` of the user."""
-    return ambient() is not None or AxisType.Manual in jax.sharding.get_abstract_mesh().axis_types
+    return ambient() is not None or _is_in_shard_map()
+
+
+def _is_in_shard_map() -> bool:
+    return AxisType.Manual in jax.sharding.get_abstract_mesh().axis_types
 
 
 def _in_body(call: _Call, rule: Explicit, axes: Callable[[], Any]) -> PyTree:
@@ -247,9 +351,10 @@ def _shardings_of(call: _Call) -> tuple[list[tuple[NamedArray, Assignment]], Mes
     mesh: Any = None
     abstract: Any = None
     for operand in call.operands:
-        if not isinstance(operand, NamedArray) or not isinstance(operand._data, jax.Array):
+        if not isinstance(operand, NamedArray) or not isinstance(operand.data, jax.Array):
             continue
-        sharding = jax.typeof(operand._data).sharding
+        data = operand.data
+        sharding = jax.typeof(data).sharding
         if (
             not isinstance(sharding, NamedSharding)
             or AxisType.Explicit not in sharding.mesh.axis_types
@@ -263,9 +368,7 @@ def _shardings_of(call: _Call) -> tuple[list[tuple[NamedArray, Assignment]], Mes
                 " mesh. Place both on one mesh: nx.shard(x, axis_resources, mesh)."
             )
         if not isinstance(mesh, jax.sharding.Mesh):  # only concrete arrays determine its devices
-            own_sharding = (
-                sharding if isinstance(operand._data, jax.core.Tracer) else operand._data.sharding
-            )
+            own_sharding = sharding if isinstance(data, jax.core.Tracer) else data.sharding
             mesh = own_sharding.mesh if isinstance(own_sharding, NamedSharding) else sharding.mesh
         places = {
             dim: axes
@@ -336,7 +439,12 @@ def _cache_key(
     if None in known:
         return None
     types = [
-        (dims_of(x), np.shape(x._data if isinstance(x, NamedArray) else x)) for x in call.operands
+        (
+            dims_of(x),
+            np.shape(stored_data(x) if isinstance(x, NamedArray) else x),
+            padding_of(x) if isinstance(x, NamedArray) else None,
+        )
+        for x in call.operands
     ]
     sharded = [tuple(places.items()) for _, places in shardings]
     key = (tuple(known), tuple(types), tuple(sharded), call.tree, tuple(call.places), mesh)
@@ -397,8 +505,12 @@ def _is_of_user(function: object) -> bool:
 # --- programs -------------------------------------------------------------------------------------
 
 
-def _make_program(call: _Call, resources: Assignment, mesh: Mesh) -> tuple[_Program, Any]:
+def _make_program(
+    call: _Call, resources: Assignment, mesh: Mesh, gathers: bool = True
+) -> tuple[_Program, Any]:
     """Return a program for a call that JAX cannot run, and its result.
+
+    Without `gathers`, an operation that needs values raises instead of gathering its operands.
 
     Raises:
       PlacementConflictError: one value has two names that are sharded over one mesh axis.
@@ -413,7 +525,7 @@ def _make_program(call: _Call, resources: Assignment, mesh: Mesh) -> tuple[_Prog
         except AxisSizeError:
             return _mapped_with_unique_names(call, operands, resources, mesh)
         except Exception as error:
-            if not _needs_values(error):
+            if not gathers or not _needs_values(error):
                 raise
     program = functools.partial(_run_gathered, call, resources, mesh)
     return program, program(operands)
@@ -535,7 +647,11 @@ def _mapped_with_unique_names(
 
 
 def _without_sharding(operand: Any) -> NamedArray | jax.ShapeDtypeStruct:
-    """Return the type of an operand without a sharding."""
+    """Return the type of an operand without a sharding, and without stored padding."""
+    if isinstance(operand, NamedArray) and padding_of(operand) is not None:
+        stored = jax.ShapeDtypeStruct(operand._stored.shape, operand.dtype)
+        padding: Any = padding_of(operand)
+        return without_padding(make_padded(stored, operand._dims, padding))
     data = operand._data if isinstance(operand, NamedArray) else operand
     data = jax.ShapeDtypeStruct(np.shape(data), data.dtype)
     return make(data, operand._dims) if isinstance(operand, NamedArray) else data
@@ -548,10 +664,11 @@ def _compose(program: _Program, before: Callable[[list[Any]], list[Any]]) -> _Pr
 def _with_unique_names(operand: ArrayLike, index: int) -> ArrayLike:
     if not isinstance(operand, NamedArray):
         return operand
-    return make(
-        operand._data,
-        tuple(None if dim is None else _UniqueName(dim, index) for dim in operand._dims),
-    )
+    dims = tuple(None if dim is None else _UniqueName(dim, index) for dim in operand._dims)
+    if (padding := padding_of(operand)) is not None:
+        names: dict[Hashable, Hashable] = {name: _UniqueName(name, index) for name in padding.sizes}
+        return make_padded(operand._stored, dims, padding.renamed(names))
+    return make(operand._data, dims)
 
 
 def _run_gathered(call: _Call, resources: Assignment, mesh: Mesh, operands: list[Any]) -> PyTree:

@@ -80,6 +80,7 @@ NAMES: dict[str, str] = {
     "ops.window.neighbours": "diff halo pad roll shift",
     "planning.planner": "plan",
     "resources.serial": "SerialLoop serial_loop",
+    "resources.wire": "Wire",
     "typing.checking": "checked",
     "xmap.wrapper": "xmap",
 }

@@ -209,6 +209,16 @@ SPECIMENS = [
         'x["k", 3]',
     ),
     Specimen(
+        nx.errors.StoredPaddingError,
+        'table = nx.shard(nx.named(jnp.ones((10, 6)), ["vocab", "k"]), {"vocab": "x"}, mesh, padded=True)\n'
+        'nx.fold(lambda c, row: c + row, nx.zeros(()), table, axis="vocab")',
+        "Ten words over four devices are stored as twelve, with two words of padding. Outside of a mapped function, the function "
+        "of `nx.fold` would get them. In a mapped function, `nx.fold` executes no step over padding.",
+        'table = nx.shard(nx.named(jnp.ones((10, 6)), ["vocab", "k"]), {"vocab": "x"}, mesh, padded=True)\n'
+        'fold = lambda t: nx.fold(lambda c, row: c + row, nx.zeros(()), t, axis="vocab")\n'
+        'nx.xmap(fold, axis_resources={"vocab": "x"}, mesh=mesh)(table)',
+    ),
+    Specimen(
         nx.errors.OuterProductError,
         'bias = nx.ones(named_shape={"k_fsdp": 6})\nwith nx.strict_broadcasting():\n    x + bias',
         "`k_fsdp` is a second name of the axis `k`, under which the bias is stored. Names that one operand lacks are broadcast, so "

@@ -5,7 +5,8 @@
   removes. `sharing` removes those that XLA would not repeat.
 - `storage` determines the arrays that are written to memory. `resharding` determines the
   collectives with which XLA moves an array to another layout.
-- `steps` lists the steps of a device, as the `records` that users get.
+- `steps` lists the steps of a device, as the `records` that users get. `ahead` finds the
+  collectives of a loop that no computation of the loop waits for.
 - `explain` is the public function, and describes its arguments and their shardings. `report`
   groups, compares and prints.
 - `findings` are sentences about all-reduces that are added, axes that do not divide, and values

@@ -23,19 +23,19 @@ from namedax.analysis.findings import (
     uneven_axes,
 )
 from namedax.analysis.graph import Body, Given, Graph, Node, Spec, Value, build, prune, spec_of
-from namedax.analysis.records import Memory
+from namedax.analysis.records import Memory, Phase, PipelineRun
 from namedax.analysis.report import Compiled, Report
 from namedax.analysis.sharing import mark_uniform, share
 from namedax.analysis.sources import Origin
 from namedax.analysis.steps import steps_of
 from namedax.analysis.storage import Storage, kept_for_gradient
-from namedax.core.array import dims_of, is_named
+from namedax.core.array import NamedArray, dims_of, is_named, stored_data
 from namedax.core.call_errors import checks_signature
 from namedax.core.functions import cell_names
 from namedax.core.names import Dims, PyTree
 from namedax.errors import ArgumentTypeError, NamedaxError
 from namedax.hlo import collectives
-from namedax.operands.pytree import data_of
+from namedax.ops.loops.pipeline_timetable import Schedule
 from namedax.programs import costs
 from namedax.programs.primitives import Kind, axes_of
 from namedax.xmap.mapped_function import Xmapped, name_arguments
@@ -139,7 +139,7 @@ def explain(
         ),
         _compiled(traced) if compile else None,
         dict(label.files),
-        _bubbles(graph.body, label),
+        _pipelines(graph.body, label),
     )
 
 
@@ -152,6 +152,7 @@ _OPTIONS = (
     "partitioning",
     "overlap",
     "passes",
+    "slow_axes",
 )  # of xmap
 
 
@@ -237,19 +238,22 @@ def _placements(body: Body) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _bubbles(body: Body, label: _Labels) -> dict[str, float]:
-    """Return by the line of each pipeline the fraction of ticks in which a device is idle."""
-    found: dict[str, float] = {}
+def _pipelines(body: Body, label: _Labels) -> dict[str, PipelineRun]:
+    """Return the pipelines by their lines."""
+    found: dict[str, tuple[Schedule, set[Phase]]] = {}
     for node in _all_nodes(body):
         origin = node.origin
-        idle = origin.idle
+        schedule = origin.pipeline
         if (
-            idle is not None
+            schedule is not None
             and node.kind == Kind.EXCHANGE
-            and (origin.operation, origin.phase) == ("nx.pipeline", "forward")
+            and origin.operation == "nx.pipeline"
         ):
-            found[label(origin)] = idle[0] / idle[1]
-    return found
+            found.setdefault(label(origin), (schedule, set()))[1].add(origin.phase)
+    return {
+        line: PipelineRun.of(schedule, tuple(sorted(passes)))
+        for line, (schedule, passes) in found.items()
+    }
 
 
 def _uneven(graph: Graph) -> Iterator[Uneven]:
@@ -361,16 +365,14 @@ def arguments_of(
     tree = ({i: args[i] for i in positional}, keywords)
     leaves = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)[0]
     # A leaf that is not an array, such as a learning rate, is an argument with the shape ().
-    if [getattr(data_of(leaf), "shape", ()) for _, leaf in leaves] != [
-        aval.shape for aval in avals
-    ]:
+    if [getattr(_data(leaf), "shape", ()) for _, leaf in leaves] != [aval.shape for aval in avals]:
         return [Given()] * len(avals)
     parameters = _parameters(f)
     dims = _dims(f, args, kwargs, len(leaves)) or [
         dims_of(leaf) if is_named(leaf) else () for _, leaf in leaves
     ]
     return [
-        Given(_argument_text(path, parameters), tuple(names), _spec(data_of(leaf)))
+        Given(_argument_text(path, parameters), tuple(names), _spec(_data(leaf)))
         for (path, leaf), names in zip(leaves, dims, strict=True)
     ]
 
@@ -442,6 +444,11 @@ def _dims(
     except (NamedaxError, TypeError):  # the mappings do not fit any abstract array
         return None
     return dims if len(dims) == count else None
+
+
+def _data(leaf: object) -> object:
+    """Return the data of a leaf as it is stored, with its padding."""
+    return stored_data(leaf) if isinstance(leaf, NamedArray) else leaf
 
 
 def _spec(leaf: object) -> Spec | None:

@@ -244,11 +244,16 @@ def _uneven(arguments: Iterable[Uneven], collectives: Sequence[Collective]) -> I
             else ""
         )
         loop = "" if size % devices else " and the steps of its SerialLoop"
+        at_rest = (
+            ", or store the array padded: nx.shard(x, axis_resources, mesh, padded=True)"
+            if padded == -(-size // devices) * devices  # no steps
+            else ""
+        )
         yield (
             f"Axis {name!r} has size {size}, which is not a multiple of {devices}"
             f" ({', '.join(f'{axis}={n}' for axis, n in places)}){loop}: each device stores"
             f" {_listed(arrays)} whole, {size_text(held)} instead of {size_text(block)}{sent}. Use"
-            f" a size that divides: {padded}."
+            f" a size that divides: {padded}{at_rest}."
         )
 
 

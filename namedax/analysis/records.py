@@ -8,7 +8,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-__all__ = ["Collective", "Memory", "Operation", "Phase", "Step", "Totals"]
+from namedax.ops.loops.pipeline_timetable import Schedule
+
+__all__ = ["Collective", "Memory", "Operation", "Phase", "PipelineRun", "Step", "Totals"]
 
 Phase = Literal["forward", "gradient"]
 
@@ -32,6 +34,9 @@ class Collective:
       arrival: the array that is resharded on entry to a mapped function, such as `"argument 'w'"`
         or, for a computed array, `"float32[64,32]"`. Empty for collectives within a mapped
         function.
+      loop: the number of the surrounding loop if collectives of that loop overlap with its
+        computation, such as gathers that are prefetched; 0 (default) for other loops.
+      is_ahead: True if no computation of its step of that loop waits for it. Default: False.
     """
 
     kind: str
@@ -46,6 +51,8 @@ class Collective:
     source: str
     phase: Phase
     arrival: str = ""
+    loop: int = 0
+    is_ahead: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +70,7 @@ class Operation:
       operation: the operation of the model, such as `"nx.einsum"`.
       source: the line of the user's file, such as `"model.py:12"`; empty if it is unknown.
       phase: `"forward"`, or `"gradient"`.
+      loop: as in `Collective`.
     """
 
     kind: str
@@ -74,6 +82,7 @@ class Operation:
     operation: str
     source: str
     phase: Phase
+    loop: int = 0
 
 
 #: An element of the sequence that a device executes.
@@ -95,6 +104,67 @@ class Memory:
     results: int
     kept: dict[str, int]
     peak: int
+
+
+@dataclasses.dataclass(frozen=True)
+class PipelineRun:
+    """One pipeline of a program.
+
+    Attributes:
+      schedule: the schedule, such as `"1f1b"`.
+      stages: the number of stages.
+      rounds: the number of groups of layers on each stage.
+      microbatches: the number of microbatches.
+      passes: the loops of the program: `"forward"`, `"gradient"` or both.
+      columns: the number of columns of these loops, each as long as one cell.
+      idle: the number of columns in which a stage is idle.
+      stored: the number of microbatches of which a stage stores its input for the gradient at a
+        time, per group of layers; 0 without a gradient.
+    """
+
+    schedule: str
+    stages: int
+    rounds: int
+    microbatches: int
+    passes: tuple[Phase, ...]
+    columns: int
+    idle: int
+    stored: int
+
+    @classmethod
+    def of(cls, schedule: Schedule, passes: tuple[Phase, ...]) -> PipelineRun:
+        """Return the figures of a schedule with these loops."""
+        table, forward = schedule.table, (schedule.ticks, schedule.stages - 1)
+        backward = forward if schedule.name == "gpipe" else (table.columns, table.idle)
+        loops = [forward if phase == "forward" else backward for phase in passes]
+        return cls(
+            schedule.name,
+            schedule.stages,
+            schedule.rounds,
+            schedule.microbatches,
+            passes,
+            sum(columns for columns, _ in loops),
+            sum(idle for _, idle in loops),
+            table.input_slots if "gradient" in passes else 0,
+        )
+
+    @property
+    def bubble(self) -> float:
+        """The fraction of the columns in which a stage is idle."""
+        return self.idle / self.columns
+
+    def cells(self) -> list[list[tuple[str, str] | None]]:
+        """Return rows of stages: the kind of each cell and its microbatch, `None` where idle.
+
+        With several groups of layers on a stage, the group follows after a dot.
+        """
+        schedule = Schedule(self.stages, self.rounds, self.microbatches, self.schedule)
+
+        def cell(kind: str, number: int) -> tuple[str, str]:
+            microbatch, turn = schedule.work(number)
+            return kind, f"{microbatch}.{turn}" if self.rounds > 1 else f"{microbatch}"
+
+        return [[cell(*each) if each else None for each in row] for row in schedule.table.cells]
 
 
 @dataclasses.dataclass(frozen=True)

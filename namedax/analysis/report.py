@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from namedax.analysis.records import Collective, Memory, Operation, Step, Totals
+from namedax.analysis.records import Collective, Memory, Operation, PipelineRun, Step, Totals
+from namedax.drawing.pipelines import draw_pipeline
 from namedax.drawing.timeline import draw_timeline
 from namedax.drawing.traffic import draw_collectives
 from namedax.errors import ArgumentError, show_dtype
@@ -80,7 +81,7 @@ class Report:
       findings: possible improvements, as sentences.
       compiled: the result of XLA, with `compile=True`.
       files: the path of each file that source lines refer to.
-      bubbles: the fraction of the ticks of each pipeline in which a device is idle, by the line of
+      pipelines: the schedule, bubble and stored microbatches of each pipeline, by the line of
         `nx.pipeline`.
     """
 
@@ -92,7 +93,12 @@ class Report:
     findings: tuple[str, ...] = ()
     compiled: Compiled | None = None
     files: dict[str, str] = dataclasses.field(default_factory=dict)
-    bubbles: dict[str, float] = dataclasses.field(default_factory=dict)
+    pipelines: dict[str, PipelineRun] = dataclasses.field(default_factory=dict)
+
+    @property
+    def bubbles(self) -> dict[str, float]:
+        """The fraction of the ticks of each pipeline in which a device is idle, by its line."""
+        return {line: run.bubble for line, run in self.pipelines.items()}
 
     @property
     def collectives(self) -> tuple[Collective, ...]:
@@ -160,15 +166,29 @@ class Report:
         """Return the seconds of a step by the cost model of a machine; see `nx.machines`."""
         return float(machine.time(self.steps, self.mesh).total)
 
-    def draw(self, machine: Machine | None = None) -> Figure:
-        """Draw the bytes over each mesh axis, or, with a machine, a timeline.
+    def draw(self, machine: Machine | None = None, *, pipeline: bool | str = False) -> Figure:
+        """Draw the bytes over each mesh axis, a timeline, or a pipeline.
 
         Args:
           machine: the machine of `nx.machines` whose cost model gives the timeline; default: none.
+          pipeline: if `True`, draw the schedule of the first pipeline, with stages as rows and
+            ticks as columns; or the line of a pipeline, as in `report.pipelines`. Default: `False`.
 
         Returns:
           A matplotlib figure, like that of `nx.draw`.
+
+        Raises:
+          ArgumentError: the program has no such pipeline.
         """
+        if pipeline is not False:
+            line = next(iter(self.pipelines), None) if pipeline is True else pipeline
+            if line not in self.pipelines:
+                raise ArgumentError(
+                    "Report.draw: the program has no pipeline over devices"
+                    f"{'' if pipeline is True else f' at {pipeline!r}'}. Map the layers of an"
+                    " nx.pipeline in axis_resources, or choose a line of report.pipelines."
+                )
+            return draw_pipeline(self.pipelines[line])
         if machine is None:
             return draw_collectives(self.collectives, self.mesh)
         return draw_timeline(machine.time(self.steps, self.mesh).schedule)
@@ -317,12 +337,14 @@ def _total_rows(report: Report) -> list[tuple[str, str, str]]:
             ),
         ),
     ]
-    for line, part in report.bubbles.items():
+    for line, run in report.pipelines.items():
+        stored = f", {run.stored} microbatches stored" if run.stored else ""
         rows.append(
             (
                 "idles",
-                f"{100 * part:.1f} %",
-                f"of the ticks of the pipeline at {line or 'an unknown line'}",
+                f"{100 * run.bubble:.1f} %",
+                f"of the ticks of the {run.schedule} pipeline at"
+                f" {line or 'an unknown line'}{stored}",
             )
         )
     if report.compiled is not None:
@@ -361,7 +383,8 @@ def _sent_rows(report: Report) -> list[tuple[str, ...]]:
         where = f"{step.operation or 'cast'}{{{','.join(step.names)}}}"
         if step.arrival:
             where = f"arrival of {step.arrival.removeprefix('argument ')}{{{','.join(step.names)}}}"
-        key = (step.kind, "+".join(step.mesh_axes), where, step.source, step.phase, step.dtype)
+        when = f"{step.phase}, ahead" if step.is_ahead else step.phase
+        key = (step.kind, "+".join(step.mesh_axes), where, step.source, when, step.dtype)
         count, wire, payload = groups.get(key, (0, 0, 0))
         groups[key] = (
             count + step.trips,

@@ -19,6 +19,7 @@ from jax.extend.core import JaxprEqn
 
 from namedax.analysis.records import Phase
 from namedax.core.records import Record
+from namedax.ops.loops.pipeline_timetable import Schedule
 from namedax.programs.evaluator import calls_jax
 
 __all__ = ["Origin", "Source", "region_of", "source_of"]
@@ -26,7 +27,7 @@ __all__ = ["Origin", "Source", "region_of", "source_of"]
 # Packages that are never user code; an installed package with a model may be.
 _LIBRARIES = ("einops", "jaxlib", "numpy", "opt_einsum", "optax")
 _SCOPE = re.compile(r"nx\.([\w.]+)\{([^{}]*)\}")
-_IDLE = re.compile(r"idle_in_(\d+)_of_(\d+)_ticks")
+_PIPELINE = re.compile(r"pipeline_(\w+?)_of_(\d+)_stages_(\d+)_rounds_(\d+)_microbatches")
 _NO_RING = re.compile(r"no_ring_(\w+)\{([^{}]*)\}")
 _REGION = "xmap"
 
@@ -89,10 +90,13 @@ class Origin(Record):
         return found[-1] if found else None
 
     @property
-    def idle(self) -> tuple[int, int] | None:
-        """In a pipeline, the number of ticks in which a device is idle, and of all ticks."""
-        found = _IDLE.findall(self.scopes)
-        return (int(found[-1][0]), int(found[-1][1])) if found else None
+    def pipeline(self) -> Schedule | None:
+        """The schedule of the surrounding pipeline, if there is one."""
+        found = _PIPELINE.findall(self.scopes)
+        if not found:
+            return None
+        name, stages, rounds, microbatches = found[-1]
+        return Schedule(int(stages), int(rounds), int(microbatches), name)
 
     @property
     def no_ring(self) -> tuple[str, tuple[str, ...]] | None:

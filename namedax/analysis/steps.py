@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from jax.core import ShapedArray
 
 from namedax import hlo
+from namedax.analysis.ahead import ahead_of
 from namedax.analysis.graph import Body, Node
 from namedax.analysis.records import Collective, Operation, Step
 from namedax.analysis.resharding import moves
@@ -25,27 +28,60 @@ _REDUCING = (Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM)
 Label = Callable[[Origin], str]
 
 
-def steps_of(body: Body, storage: Storage, label: Label, trips: int = 1) -> Iterator[Step]:
+def steps_of(body: Body, storage: Storage, label: Label) -> Iterator[Step]:
     """Yield the steps of a program in order; for a conditional, those of the most expensive branch.
 
     `label` returns a line as text.
     """
+    return _steps(body, storage, label, 1, _Overlap(0, frozenset(), itertools.count(1)))
+
+
+class _Overlap(NamedTuple):
+    """The number of the loop, its collectives that nothing waits for, and further numbers."""
+
+    loop: int
+    ahead: frozenset[int]
+    numbers: Iterator[int]
+
+
+def _steps(
+    body: Body, storage: Storage, label: Label, trips: int, overlap: _Overlap
+) -> Iterator[Step]:
     for node in body.nodes:
+        found: Iterator[Step]
         if node.kind == Kind.BRANCH:
             yield from max(
-                ([*steps_of(inner, storage.within(inner), label, trips)] for inner in node.bodies),
+                (
+                    [*_steps(inner, storage.within(inner), label, trips, overlap)]
+                    for inner in node.bodies
+                ),
                 key=_weight,
             )
-        elif node.bodies:
+            continue
+        if node.bodies:
             for inner in node.bodies:
-                yield from steps_of(inner, storage.within(inner), label, trips * node.trips)
-        elif node.moved is not None:
-            yield from _moved(node, label, trips)
+                ahead = ahead_of(inner)
+                within = overlap
+                if ahead:
+                    within = _Overlap(next(overlap.numbers), ahead, overlap.numbers)
+                yield from _steps(inner, storage.within(inner), label, trips * node.trips, within)
+            continue
+        if node.moved is not None:
+            found = _moved(node, label, trips)
         elif node.kind in (*_REDUCING, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE):
-            yield from _collectives(node, label, trips)
+            found = _collectives(node, label, trips)
         elif node.eqn is not None:
-            yield from _operation(node, storage, label, trips)
-            yield from _partitioned(node, label, trips)
+            found = itertools.chain(
+                _operation(node, storage, label, trips), _partitioned(node, label, trips)
+            )
+        else:
+            continue
+        for step in found:
+            if overlap.loop and isinstance(step, Collective):
+                is_ahead = id(node) in overlap.ahead
+                yield dataclasses.replace(step, loop=overlap.loop, is_ahead=is_ahead)
+            else:
+                yield dataclasses.replace(step, loop=overlap.loop) if overlap.loop else step
 
 
 def _weight(steps: list[Step]) -> tuple[float, float]:

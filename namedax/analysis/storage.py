@@ -178,7 +178,8 @@ class Storage:
     def _in_place(self, loop: Node, body: Body) -> set[int]:
         """Return the new values of a carry that XLA writes over the old ones.
 
-        They are elementwise functions of the old ones, after all other uses.
+        They are elementwise functions or updates of the old ones, after all other uses, or are
+        computed after the last use.
         """
         if loop.kind not in (Kind.SCAN, Kind.WHILE) or body is not loop.bodies[0]:
             return set()
@@ -192,11 +193,17 @@ class Storage:
         order = {id(node): i for i, node in enumerate(body.nodes)}
         found: set[int] = set()
         for old, new in zip(body.inputs[first : first + count], body.outputs[:count], strict=True):
-            if old is None or new is None or new.maker is None or not _is_elementwise(new.maker):
+            new = None if new is None else inner._root(new)
+            if old is None or new is None or new.maker is None or id(new.maker) not in order:
                 continue
-            users = inner._users[id(old)]
+            when, users = order[id(new.maker)], list(inner._consumers(old))
             if all(
-                _is_elementwise(user) and order[id(user)] <= order[id(new.maker)] for user in users
+                user is not None
+                and (
+                    order[id(user)] < when
+                    or (user is new.maker and (_is_elementwise(user) or _updates(user, old)))
+                )
+                for user in users
             ):
                 found.add(id(new))
         return found
@@ -250,6 +257,11 @@ def _computes_operands(node: Node) -> bool:
 
 def _is_elementwise(node: Node) -> bool:
     return node.eqn is not None and not node.bodies and costs.is_elementwise(node.eqn)
+
+
+def _updates(node: Node, value: Value) -> bool:
+    """Return True if a node writes a part of an array."""
+    return node.kind == Kind.UPDATE and node.operands[0] is value
 
 
 def _rearranged(node: Node) -> list[Value]:

@@ -6,7 +6,7 @@ requested, the block is transposed on its device.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -19,10 +19,18 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDev
 from namedax.checkpoints.trees import PLAIN, Path, Stored, Value, is_key, path_text
 from namedax.checkpoints.written_names import identity, written_name
 from namedax.core.annotations import AnyArray
-from namedax.core.array import NamedArray, make, positions
+from namedax.core.array import (
+    NamedArray,
+    make,
+    make_padded,
+    padding_of,
+    positions,
+    stored_data,
+)
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
 from namedax.core.names import Dims
+from namedax.core.padded_sharding import StoredPadding
 from namedax.errors import (
     CheckpointError,
     MeshError,
@@ -34,6 +42,7 @@ from namedax.errors import (
 from namedax.operands.pytree import data_of
 from namedax.resources.assignment import Assignment, named_sharding
 from namedax.resources.mesh import entry_of
+from namedax.resources.stored_padding import with_zero_padding
 
 __all__ = ["Reading", "Wanted", "check", "placed_value", "stored_request", "wanted_leaf"]
 
@@ -61,6 +70,11 @@ class Reading(NamedTuple):
           MeshError: the array is requested on a mesh without devices.
         """
         sharding = wanted.sharding
+        if wanted.padding is not None:
+            # The true values are read on the host, and padded there.
+            if placement is None:
+                return cls(stored, wanted, None, _order(stored, wanted, op))
+            wanted = wanted._replace(padding=None)
         if placement is not None:
             sharding = named_sharding(wanted.dims, wanted.shape, *placement, op)
         elif isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
@@ -117,6 +131,8 @@ class Reading(NamedTuple):
                 )
             if stored.key is not None:
                 data = jax.random.wrap_key_data(jnp.asarray(data), impl=stored.key)
+        if wanted.padding is not None:
+            return _stored_padded(data, wanted)
         if not wanted.host:
             on_host = isinstance(data, np.ndarray)
             data = (
@@ -126,6 +142,21 @@ class Reading(NamedTuple):
                 # Only one array at a time has two copies in memory.
                 jax.block_until_ready(data)
         return make(data, wanted.dims) if any(dim is not None for dim in wanted.dims) else data
+
+
+def _stored_padded(data: jax.Array | np.ndarray, wanted: Wanted) -> NamedArray:
+    """Return an array that is stored padded, from its true values."""
+    assert wanted.padding is not None
+    sizes = wanted.padding.padded_sizes
+    if isinstance(data, np.ndarray):
+        more = [(0, sizes.get(d, n) - n) for d, n in zip(wanted.dims, data.shape, strict=True)]
+        data = np.pad(data, more)
+    else:
+        for i, dim in enumerate(wanted.dims):
+            if dim in sizes:
+                data = with_zero_padding(data, i, sizes[dim])
+    placed = jnp.asarray(data) if wanted.sharding is None else jax.device_put(data, wanted.sharding)
+    return make_padded(jax.block_until_ready(placed), wanted.dims, wanted.padding)
 
 
 def _no_keys(wanted: Wanted, kind: str) -> jax.Array:
@@ -173,6 +204,7 @@ class Wanted(NamedTuple):
     host: bool  # a NumPy array
     sharding: Sharding | None  # its own sharding, if it has one
     text: str
+    padding: StoredPadding | None = None  # of an array that is stored padded; `shape` is true
 
 
 def wanted_leaf(leaf: object, path: Path, op: str) -> Wanted | Value:
@@ -183,7 +215,12 @@ def wanted_leaf(leaf: object, path: Path, op: str) -> Wanted | Value:
     """
     if type(leaf) in PLAIN:
         return Value(leaf)
-    data = data_of(leaf)
+    data: Any
+    padding, sizes = None, dict[Hashable, int]()
+    if isinstance(leaf, NamedArray) and (padding := padding_of(leaf)) is not None:
+        data, sizes = stored_data(leaf), dict(leaf.named_shape)
+    else:
+        data = data_of(leaf)
     if not hasattr(data, "shape") or not hasattr(data, "dtype"):
         raise CheckpointError(
             f"{op}: {path_text(path)} of like= is {format_value(leaf)}, of type"
@@ -195,12 +232,13 @@ def wanted_leaf(leaf: object, path: Path, op: str) -> Wanted | Value:
     placed = isinstance(data, jax.ShapeDtypeStruct) or (concrete and data.committed)
     host = isinstance(data, NUMPY)
     return Wanted(
-        tuple(data.shape),
+        tuple(sizes.get(dim, n) for dim, n in zip(dims, data.shape, strict=True)),
         data.dtype,
         dims,
         host,
         data.sharding if placed else None,
         type_text(leaf),
+        padding,
     )
 
 

@@ -22,11 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.checkpoints.written_names import Json, identity, read_name, written_name
-from namedax.core.array import NamedArray, is_named, make, positions
+from namedax.core.array import NamedArray, is_named, make, padding_of, positions
 from namedax.core.display import type_text
 from namedax.core.names import Dims, PyTree
 from namedax.errors import CheckpointError, format_value
 from namedax.operands.pytree import data_of
+from namedax.resources.stored_padding import on_host
 
 __all__ = [
     "PLAIN",
@@ -240,11 +241,14 @@ def _leaf(leaf: object, path: Path, arrays: dict[Path, Any], op: str) -> Json:
     if isinstance(leaf, PLAIN) and type(leaf) in PLAIN:
         return {"value": _written_value(leaf)}
     what = f"{path_text(path)} of the tree" if path else "the tree"
+    is_padded = False
+    if isinstance(leaf, NamedArray) and padding_of(leaf) is not None:
+        is_padded, leaf = True, on_host(leaf)  # files have true sizes
     data = _storable(leaf, what, op)
     entry: dict[str, Json] = {"shape": list(data.shape)}
     if isinstance(leaf, NamedArray):
         entry["dims"] = _written_dims(leaf, what, op)
-    if not isinstance(data, jax.Array):
+    if not isinstance(data, jax.Array) and not is_padded:
         entry["host"] = True
     if is_key(data):
         entry["key"] = _generator_of(data, what, op)

@@ -23,6 +23,7 @@ from jax.extend.core import get_opaque_trace_state
 from namedax.core.display import Shown, index_text, type_text
 from namedax.core.element_types import as_jax
 from namedax.core.names import Dims, DType, check_dims
+from namedax.core.padded_sharding import PaddedTail, StoredPadding
 from namedax.core.protocol_hints import (
     call_of_numpy,
     for_a_format,
@@ -36,8 +37,10 @@ from namedax.core.region import Region, active_regions, ambient, check_regions_l
 from namedax.errors import (
     ArgumentTypeError,
     ArrayAttributeError,
+    AxisSizeError,
     NamedAxesLeftError,
     PositionalAxisError,
+    StoredPaddingError,
     hints,
     refuse_names,
     shape_of,
@@ -49,17 +52,22 @@ __all__ = [
     "Parts",
     "as_array",
     "dims_of",
+    "get_data",
     "is_global",
     "is_named",
     "make",
     "make_block",
     "make_blocks",
     "make_in_region",
+    "make_padded",
     "origin_of",
+    "padding_of",
     "placeholder_remedy",
     "positions",
     "refuse_assignment",
     "set_block",
+    "stored_data",
+    "true_values",
 ]
 
 
@@ -111,11 +119,15 @@ class Parts:
     """The fields of an array.
 
     A new array is a `Parts`, whose fields can be set, and then becomes a `NamedArray`.
+
+    An array that is stored padded has `_stored` instead of `_data`, and its padding in `_tail`. So
+    code without support for stored padding raises where it reads `_data`, and never reads padding.
     """
 
-    __slots__ = ("__weakref__", "_block", "_data", "_dims", "_tail")
+    __slots__ = ("__weakref__", "_block", "_data", "_dims", "_stored", "_tail")
 
     _data: Any  # a `jax.Array`; JAX may put any object in its place
+    _stored: Any  # the padded `jax.Array` of an array that is stored padded
     _dims: Dims
     _tail: Dims  # the dims from the first named one on; a pytree keeps these
     _block: BlockInfo | None
@@ -171,13 +183,15 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         def __getattr__(self, name: str) -> object:
             # An array that comes out of a pytree computes its dims on first access. An array that
             # has never been in a pytree computes its tail when it enters one.
+            if name == "_data":
+                refuse_stored_padding(self)
             if name == "_dims":
-                tail = _get_tail(self)
+                tail, data = _get_tail(self), stored_data(self)
                 # JAX may put an object of any shape, or of none, in the place of an array.
                 shape = (
-                    self._data.shape
-                    if isinstance(self._data, (jax.core.Tracer, jax.Array))
-                    else shape_of(self._data) or ()
+                    data.shape
+                    if isinstance(data, (jax.core.Tracer, jax.Array))
+                    else shape_of(data) or ()
                 )
                 _set_dims(self, (None,) * (len(shape) - len(tail)) + tail)
                 return self._dims
@@ -233,21 +247,28 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         raise ArrayAttributeError(f"delattr: NamedArray is immutable: {name!r} cannot be deleted.")
 
     def __reduce__(self) -> tuple[type[NamedArray], tuple[jax.Array, Dims]]:
-        return (NamedArray, (self._data, self._dims))
+        data = self._data if padding_of(self) is None else jax.numpy.asarray(true_values(self))
+        return (NamedArray, (data, self._dims))
 
     def __copy__(self) -> NamedArray:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NamedArray:
+        if (padding := padding_of(self)) is not None:
+            return make_padded(copy.deepcopy(self._stored, memo), self._dims, padding)
         return make_in_region(copy.deepcopy(self._data, memo), self._dims)
 
     @property
     def data(self) -> jax.Array:
         """The underlying `jax.Array`, in the physical order of `dims`.
 
-        In a mapped body it is the block of this device.
+        In a mapped body it is the block of this device. If the array is stored padded (`nx.shard`
+        with `padded=True`), it has the padded sizes, and padding at the end of these axes.
         """
-        return self._data
+        try:
+            return get_data(self)
+        except AttributeError:
+            return self._stored
 
     @property
     def dims(self) -> Dims:
@@ -258,7 +279,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     def shape(self) -> tuple[int, ...]:
         """Sizes of the positional axes; `named_shape` has those of the named axes."""
         dims = positions(self, "shape")
-        return tuple(n for n, dim in zip(self._data.shape, dims, strict=True) if dim is None)
+        return tuple(n for n, dim in zip(self.data.shape, dims, strict=True) if dim is None)
 
     @property
     def ndim(self) -> int:
@@ -278,7 +299,12 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     @property
     def _sizes(self) -> Mapping[Hashable, int]:
         region = ambient()
-        shape = self._data.shape  # first: without it, `__getattr__` raises the error
+        try:
+            shape = get_data(self).shape
+        except AttributeError:
+            if padding_of(self) is not None:
+                return _true_sizes(self)
+            shape = self._data.shape  # without it, `__getattr__` raises the error
         pairs = zip(positions(self, "named_shape"), shape, strict=True)
         if region is None or not region.manual or is_global(self):
             return MappingProxyType({dim: n for dim, n in pairs if dim is not None})
@@ -289,12 +315,12 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     @property
     def dtype(self) -> np.dtype:
         """The dtype of the data."""
-        return self._data.dtype
+        return self.data.dtype
 
     @property
     def weak_type(self) -> bool:
         """True if the dtype gives way to that of the other operand, as for a Python scalar."""
-        return getattr(self._data, "weak_type", False)  # arrays of random keys have no weak type
+        return getattr(self.data, "weak_type", False)  # arrays of random keys have no weak type
 
     @property
     def nbytes(self) -> int:
@@ -309,7 +335,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     @property
     def sharding(self) -> jax.sharding.Sharding:
         """The sharding of `data`."""
-        return self._data.sharding
+        return self.data.sharding
 
     @property
     def _names(self) -> list[Hashable]:
@@ -393,7 +419,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
 
     def block_until_ready(self) -> NamedArray:
         """Wait until the values are computed, and return the array."""
-        self._data.block_until_ready()
+        self.data.block_until_ready()
         return self
 
 
@@ -426,7 +452,7 @@ class _SizesOfBlocks(Mapping[Hashable, int]):
     """
 
     def __init__(self, array: NamedArray):
-        self._data, self._sizes = array._data, array._sizes
+        self._data, self._sizes = array.data, array._sizes
 
     def __getitem__(self, name: Hashable) -> int:
         check_regions_live("named_shape", functools.partial(operator.eq, name), self._data)
@@ -442,6 +468,9 @@ class _SizesOfBlocks(Mapping[Hashable, int]):
         return repr(self._sizes)
 
 
+#: Return the data of an array; an `AttributeError` means that it is stored padded. This is no call
+#: of a Python function.
+get_data: Callable[[NamedArray], Any] = vars(Parts)["_data"].__get__
 _set_data: Callable[[NamedArray, jax.Array], None] = vars(Parts)["_data"].__set__
 _set_dims: Callable[[NamedArray, Dims], None] = vars(Parts)["_dims"].__set__
 _set_tail: Callable[[NamedArray, Dims], None] = vars(Parts)["_tail"].__set__
@@ -480,6 +509,91 @@ def make(data: object, dims: Dims) -> NamedArray:
     parts.__class__ = NamedArray
     array: NamedArray = parts
     return array
+
+
+def make_padded(stored: Any, dims: Dims, padding: StoredPadding) -> NamedArray:
+    """Return a `NamedArray` that is stored padded; `stored` has the padded sizes."""
+    parts: Any = Parts()
+    parts._stored = stored
+    parts._dims = dims
+    parts._tail = PaddedTail(tail_of(dims), padding)
+    parts._block = None
+    parts.__class__ = NamedArray
+    array: NamedArray = parts
+    return array
+
+
+def padding_of(array: NamedArray) -> StoredPadding | None:
+    """Return the padding of an array that is stored padded; `None` for every other array."""
+    try:
+        get_data(array)
+    except AttributeError:
+        padding: StoredPadding | None = getattr(array._tail, "padding", None)
+        return padding
+    return None
+
+
+def stored_data(array: NamedArray) -> Any:
+    """Return the data of an array as stored, with its padding if it is stored padded."""
+    try:
+        return get_data(array)
+    except AttributeError:
+        return array._stored
+
+
+def _true_sizes(array: NamedArray) -> Mapping[Hashable, int]:
+    """Return the true sizes of the named axes of an array that is stored padded.
+
+    Raises:
+      AxisSizeError: a function of trees has changed the size of a padded axis.
+    """
+    padding: Any = padding_of(array)
+    sizes, padded = padding.sizes, padding.padded_sizes
+    found = {}
+    for dim, n in zip(positions(array, "named_shape"), array._stored.shape, strict=True):
+        if dim in sizes and n != padded[dim]:
+            raise AxisSizeError(
+                f"named_shape: axis {dim!r} of size {sizes[dim]} is stored padded to"
+                f" {padded[dim]} elements, and its data of shape {array._stored.shape} has {n}. A"
+                " function of trees (jax.tree.map) sees the padded data of each array, and has"
+                " changed its size. Pass is_leaf=lambda x: isinstance(x, nx.NamedArray), so that"
+                " it sees the named arrays."
+            )
+        if dim is not None:
+            found[dim] = sizes.get(dim, n)
+    return MappingProxyType(found)
+
+
+def true_values(array: NamedArray) -> np.ndarray:
+    """Return the values of a concrete array that is stored padded, without padding."""
+    sizes = _true_sizes(array)
+    where = tuple(slice(None) if dim is None else slice(sizes[dim]) for dim in array._dims)
+    values: np.ndarray = np.asarray(array._stored)[where]
+    return values
+
+
+def refuse_stored_padding(array: NamedArray) -> NoReturn:
+    """Raise the error for the data of an array that is stored padded, or for a missing field.
+
+    Raises:
+      StoredPaddingError: always, unless the array is not complete.
+    """
+    try:
+        stored = array._stored
+    except ArrayAttributeError:
+        raise ArrayAttributeError(
+            "_data: a NamedArray has no such attribute.", name="_data", obj=array
+        ) from None
+    padding: Any = padding_of(array)
+    names = ", ".join(
+        f"{name!r} (size {size}, stored as {padded})" for name, size, padded, _ in padding.axes
+    )
+    del stored
+    raise StoredPaddingError(
+        f"{type_text(array)} is stored padded along {names}, and padding must not be read here."
+        " Pass it as an argument to a mapped function (nx.xmap), or gather it first:"
+        " nx.shard(x, {}, mesh)."
+    )
 
 
 def make_block(data: jax.Array | jax.ShapeDtypeStruct, dims: Dims, region: Region) -> NamedArray:
@@ -557,17 +671,21 @@ def positions(array: NamedArray, op: str) -> Dims:
 
     A raw JAX transformation may have removed a named axis, or put a named array inside another one.
     """
-    if type(array._data) is NamedArray:
+    try:
+        data = get_data(array)
+    except AttributeError:
+        data = array._stored
+    if type(data) is NamedArray:
         raise PositionalAxisError(
-            f"{op}: an array with axes {array._dims} holds a named array, {type_text(array._data)},"
+            f"{op}: an array with axes {array._dims} holds a named array, {type_text(data)},"
             " as its data. A function of trees (jax.tree.map) sees the data of each array without"
             " its names, and combined it with a named array. Pass is_leaf=lambda x: isinstance(x,"
             " nx.NamedArray), so that it sees the named arrays."
         )
-    shape = getattr(array._data, "shape", None)
+    shape = getattr(data, "shape", None)
     if shape is None:
         raise PositionalAxisError(
-            f"{op}: an array with axes {array._dims} holds a {type(array._data).__name__} as its"
+            f"{op}: an array with axes {array._dims} holds a {type(data).__name__} as its"
             " data. A function of trees, such as the state of optax.sm3 or of optax.masked, has put"
             " another object in place of the data. Call the optimizer outside of the mapped"
             " function, or use muon, shampoo or adafactor of nx.interop."

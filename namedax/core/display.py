@@ -62,7 +62,11 @@ class Shown:
         if jnp.issubdtype(data.dtype, jax.dtypes.extended):
             data = jax.random.key_data(data)
         values = np.array2string(
-            np.asarray(data), threshold=24, edgeitems=2, precision=4, separator=", "
+            _without_padding(self, np.asarray(data)),
+            threshold=24,
+            edgeitems=2,
+            precision=4,
+            separator=", ",
         )
         dims = ", ".join("_" if dim is None else escaped(str(dim)) for dim in self.dims)
         return f"NamedArray({type_text(self)}, dims=({dims}),\n{values})"
@@ -210,7 +214,16 @@ def _values(array: Shown) -> np.ndarray | None:
         return None
     if jnp.issubdtype(data.dtype, jax.dtypes.extended) or _unreduced_over(data):
         return None
-    return np.asarray(data)
+    return _without_padding(array, np.asarray(data))
+
+
+def _without_padding(array: Shown, values: np.ndarray) -> np.ndarray:
+    """Remove the padding of an array that is stored padded."""
+    if len(array.data.shape) != len(array.dims):
+        return values
+    sizes = array._sizes
+    where = tuple(slice(None) if dim is None else slice(sizes[dim]) for dim in array.dims)
+    return values[where]
 
 
 def _state(array: Shown) -> str:
@@ -225,6 +238,15 @@ def _state(array: Shown) -> str:
     if not data.is_fully_addressable:
         return "values on other processes"
     return _unreduced_over(data) or f"{math.prod(data.shape)} elements"
+
+
+def _true_shape(array: Shown) -> tuple[int, ...]:
+    """Return the size of every dimension, without padding."""
+    sizes = array._sizes
+    return tuple(
+        n if dim is None else sizes[dim]
+        for dim, n in zip(array.dims, array.data.shape, strict=True)
+    )
 
 
 def _statistics(values: np.ndarray) -> str:
@@ -362,14 +384,14 @@ def _mask(mask: object, array: Shown) -> np.ndarray:
     values = np.expand_dims(
         values, tuple(i for i, label in enumerate(order) if label not in labels)
     )
-    for label, m, n in zip(order, values.shape, array.data.shape, strict=True):
+    for label, m, n in zip(order, values.shape, _true_shape(array), strict=True):
         if m != n and (m != 1 or (label in labels and not isinstance(label, int))):
             raise AxisSizeError(
                 f"treescope, mask: {type_text(mask)} has size {m} along axis {label!r}, along which"
                 f" the array {type_text(array)} has size {n}. Make the mask for this array, or"
                 " reduce it along the axis."
             )
-    return np.broadcast_to(values, array.data.shape).copy()
+    return np.broadcast_to(values, _true_shape(array)).copy()
 
 
 def _labels(dims: Dims) -> list[Hashable]:
@@ -394,13 +416,13 @@ def treescope_adapter() -> Any:
                     if dim is None
                     else adapters.NamedPositionlessAxisInfo(dim, n)
                 )
-                for dim, n in zip(array.dims, array.data.shape, strict=True)
+                for dim, n in zip(array.dims, _true_shape(array), strict=True)
             )
 
         def get_array_data_with_truncation(
             self, array: Shown, mask: object, edge_items_per_axis: tuple[int | None, ...]
         ) -> tuple[np.ndarray, np.ndarray]:
-            values = np.asarray(array.data)
+            values = _without_padding(array, np.asarray(array.data))
             visible = np.ones(values.shape, bool) if mask is None else _mask(mask, array)
             for axis, edge in enumerate(edge_items_per_axis):
                 if edge is not None:
@@ -421,6 +443,8 @@ def treescope_adapter() -> Any:
 
         def get_sharding_info_for_array_data(self, array: Shown) -> Any:
             sharding, shape = array.data.sharding, array.data.shape
+            if shape != _true_shape(array):
+                return None  # the blocks of an array that is stored padded include padding
             blocks: Mapping[Any, Any] = sharding.devices_indices_map(shape)
             return adapters.ShardingInfo(
                 shard_shape=sharding.shard_shape(shape),

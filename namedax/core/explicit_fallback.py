@@ -19,15 +19,17 @@ from jax.sharding import AxisType, NamedSharding
 from namedax.core.array import NamedArray
 from namedax.core.call_errors import refuse_miscall
 from namedax.core.element_types import refuse_foreign_among, refuse_overflow
-from namedax.errors import NamedaxError
+from namedax.errors import NamedaxError, StoredPaddingError
 
 __all__ = [
     "Explicit",
     "explain_call",
     "install",
+    "install_padded",
     "may_fall_back",
     "needs_fallback",
     "run_fallback",
+    "run_stored_padded",
     "sharding_by_name",
 ]
 
@@ -54,6 +56,36 @@ _runs: list[Callable[..., Any]] = []
 def install(run: Callable[..., Any]) -> None:
     """Make `run` the function that `run_fallback` calls with its own arguments."""
     _runs[:] = [run]
+
+
+_runs_padded: list[Callable[..., Any]] = []
+
+
+def install_padded(run: Callable[..., Any]) -> None:
+    """Make `run` the function that `run_stored_padded` calls with its own arguments."""
+    _runs_padded[:] = [run]
+
+
+def run_stored_padded(
+    op: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    error: StoredPaddingError,
+) -> Any:
+    """Return the result of an operation on arrays that are stored padded.
+
+    Args:
+      op: the operation, for messages.
+      function: the operation without its checks. It has no side effects, so it can be called again.
+      args: its positional arguments.
+      kwargs: its keyword arguments.
+      error: the error that it raised where it would have read the padding.
+
+    Raises:
+      StoredPaddingError: the operation cannot run as a mapped function.
+    """
+    return _runs_padded[0](op, function, args, kwargs, error)
 
 
 def may_fall_back(args: Iterable[Any]) -> bool:

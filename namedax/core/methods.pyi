@@ -10,6 +10,7 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.core.names import DType
 from namedax.ops.indexing.updates import At
+from namedax.resources.wire import Wire
 
 class Methods:
     def __add__(self, other: ArrayLike, /) -> NamedArray: ...
@@ -99,7 +100,12 @@ class Methods:
           PlacementConflictError: two axes of one value are sharded over one mesh axis.
         """
     def rename(
-        self, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable,
+        self,
+        names: Mapping[Hashable, Hashable] | None = None,
+        /,
+        *,
+        wire: Literal['bf16', 'float8_e4m3', 'int8'] | Wire | None = None,
+        **more: Hashable,
     ) -> NamedArray:
         """Rename axes: `x.rename({"old": "new"})` or `x.rename(old="new")`; see `nx.rename`."""
     def repeat(

@@ -9,9 +9,20 @@ are. An operation that mixes elements excludes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from typing import Any
 
-__all__ = ["Uneven", "block_size", "dividing_sizes", "plain"]
+from namedax.core.records import Record
+
+__all__ = [
+    "PaddedTail",
+    "StoredName",
+    "StoredPadding",
+    "Uneven",
+    "block_size",
+    "dividing_sizes",
+    "plain",
+]
 
 
 class Uneven(tuple[str, ...]):
@@ -48,3 +59,78 @@ def dividing_sizes(size: int, devices: int) -> tuple[int, int]:
     """
     above = block_size(size, devices) * devices
     return max(devices, above - devices), above
+
+
+class StoredPadding(Record):
+    """The padded axes of an array that is stored with padding, outside of mapped functions.
+
+    It is part of the type of the array: arrays with different true sizes, or with different
+    layouts of a padded axis, have different types.
+
+    Attributes:
+      axes: the name, the true size, the padded size and the mesh axes of each padded axis.
+      mesh: the axis names and sizes of the mesh.
+    """
+
+    axes: tuple[tuple[Hashable, int, int, tuple[str, ...]], ...]
+    mesh: tuple[tuple[str, int], ...]
+
+    @property
+    def sizes(self) -> dict[Hashable, int]:
+        """The true size of each padded axis."""
+        return {name: size for name, size, _, _ in self.axes}
+
+    @property
+    def padded_sizes(self) -> dict[Hashable, int]:
+        """The padded size of each padded axis."""
+        return {name: padded for name, _, padded, _ in self.axes}
+
+    @property
+    def resources(self) -> dict[Hashable, tuple[str, ...]]:
+        """The mesh axes of each padded axis."""
+        return {name: axes for name, _, _, axes in self.axes}
+
+    def renamed(self, names: dict[Hashable, Hashable]) -> StoredPadding:
+        """Return the padding with other names."""
+        return self.replace(axes=tuple((names.get(n, n), *rest) for n, *rest in self.axes))
+
+
+class PaddedTail(tuple[Hashable | None, ...]):
+    """The dims of an array from the first named one on, with the padding of its axes.
+
+    Pytrees keep it, so two structures are equal only if true sizes and layouts agree.
+    """
+
+    padding: StoredPadding
+
+    def __new__(cls, tail: Iterable[Hashable | None], padding: StoredPadding) -> PaddedTail:
+        """Return the tail of an array with this padding."""
+        made = super().__new__(cls, tail)
+        made.padding = padding
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            type(other) is PaddedTail
+            and tuple.__eq__(self, other)
+            and self.padding == other.padding
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((tuple(self), self.padding))
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{n!r}: {size} of {padded}" for n, size, padded, _ in self.padding.axes)
+        return f"{tuple(self)!r} padded {{{sizes}}}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PaddedTail, (tuple(self), self.padding)
+
+
+class StoredName(Record):
+    """The name of an axis that enters or leaves a mapped function stored padded."""
+
+    name: Hashable

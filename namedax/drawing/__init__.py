@@ -10,4 +10,5 @@ used. Read the modules in this order:
 - `panels`: an array, or a mesh, as a panel with its captions; the Pareto-optimal layouts.
 - `arrays`: `draw`, for arrays and trees of them.
 - `traffic`, `timeline`: the communication of a program over a mesh, and its timeline.
+- `pipelines`: the schedule of a pipeline, by stage.
 """

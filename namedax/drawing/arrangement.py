@@ -129,7 +129,7 @@ def holding_of(
       PlacementConflictError: the array cannot be placed with this layout.
     """
     what = f"draw: the array {path}" if path else "draw: the array"
-    data: Any = leaf.data if isinstance(leaf, NamedArray) else leaf
+    data: Any = leaf.data if isinstance(leaf, NamedArray) else leaf  # with padding
     if not hasattr(data, "dtype") or not hasattr(data, "shape"):
         if place is None or not isinstance(data, (bool, int, float, complex)):
             raise ArgumentTypeError(

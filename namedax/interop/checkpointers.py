@@ -18,6 +18,7 @@ from namedax.operands.pytree import data_of
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.mesh import any_mesh
 from namedax.resources.serial import on_devices, with_loops
+from namedax.resources.stored_padding import without_padding
 
 __all__ = ["abstract"]
 
@@ -64,6 +65,7 @@ def abstract(
     check_mesh_axes(assignment, mesh, "abstract")
 
     def abstract_leaf(leaf: object) -> NamedArray | jax.ShapeDtypeStruct:
+        leaf = without_padding(leaf) if isinstance(leaf, NamedArray) else leaf
         data = data_of(leaf)
         dims = leaf.dims if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
         sharding = named_sharding(dims, data.shape, assignment, mesh, "abstract")

@@ -45,6 +45,7 @@ from namedax.operands.pytree import data_of
 from namedax.resources.assignment import check_mesh_axes, parse_resources
 from namedax.resources.mesh import mesh_with_devices
 from namedax.resources.serial import on_devices, with_loops
+from namedax.resources.stored_padding import on_host
 
 __all__ = [
     "Outgoing",
@@ -311,6 +312,7 @@ def _leaves(tree: PyTree, op: str) -> dict[str, Any]:
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_named):
         place = "/".join(_part(key) for key in path)
+        leaf = on_host(leaf) if isinstance(leaf, NamedArray) else leaf
         data = data_of(leaf)
         if isinstance(data, jax.core.Tracer) or not isinstance(data, (jax.Array, np.ndarray)):
             why = "has no values while it is traced" if hasattr(data, "dtype") else "is no array"

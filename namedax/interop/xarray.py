@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from namedax.core.annotations import AnyArray, ArrayLike
-from namedax.core.array import dims_of, make
+from namedax.core.array import NamedArray, dims_of, make
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax
@@ -25,6 +25,7 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import to_local
 from namedax.operands.pytree import data_of
+from namedax.resources.stored_padding import on_host
 
 __all__ = ["from_xarray", "to_xarray"]
 
@@ -84,13 +85,15 @@ def to_xarray(
                 " variables. Omit name=."
             )
         variables = {
-            key: (_xarray_dims(value, dims, prefix=True), np.asarray(data_of(value)))
+            key: (_xarray_dims(value, dims, prefix=True), _values(value))
             for key, value in x.items()
         }
         return xarray.Dataset(variables, coords=coords)
-    return xarray.DataArray(
-        np.asarray(data_of(x)), coords=coords, dims=_xarray_dims(x, dims), name=name
-    )
+    return xarray.DataArray(_values(x), coords=coords, dims=_xarray_dims(x, dims), name=name)
+
+
+def _values(x: ArrayLike) -> np.ndarray:
+    return np.asarray(data_of(on_host(x) if isinstance(x, NamedArray) else x))
 
 
 def _xarray_dims(x: ArrayLike, given: Sequence[Hashable] | None, prefix: bool = False) -> Dims:

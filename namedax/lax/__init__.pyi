@@ -2020,6 +2020,7 @@ def scan(
     _split_transpose: bool = False,
     *,
     axis: Hashable = 0,
+    prefetch: int = 0,
 ) -> tuple[PyTree, PyTree]:
     """Apply a function along an axis in sequence, and carry a state: `lax.scan` over named axes.
 

@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import itertools
 import math
+import sys
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeGuard, get_args
 
@@ -24,6 +25,7 @@ __all__ = [
     "positive",
     "seconds_of",
     "sizes_of",
+    "smallest_in_two_levels",
 ]
 
 
@@ -399,3 +401,37 @@ def _hops(level: Level) -> int:
     if level.link.kind == "switch":
         return math.ceil(math.log2(level.count))
     return sum(n // 2 if level.link.closed(n) else n - 1 for n in level.sizes)
+
+
+def smallest_in_two_levels(
+    slow: tuple[Level, ...], fast: tuple[Level, ...], starting: float = 0.0
+) -> int:
+    """Return the payload in bytes from which on an all-reduce is faster in two levels.
+
+    One level has all devices on the slowest link.
+
+    Args:
+      slow: the levels of the slow axes.
+      fast: the levels of the fast axes.
+      starting: the seconds to start two more collectives. Default: 0.
+
+    Returns:
+      The number of bytes; `sys.maxsize` if two levels are never faster.
+    """
+    inner = math.prod(level.count for level in fast)
+    outer = math.prod(level.count for level in slow)
+    if inner == 1 or outer == 1:
+        return sys.maxsize
+    slowest = min(slow, key=_bandwidth)
+    flat = (Level((inner * outer,), slowest.link, slowest.share),)
+
+    def gained(payload: float) -> float:
+        parts = 2 * seconds_of("all-gather", payload, fast)
+        parts += seconds_of("all-reduce", payload / inner, slow)
+        return seconds_of("all-reduce", payload, flat) - parts - starting
+
+    at_zero = gained(0.0)  # seconds are affine in the payload
+    each = (gained(1e9) - at_zero) / 1e9
+    if each <= 0:
+        return sys.maxsize
+    return min(sys.maxsize, max(0, math.ceil(-at_zero / each)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
@@ -22,6 +23,7 @@ from namedax.machines.links import (
     positive,
     seconds_of,
     sizes_of,
+    smallest_in_two_levels,
 )
 from namedax.machines.schedule import Cost, Times, is_small, schedule
 
@@ -175,6 +177,46 @@ class Machine:
         True
         """
         return self._rate(str(dtype) if isinstance(dtype, str) else jnp.dtype(dtype).name)[0]
+
+    def two_level_from(
+        self,
+        slow: str,
+        fast: str | tuple[str, ...],
+        mesh: Mesh | Mapping[str, int],
+    ) -> int:
+        """Return the payload from which on an all-reduce is faster in two levels.
+
+        The three collectives of two levels are compared with one all-reduce over all devices at the
+        speed and the latency of the slow link. A runtime may split its all-reduce itself; then two
+        levels send as many bytes. Pass the result to `nx.xmap`, as in `slow_axes={"dcn": ...}`.
+
+        Args:
+          slow: the mesh axis of the slow link.
+          fast: the mesh axis or axes of the fast link.
+          mesh: a mesh, or a dict of the sizes of its axes.
+
+        Returns:
+          The number of bytes; `sys.maxsize` if two levels are never faster.
+
+        Raises:
+          MeshError: the mesh lacks an axis, or the machine has no link for it.
+
+        >>> import dataclasses, namedax as nx
+        >>> nodes = {"node": 4, "gpu": 8}
+        >>> nx.machines.h100.two_level_from("node", "gpu", nodes)
+        0
+        >>> slow_start = dataclasses.replace(nx.machines.h100, launch=2e-5)
+        >>> slow_start.two_level_from("node", "gpu", nodes)
+        514286
+        """
+        sizes = sizes_of(mesh) or {}
+        inner = (fast,) if isinstance(fast, str) else tuple(fast)
+
+        def levels(axes: tuple[str, ...]) -> tuple[Level, ...]:
+            count = math.prod(sizes.get(axis, 1) for axis in axes)
+            return levels_of(self.links, axes, count, sizes, self.name)
+
+        return smallest_in_two_levels(levels((slow,)), levels(inner), 2 * self.launch)
 
     def time_of(self, step: Step, mesh: Mesh | Mapping[str, int] | None = None) -> float:
         """Return the time of one step, in seconds, over all runs in its surrounding loops.

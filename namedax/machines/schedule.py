@@ -8,6 +8,9 @@ unless it is known to overlap with operations:
   than permutations. Each product uses the current block while the next one is sent. With `K`
   permutations of `p` seconds and `R` rounds of `c` seconds of computation, on average, the ring
   takes `(R - K) * c + K * max(c, p)`. Communication after the last product does not overlap.
+- **A loop with collectives that none of its computation waits for**, such as gathers of the next
+  step (`prefetch=1` in `nx.fold` and `nx.scan`) and reductions of the gradient of the step before.
+  They overlap with the computation of the loop's body. The other collectives of the loop do not.
 - **A machine with `overlap=True`**: all collectives between consecutive operations with the same
   number of runs overlap with these operations, up to the amount of computation. Records do not
   contain dependencies, so this is a lower bound of the step time. Steps with different numbers of
@@ -166,6 +169,26 @@ def _groups(costs: Costs, overlap: bool) -> Iterator[tuple[Costs, float]]:
                 ),
             )
         return
+    for loop, same in itertools.groupby(costs, lambda pair: pair[0].loop):
+        if loop:
+            group = list(same)
+            yield group, _loop_length(group)
+        else:
+            yield from _rings(list(same))
+
+
+def _loop_length(group: Costs) -> float:
+    """Return the time of a loop some of whose collectives overlap with its computation."""
+    ahead = sum(c.seconds for step, c in group if isinstance(step, Collective) and step.is_ahead)
+    others = [
+        (step, c) for step, c in group if not (isinstance(step, Collective) and step.is_ahead)
+    ]
+    computed = sum(c.seconds for step, c in others if isinstance(step, Operation))
+    return sum(length for _, length in _rings(others)) + max(0.0, ahead - computed)
+
+
+def _rings(costs: Costs) -> Iterator[tuple[Costs, float]]:
+    """Yield groups of consecutive steps, with the time of each group; rings overlap."""
     for group in _lines(costs):
         last = max((i for i, (step, _) in enumerate(group) if _is_product(step)), default=-1) + 1
         length = _ring_length(group[:last])

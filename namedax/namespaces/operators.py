@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
-from namedax.core.array import NamedArray
+from namedax.core.array import NamedArray, make_padded, padding_of
 from namedax.core.display import type_text
 from namedax.core.element_types import refuse_foreign
 from namedax.core.names import DType
@@ -39,6 +39,7 @@ from namedax.ops.shape.rearrange import repeat
 from namedax.ops.shape.rename import rename
 from namedax.ops.sorting.sorting import argsort, sort
 from namedax.ops.statistics.compositions import ptp
+from namedax.resources.wire import Wire, WireFormat
 
 __all__ = ["install", "methods"]
 
@@ -189,6 +190,8 @@ def _rmatmul(self: NamedArray, other: ArrayLike, /) -> LikeArguments:
 
 def astype(self: NamedArray, dtype: DType) -> LikeArguments:
     """Convert the values to another dtype."""
+    if (padding := padding_of(self)) is not None:
+        return make_padded(self._stored.astype(dtype), self._dims, padding)
     return kernels.run_elementwise("astype", _as_type, (dtype,), self)
 
 
@@ -258,16 +261,23 @@ def _positional_method(name: str) -> Callable[..., Any]:
 
 def copy(self: NamedArray) -> LikeArguments:
     """Copy the array."""
+    if (padding := padding_of(self)) is not None:
+        return make_padded(jnp.copy(self._stored), self._dims, padding)
     x = to_local(self, "copy", ambient())
-    return make_result(jnp.copy(x.data), x.dims)
+    return make_result(jnp.copy(x._data), x._dims)
 
 
 @operation()
 def _rename(
-    self: NamedArray, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable
+    self: NamedArray,
+    names: Mapping[Hashable, Hashable] | None = None,
+    /,
+    *,
+    wire: WireFormat | Wire | None = None,
+    **more: Hashable,
 ) -> LikeArguments:
     """Rename axes: `x.rename({"old": "new"})` or `x.rename(old="new")`; see `nx.rename`."""
-    return rename(self, names, **more)
+    return rename(self, names, wire=wire, **more)
 
 
 def _transposed(self: NamedArray) -> LikeArguments:

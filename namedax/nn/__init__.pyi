@@ -219,6 +219,7 @@ def dot_product_attention(
     soft_cap: float | None = None,
     segments: ArrayLike | None = None,
     key_segments: ArrayLike | None = None,
+    balance: Literal['zigzag'] | None = None,
 ) -> AnyArray:
     """Average values over the key positions, weighted by the softmax of the scores.
 
@@ -268,6 +269,9 @@ def dot_product_attention(
         `axis`.
       implementation: without `axis`, as in JAX.
       return_residual: without `axis`, as in JAX.
+      balance: `"zigzag"` gives every device of a ring an equal share of a causal mask, by default
+        `None`. It never changes the result, and has no effect without a ring. It requires
+        `is_causal` (or a window of no positions to the right) and as many keys as queries.
 
     Returns:
       An array with the axes of `query`, the axes of `value` in place of `features`, and the batch
@@ -283,16 +287,21 @@ def dot_product_attention(
     sequence is never gathered. The axis `key_axis` of a `bias` or `mask` is unmapped, or mapped
     like the positions of `key`. In the latter case it goes around the ring with the keys. With
     `features` sharded the scores take one all-reduce, and with axes of `value` alone sharded the
-    gradient does.
+    gradient does. With `balance="zigzag"` every device of the ring exchanges one block of each
+    sharded operand and of the result for the chunks of its share, in two permutes of half a block
+    each. The backward pass exchanges their gradients. Positions stay in order outside.
 
     Raises:
       AxisNotFoundError: an array lacks an axis.
       AxisNameError: two names that must differ are equal, or `bias` or `mask` has another name for
         the key positions.
-      AxisSizeError: an axis has two sizes, or the heads are not a multiple of the key heads.
-      PlacementConflictError: two axes of one value are sharded over one mesh axis.
+      AxisSizeError: an axis has two sizes, the heads are not a multiple of the key heads, or
+        `balance` is combined with different numbers of queries and keys.
+      PlacementConflictError: two axes of one value are sharded over one mesh axis, or `balance` is
+        combined with queries and keys that share only a part of their mesh axes.
       ArgumentError: `soft_cap` is not a positive number; or only the queries have segments although
-        the keys have another axis, or segments there are combined with `is_causal` or a window.
+        the keys have another axis, or segments there are combined with `is_causal` or a window; or
+        `balance` is unknown or the attention is not causal.
     """
 @overload
 def dropout(
@@ -738,6 +747,7 @@ def mixture_of_experts(
       AxisSizeError: `x` and the routing, or `params` and the routing, disagree about a size.
       UnevenAxisError: the experts do not divide over their mesh axes, and no argument of the mapped
         function has `axis`.
+      PipelineError: in an `nx.pipeline`, the microbatches do not divide the tokens of a device.
       AxisResourceError: `axis_resources` contains `slot` or the axis of the choices.
       ArgumentError: `capacity` or `chunk` is not a positive integer, or both are given.
       PlacementConflictError: a feature is sharded over a mesh axis of the experts.

@@ -113,6 +113,7 @@ from jax.numpy import vectorize as vectorize  # type: ignore[attr-defined, unuse
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.core.names import AxisName, DType, PyTree, Shape
+from namedax.resources.wire import Wire
 from namedax.numpy import fft as fft
 from namedax.numpy import linalg as linalg
 
@@ -1328,6 +1329,7 @@ def einsum(
     _dot_general: Callable[..., AnyArray] = ...,
     out_sharding: object = None,
     overlap: Literal[False, True, 'bidirectional'] | None = None,
+    wire: Literal['bf16', 'float8_e4m3', 'int8'] | Wire | None = None,
 ) -> AnyArray:
     """Contract arrays over positional and named axes.
 

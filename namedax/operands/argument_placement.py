@@ -11,7 +11,7 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, SingleDeviceSharding, get_abstract_mesh
 
-from namedax.core.array import NamedArray
+from namedax.core.array import NamedArray, get_data
 from namedax.core.element_types import NUMPY, check_numbers, refuse_foreign
 from namedax.core.names import PyTree
 from namedax.operands.kernels import whole_types
@@ -108,7 +108,10 @@ class Arrivals:
             for value in waiting:  # the loop appends the elements of containers
                 kind = type(value)
                 if kind is NamedArray:
-                    value = value._data
+                    try:
+                        value = get_data(value)
+                    except AttributeError:
+                        value = value._stored
                     kind = type(value)
                 if kind in whole_types:
                     if id(value.sharding) not in shardings and not known.learns(value):

@@ -38,6 +38,7 @@ import numpy as np
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, make, make_block, make_in_region
 from namedax.core.element_types import NUMPY, check_numbers
+from namedax.core.explicit_fallback import run_stored_padded
 from namedax.core.name_scopes import Scope, check_scope_names, is_open, names_in, scope_text, silent
 from namedax.core.names import Dims, is_name
 from namedax.core.region import Region, ambient, escaped_blocks, without_region
@@ -50,7 +51,7 @@ from namedax.core.variance import (
     saves_when_cast,
     varying,
 )
-from namedax.errors import refuse_names
+from namedax.errors import StoredPaddingError, refuse_names
 from namedax.operands.broadcasting import make_result, note_aligned, own_blocks, unify_variance
 from namedax.resources.serial import LoopAxis
 
@@ -170,7 +171,11 @@ def run_elementwise(
         return without(run_elementwise, op, function, static, *operands)
     region = ambient()
     if region is None:
-        return _through_kernel(function, (op, *static), operands, False)
+        try:
+            return _through_kernel(function, (op, *static), operands, False)
+        except StoredPaddingError as error:
+            result: AnyArray = run_stored_padded(op, function, (op, *static, *operands), {}, error)
+            return result
     given = (op, *static)
     scope: Any = Scope
     call: Any = _in_region

@@ -26,7 +26,13 @@ from namedax.core.call_errors import check_flags, checks_signature, explain_user
 from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.display import positional_type_text, type_text
 from namedax.core.element_types import refuse_foreign
-from namedax.core.explicit_fallback import Explicit, explain_call, may_fall_back, run_fallback
+from namedax.core.explicit_fallback import (
+    Explicit,
+    explain_call,
+    may_fall_back,
+    run_fallback,
+    run_stored_padded,
+)
 from namedax.core.jax_errors import ErrorKind, named_result, recognize
 from namedax.core.name_scopes import Scope, is_in_program, is_open, scope_of_lifted
 from namedax.core.names import Dims, PyTree, check_dims
@@ -41,6 +47,7 @@ from namedax.errors import (
     PlacementConflictError,
     PositionalAxisError,
     SerialLoopError,
+    StoredPaddingError,
     format_value,
     refuse_names,
     show_names,
@@ -395,6 +402,8 @@ class Lifted:
                 ) is not None:
                     return done[0]
             return self._call(args, kwargs)
+        except StoredPaddingError as error:
+            return run_stored_padded(self._op, Unchecked(self), args, kwargs, error)
         except Exception as error:
             if not self._is_of_user:
                 explain_call(self._shown, self, args, kwargs, error)

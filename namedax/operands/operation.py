@@ -17,7 +17,13 @@ from typing import Any, TypeVar, cast
 from namedax.core.array import NamedArray
 from namedax.core.call_errors import check_flags, flags_of, refuse_miscall
 from namedax.core.display import type_text
-from namedax.core.explicit_fallback import Explicit, explain_call, may_fall_back, run_fallback
+from namedax.core.explicit_fallback import (
+    Explicit,
+    explain_call,
+    may_fall_back,
+    run_fallback,
+    run_stored_padded,
+)
 from namedax.core.name_scopes import (
     OPERATIONS_ON_FUNCTIONS,
     Scope,
@@ -31,7 +37,7 @@ from namedax.core.name_scopes import (
 from namedax.core.records import Record
 from namedax.core.region import escaped_blocks
 from namedax.core.strict_broadcasting import is_strict, strict_scopes, suspended
-from namedax.errors import ArgumentTypeError, PositionalAxisError, show_names
+from namedax.errors import ArgumentTypeError, PositionalAxisError, StoredPaddingError, show_names
 from namedax.operands import dispatch_cache
 from namedax.operands.axes import names_alone, refuse_axes_apart
 
@@ -162,6 +168,8 @@ def _checked(
                 if (done := run_fallback(explicit, op, axes, run, args, kwargs)) is not None:
                     return done[0]
             return run(*args, **kwargs)
+        except StoredPaddingError as error:
+            return run_stored_padded(op, run, args, kwargs, error)
         except Exception as error:
             if isinstance(error, TypeError):
                 _refuse_numpy(op, args, kwargs)

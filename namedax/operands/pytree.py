@@ -20,10 +20,19 @@ import jax.numpy as jnp
 from jax import export
 
 from namedax.core.annotations import AnyArray, ArrayLike
-from namedax.core.array import NamedArray, Parts, dims_of, is_named, make_in_region, origin_of
+from namedax.core.array import (
+    NamedArray,
+    Parts,
+    dims_of,
+    is_named,
+    make_in_region,
+    origin_of,
+    stored_data,
+)
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax
 from namedax.core.names import Dims, PyTree
+from namedax.core.padded_sharding import PaddedTail, StoredPadding
 from namedax.core.region import Placements, active_regions, ambient, placements_after, record_escape
 from namedax.core.user_code import LEAF, Mark, make_transparent, mark_for
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError
@@ -134,6 +143,8 @@ def _within(array: NamedArray) -> tuple[Any, Dims]:
 
     JAX traces rules of derivatives after the body.
     """
+    if type(array._tail) is PaddedTail:
+        return array._stored, array._tail
     region, data, tail = ambient(), array._data, array._tail
     if not tail:
         return data, tail
@@ -162,7 +173,7 @@ def _within(array: NamedArray) -> tuple[Any, Dims]:
 
 def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
     data, tail = (
-        _within(array) if active_regions or _noting_anywhere else (array._data, array._tail)
+        _within(array) if active_regions or _noting_anywhere else (stored_data(array), array._tail)
     )
     return ((_key(tail), data),), tail
 
@@ -183,7 +194,8 @@ def _flatten(array: NamedArray) -> tuple[Any, Dims]:
     if active_regions or _noting_anywhere:
         data, tail = _within(array)
         return (data,), tail
-    return (array._data,), array._tail
+    tail = array._tail
+    return (array._stored if type(tail) is PaddedTail else array._data,), tail
 
 
 def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
@@ -196,6 +208,12 @@ def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
         parts._data, parts._tail, parts._block = data, tail, None
         parts.__class__ = NamedArray
         array: NamedArray = parts
+        return array
+    if type(tail) is PaddedTail:
+        parts = Parts()
+        parts._stored, parts._tail, parts._block = data, tail, None
+        parts.__class__ = NamedArray
+        array = parts
         return array
     if type(tail) is _Tail:
         _check_sizes(tail, data)
@@ -216,12 +234,15 @@ def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
 
 
 def _serialize_dims(tail: Dims) -> bytes:
-    text = repr(tail)
+    written: Any = tail
+    if type(tail) is PaddedTail:
+        written = ("padded", tuple(tail), tail.padding.axes, tail.padding.mesh)
+    text = repr(written)
     try:
         read = ast.literal_eval(text)
     except (ValueError, SyntaxError):
         read = None
-    if read != tail or repr(read) != text:
+    if read != written or repr(read) != text:
         raise AxisNameError(
             f"export: an array with the axes {tail} cannot be part of an exported function; there,"
             " names are strings, numbers, or tuples of these. Rename the axis (nx.rename)."
@@ -230,7 +251,10 @@ def _serialize_dims(tail: Dims) -> bytes:
 
 
 def _deserialize_dims(data: bytes | bytearray) -> Dims:
-    dims: Dims = ast.literal_eval(bytes(data).decode())
+    read: Any = ast.literal_eval(bytes(data).decode())
+    if len(read) == 4 and read[0] == "padded" and type(read[1]) is tuple:
+        return PaddedTail(read[1], StoredPadding(*read[2:]))
+    dims: Dims = read
     return dims
 
 

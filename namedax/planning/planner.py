@@ -27,7 +27,9 @@ from namedax.hlo import size_text
 from namedax.machines import Machine, Times
 from namedax.machines.links import positive
 from namedax.ops.contraction.rings import Overlap
+from namedax.ops.loops.pipeline_options import choosing
 from namedax.planning.meshes import Meshes, meshes_for
+from namedax.planning.pipelines import with_schedules
 from namedax.planning.program import Census, Program
 from namedax.planning.result import (
     Candidate,
@@ -150,6 +152,11 @@ def plan(
         `plan.advice` lists the omitted ones. The steps of `loops` need not divide. Default: none.
       **kwargs: keyword arguments of `f`.
 
+    A program that calls `nx.pipeline` without `microbatches`, `schedule` or `interleave` leaves
+    them open. The fastest and the smallest layouts with such a pipeline over devices are also
+    judged with other values. `plan.pipeline` has those of the best candidate, as arguments for
+    `nx.pipeline`.
+
     Returns:
       A `Plan`, which prints as a table. `plan.best` is the value for `axis_resources`, on a mesh of
       the sizes `plan.mesh`.
@@ -202,6 +209,7 @@ def plan(
         census = census.replace(
             apart=frozenset(space.apart)
         )  # including the pairs learned in the search
+        judge.candidates += with_schedules(judge.candidates, judge.again, _rank)
         best_first = sorted(judge.candidates, key=_rank)
         if not best_first or not best_first[0].fits:
             text = _nothing_fits(
@@ -338,6 +346,7 @@ class _Judge:
         self._memory = memory
         self._progress = progress
         self.candidates: list[Candidate] = []
+        self._sizes: dict[int, tuple[int, ...]] = {}
         self.rejected: list[tuple[dict[Hashable, Any], str]] = []
         self.traces = 0
 
@@ -360,6 +369,7 @@ class _Judge:
             resources, mesh, choice.overlap, report, machine, times, self._memory
         )
         self.candidates.append(candidate)
+        self._sizes[id(candidate)] = choice.sizes
         if self._progress is not None:
             self._progress.show(self.candidates)
         return Outcome(
@@ -368,6 +378,16 @@ class _Judge:
             report.memory.arguments,
             _parts(times, Operation),
             _parts(times, Collective),
+        )
+
+    def again(self, one: Candidate) -> Candidate:
+        """Judge a layout again, with other options of its pipelines."""
+        abstract, machine = self._meshes.abstract(self._sizes[id(one)]), self._meshes.machine
+        self.traces += 1
+        report = self._program.explained(one.axis_resources, abstract, one.overlap)
+        times = machine.time(report.steps, one.mesh)
+        return Candidate.of(
+            one.axis_resources, one.mesh, one.overlap, report, machine, times, self._memory
         )
 
     def end(self) -> None:
@@ -424,7 +444,9 @@ def _verified(
         if one.fits:
             with meshes.concrete(one.mesh) as mesh:
                 form = program.under(one.axis_resources, mesh, one.overlap)
-                timed.append(dataclasses.replace(one, measured=measured(form, args, kwargs, types)))
+                with choosing(one.pipeline):
+                    seconds = measured(form, args, kwargs, types)
+                timed.append(dataclasses.replace(one, measured=seconds))
     timed.sort(key=lambda one: one.measured if one.measured is not None else one.time)
     return [*timed, *best_first[len(timed) :]]
 

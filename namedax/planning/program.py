@@ -19,6 +19,7 @@ from namedax.core.region import ambient
 from namedax.operands.pytree import data_of
 from namedax.ops.contraction.rings import Overlap
 from namedax.programs import costs
+from namedax.resources.stored_padding import without_padding
 from namedax.xmap.mapped_function import Xmapped, static_indices
 from namedax.xmap.wrapper import xmap
 
@@ -111,6 +112,7 @@ class Program:
             mesh=mesh if axis_resources else None,
             static_argnums=f._options.static_argnums,
             overlap=f._options.overlap if overlap is None else overlap,
+            slow_axes=None if f._options.slow_axes is None else dict(f._options.slow_axes),
             passes=f._passes,
         )
 
@@ -156,7 +158,11 @@ def _types(tree: PyTree) -> PyTree:
             )
         return leaf
 
-    return jax.tree.map(one, tree)
+    return jax.tree.map(
+        lambda leaf: without_padding(leaf) if is_named(leaf) else leaf,
+        jax.tree.map(one, tree),
+        is_leaf=is_named,
+    )
 
 
 def _held(

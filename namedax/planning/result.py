@@ -95,6 +95,9 @@ def layout(one: Candidate, with_mesh: bool) -> str:
     words = resources_text(one.axis_resources)
     if one.overlap:
         words += f" with overlap={one.overlap!r}"
+    if one.pipeline:
+        chosen = ", ".join(f"{name}={value!r}" for name, value in one.pipeline.items())
+        words += f" with nx.pipeline(..., {chosen})"
     return f"{_mesh(one)}: {words}" if with_mesh else words
 
 
@@ -147,6 +150,8 @@ class Candidate:
       fits: True if the peak is within the memory limit.
       measured: the measured seconds of a step, with `verify=`; otherwise `None`.
       reason: the main costs, in one line.
+      pipeline: the arguments of `nx.pipeline` that the program leaves open, as chosen for this
+        candidate; empty for their defaults.
     """
 
     axis_resources: dict[Hashable, Any]
@@ -158,6 +163,7 @@ class Candidate:
     fits: bool
     measured: float | None
     reason: str
+    pipeline: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(
@@ -222,6 +228,11 @@ class Plan:
     def mesh(self) -> dict[str, int]:
         """The sizes of the mesh axes for `best`."""
         return dict(self.candidates[0].mesh)
+
+    @property
+    def pipeline(self) -> dict[str, Any]:
+        """The arguments for `nx.pipeline` in the fastest candidate, where the program has none."""
+        return dict(self.candidates[0].pipeline)
 
     @property
     def front(self) -> tuple[Candidate, ...]:

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +22,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as
 from namedax.core.names import Mesh
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.variance import cast_data, varying
+from namedax.core.variance import cast_data, varying, varying_of
 from namedax.programs.evaluator import (
     LOOP_CASTS,
     Evaluator,
@@ -32,23 +33,17 @@ from namedax.programs.evaluator import (
     source_of,
     with_jaxpr,
 )
+from namedax.programs.forward_rules import commutes_with_casts, repeat
 from namedax.programs.primitives import (
     Atom,
     Kind,
     aval_of,
-    axes_of,
-    bind,
+    bodies_of,
     called,
     cast_axes,
-    commutes,
-    dimension_of,
-    facts_of,
-    is_in_groups,
     is_inexact,
-    is_tiled,
     kind_of,
 )
-from namedax.resources import communication as comm
 from namedax.resources.mesh import enter_mesh, is_foreign
 
 __all__ = [
@@ -59,7 +54,7 @@ __all__ = [
     "Hoisted",
     "WithForms",
     "apart_from_constants",
-    "with_varying_gathers",
+    "elements_of",
 ]
 
 
@@ -71,8 +66,16 @@ Forms = dict[frozenset[str], jax.Array]
 Origin = frozenset[tuple[int, frozenset[str]]]
 
 
-def _elements(var: Atom) -> int:
+def elements_of(var: Atom) -> int:
+    """Return the number of elements of a value."""
     return math.prod(aval_of(var).shape)
+
+
+def _branches(eqn: JaxprEqn) -> list[Jaxpr] | None:
+    """Return the open jaxprs of the branches of an equation, or `None`."""
+    if kind_of(eqn) is not Kind.BRANCH or any(body.consts for body in bodies_of(eqn)):
+        return None
+    return [body.jaxpr for body in bodies_of(eqn)]
 
 
 class CastFinder(Record, frozen=False):
@@ -111,12 +114,27 @@ class CastFinder(Record, frozen=False):
                 results = self.visit(
                     inner, {var: source for var, source in pairs if source is not None}
                 )
-                if kind_of(eqn) != Kind.REMAT:
-                    known.update(
-                        (var, result)
-                        for var, result in zip(eqn.outvars, results, strict=True)
-                        if result is not None
+                known.update(
+                    (var, result)
+                    for var, result in zip(eqn.outvars, results, strict=True)
+                    if result is not None
+                )
+                continue
+            if (bodies := _branches(eqn)) is not None:
+                every = [
+                    self.visit(
+                        body,
+                        {
+                            var: source
+                            for var, source in zip(body.invars, sources[1:], strict=True)
+                            if source is not None
+                        },
                     )
+                    for body in bodies
+                ]
+                for var, column in zip(eqn.outvars, zip(*every, strict=True), strict=True):
+                    if None not in column:
+                        known[var] = frozenset().union(*(o for o in column if o is not None))
                 continue
             if any(source is None for source in sources):
                 continue
@@ -125,12 +143,12 @@ class CastFinder(Record, frozen=False):
                 union = frozenset((number, before | axes) for number, before in union)
                 # The gradient is reduced once, with the size of the operands, instead of in every
                 # step with the size of the value.
-                if sum(self.sizes[number] for number, _ in union) <= self.steps * _elements(
+                if sum(self.sizes[number] for number, _ in union) <= self.steps * elements_of(
                     eqn.invars[0]
                 ):
                     self.found = {**dict.fromkeys(union, eqn), **self.found}
                 known[eqn.outvars[0]] = union
-            elif commutes(eqn):
+            elif commutes_with_casts(eqn):
                 known.update(dict.fromkeys(eqn.outvars, union))
         return [origin(var) for var in jaxpr.outvars]
 
@@ -179,6 +197,8 @@ class WithForms:
             self._note_formless(eqn)
             return skip
         take = self._operation if inner is None else functools.partial(self._call, inner)
+        if (bodies := _branches(eqn)) is not None:
+            take = functools.partial(self._branch, bodies)
 
         def evaluate() -> None:
             take(eqn, of)
@@ -195,12 +215,49 @@ class WithForms:
         operands = self.evaluator.operands(eqn)
         fixed = [isinstance(var, Literal) or var not in self.formless for var in eqn.invars]
         if kind_of(eqn) == Kind.REMAT:
-            listed = functools.partial(_evaluate_listed, inner, [list(f) for f in of], fixed)
-            results = remat_like(eqn, listed)(operands, [list(f.values()) for f in of])
-        else:
-            results, forms = WithForms(inner, operands, of, fixed).run()
-            self.forms.update((var, f) for var, f in zip(eqn.outvars, forms, strict=True) if f)
+            axes = [list(f) for f in of]
+            keys = _keys_of(inner, axes, fixed, operands, of)
+            listed = functools.partial(_evaluate_listed, inner, axes, fixed, keys)
+            every = remat_like(eqn, listed)(operands, [list(f.values()) for f in of])
+            self._take(eqn, keys, every)
+            return
+        results, forms = WithForms(inner, operands, of, fixed).run()
+        self.forms.update((var, f) for var, f in zip(eqn.outvars, forms, strict=True) if f)
         self.evaluator.known.update(zip(eqn.outvars, results, strict=True))
+
+    def _branch(self, bodies: Sequence[Jaxpr], eqn: JaxprEqn, of: Sequence[Forms]) -> None:
+        (index, *operands), (_, *of) = self.evaluator.operands(eqn), of
+        fixed = [isinstance(var, Literal) or var not in self.formless for var in eqn.invars[1:]]
+        axes = [list(f) for f in of]
+        every = [_keys_of(body, axes, fixed, operands, of, strict=False) for body in bodies]
+        keys = [_shared(column) for column in zip(*every, strict=True)]
+        wanted = [[] if key is None else sorted(key, key=sorted) for key in keys]
+        functions = [
+            functools.partial(_evaluate_listed, body, axes, fixed, wanted) for body in bodies
+        ]
+        given = operands, [list(f.values()) for f in of]
+        types = [
+            [varying_of(aval) for aval in jax.make_jaxpr(function)(*given).out_avals]
+            for function in functions
+        ]
+        union = [frozenset[str]().union(*column) for column in zip(*types, strict=True)]
+
+        def alike(function: Callable[..., list[jax.Array]], *given: Any) -> list[jax.Array]:
+            return [cast_data(v, over) for v, over in zip(function(*given), union, strict=True)]
+
+        branches = [functools.partial(alike, function) for function in functions]
+        self._take(eqn, wanted, list(lax.switch(index, branches, *given)))
+
+    def _take(
+        self, eqn: JaxprEqn, keys: Sequence[Sequence[frozenset[str]]], every: Sequence[jax.Array]
+    ) -> None:
+        """Record the results of an equation, and their forms with these keys, which follow them."""
+        count = len(eqn.outvars)
+        self.evaluator.known.update(zip(eqn.outvars, every[:count], strict=True))
+        forms = iter(every[count:])
+        for var, axes in zip(eqn.outvars, keys, strict=True):
+            if axes:
+                self.forms[var] = {over: next(forms) for over in axes}
 
     def _operation(self, eqn: JaxprEqn, of: Sequence[Forms]) -> None:
         """Evaluate an operation on operands with forms.
@@ -214,8 +271,8 @@ class WithForms:
             for var, f in zip(eqn.invars, of, strict=True)
             if f or (not isinstance(var, Literal) and var in self.formless)
         ]
-        for axes in set(used[0]).intersection(*used) if commutes(eqn) else ():
-            results = bind(eqn, [self._form(var, axes) for var in eqn.invars])
+        for axes in set(used[0]).intersection(*used) if commutes_with_casts(eqn) else ():
+            results = repeat(eqn, [self._form(var, axes) for var in eqn.invars])
             for var, value in zip(eqn.outvars, results, strict=True):
                 self.forms.setdefault(var, {})[axes] = value
 
@@ -292,19 +349,59 @@ def _with_inputs_cast(
     return changed, list(taken)
 
 
-def _evaluate_listed(
+def _keys_of(
     jaxpr: Jaxpr,
     axes: Sequence[Sequence[frozenset[str]]],
     constant: Sequence[bool],
     values: Sequence[jax.Array],
+    forms: Sequence[Forms],
+    strict: bool = True,
+) -> list[Any]:
+    """Return the mesh axes of the forms of each result of an open jaxpr.
+
+    Without `strict`, the mesh axes of a constant result are `None`: it may have any form.
+    """
+    found: list[Any] = []
+
+    def trace(values: Sequence[jax.Array], forms: Sequence[Sequence[jax.Array]]) -> None:
+        given = [dict(zip(a, f, strict=True)) for a, f in zip(axes, forms, strict=True)]
+        within = WithForms(jaxpr, values, given, constant)
+        _, results = within.run()
+        for var, result in zip(jaxpr.outvars, results, strict=True):
+            is_constant = isinstance(var, Literal) or var not in within.formless
+            keys = sorted(result, key=sorted)
+            found.append(None if not strict and not keys and is_constant else keys)
+
+    jax.make_jaxpr(trace)(values, [list(f.values()) for f in forms])
+    return found
+
+
+def _shared(columns: Sequence[Sequence[frozenset[str]] | None]) -> set[frozenset[str]] | None:
+    """Return the mesh axes of the forms that a result has in all branches."""
+    used = [set(keys) for keys in columns if keys is not None]
+    return used[0].intersection(*used) if used else None
+
+
+def _evaluate_listed(
+    jaxpr: Jaxpr,
+    axes: Sequence[Sequence[frozenset[str]]],
+    constant: Sequence[bool],
+    keys: Sequence[Sequence[frozenset[str]]],
+    values: Sequence[jax.Array],
     forms: Sequence[Sequence[jax.Array]],
 ) -> list[jax.Array]:
-    return WithForms(
+    """Return the results of an open jaxpr, and then their forms with these keys."""
+    results, made = WithForms(
         jaxpr,
         values,
         [dict(zip(a, f, strict=True)) for a, f in zip(axes, forms, strict=True)],
         constant,
-    ).run()[0]
+    ).run()
+    return results + [
+        form[over] if over in form else cast_data(value, over)
+        for value, form, wanted in zip(results, made, keys, strict=True)
+        for over in wanted
+    ]
 
 
 def apart_from_constants(
@@ -408,8 +505,8 @@ class Body:
         """Return the casts by operand of the loop and mesh axes, each with its first equation."""
         slices = jaxpr.invars[self.carried :] if self.sliced else []
         operands = [*jaxpr.constvars, *slices]
-        sizes = [_elements(var) for var in jaxpr.constvars] + [
-            self.steps * _elements(var) for var in slices
+        sizes = [elements_of(var) for var in jaxpr.constvars] + [
+            self.steps * elements_of(var) for var in slices
         ]
         finder = CastFinder(sizes, self.steps)
         # An operand that cannot be differentiated is a constant: its cast has no gradient.
@@ -530,117 +627,3 @@ class Hoisted:
         return WithForms(
             self.jaxpr, values, [*self.const_forms, *no_forms, *forms], [False] * len(values)
         ).run()[0]
-
-
-# --- gathers whose results are cast to varying later ----------------------------------------------
-# A gathered value counts as invariant, and is cast to varying when it is combined with values that
-# have a sharded name. The transposes of the gather and the cast are an all-reduce and a slice. The
-# transpose of a gather that is varying from the start is a reduce-scatter, which sends half as many
-# bytes.
-#
-# While a body is traced, operations keep both forms (`namedax.core.variance`). A helper that is
-# compiled, a helper that is recomputed for the gradient, and a function of JAX lose the second
-# form. This pass therefore searches for it in the traced jaxpr, before it is differentiated. It
-# does not run on a jaxpr that is executed in steps: each step would scatter its part of a gradient
-# that is reduced once, after the steps.
-
-
-# An all-reduce sends twice as many bytes as a reduce-scatter of the same size.
-_ALL_REDUCE = 2
-
-
-def with_varying_gathers(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> ClosedJaxpr | None:
-    """Return a jaxpr that gathers in the form in which results are used.
-
-    It has no constants. The result is `None` if nothing is saved.
-
-    Args:
-      jaxpr: an open jaxpr.
-      values: its constants and inputs, or values of the same types.
-    """
-    gathers: dict[Atom, JaxprEqn] = {
-        eqn.outvars[0]: eqn
-        for eqn, fact in zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True)
-        if fact.kind is Kind.GATHER and fact.is_invariant and _is_whole(eqn)
-    }
-    wanted = {} if not gathers or _has_gradient(jaxpr) else _wanted(jaxpr, gathers)
-    if not wanted:
-        return None
-    return jax.make_jaxpr(
-        lambda *values: _Varying(consts_to_inputs(jaxpr), values, gathers, wanted).run()[0]
-    )(*values)
-
-
-def _is_whole(gather: JaxprEqn) -> bool:
-    return is_tiled(gather) and not is_in_groups(gather) and is_inexact(gather.outvars[0].aval)
-
-
-def _has_gradient(jaxpr: Jaxpr) -> bool:
-    """Return True if a jaxpr computes a gradient itself.
-
-    Then the casts have been transposed, and the remaining ones are not differentiated.
-    """
-    return any("transpose(" in str(eqn.source_info.name_stack) for eqn in reversed(jaxpr.eqns))
-
-
-def _wanted(jaxpr: Jaxpr, gathers: Mapping[Atom, JaxprEqn]) -> dict[Atom, set[frozenset[str]]]:
-    """Return the mesh axes over which results of gathers are cast later, if the cast is not cheap.
-
-    This includes values that are computed from these results alone.
-    """
-    results = list(gathers)
-    finder = CastFinder([_elements(var) for var in results], _ALL_REDUCE)
-    finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(results)})
-    wanted: dict[Atom, set[frozenset[str]]] = {}
-    # A gather along one axis may follow one along another: then the first gather must vary too.
-    waiting = [
-        (results[i], over)
-        for i, over in finder.found
-        if over.issuperset(axes_of(gathers[results[i]]))
-    ]
-    while waiting:
-        var, over = waiting.pop()
-        wanted.setdefault(var, set()).add(over)
-        operand, before = gathers[var].invars[0], over.difference(axes_of(gathers[var]))
-        if operand in gathers and before.issuperset(axes_of(gathers[operand])):
-            waiting.append((operand, before))
-    return wanted
-
-
-class _Varying(WithForms):
-    """Evaluator of a jaxpr whose gathers have forms that vary over more mesh axes.
-
-    Args:
-      jaxpr: the jaxpr.
-      values: its inputs.
-      gathers: its gathers, by their results.
-      wanted: the mesh axes over which the results are to vary.
-    """
-
-    def __init__(
-        self,
-        jaxpr: Jaxpr,
-        values: Sequence[jax.Array],
-        gathers: Mapping[Atom, JaxprEqn],
-        wanted: Mapping[Atom, set[frozenset[str]]],
-    ) -> None:
-        super().__init__(jaxpr, values, [{} for _ in values], [False] * len(values))
-        self._gathers, self._wanted = gathers, wanted
-
-    def _rule(self, eqn: JaxprEqn) -> Replacement:
-        if not eqn.outvars or eqn.outvars[0] not in self._wanted:
-            return super()._rule(eqn)
-        result = eqn.outvars[0]
-
-        def evaluate() -> None:
-            self.evaluator.as_it_stands(eqn)
-            dim, axes = dimension_of(eqn), axes_of(eqn)
-            for over in sorted(self._wanted[result], key=sorted):
-                # Cast over the other axes before the gather, while the block is small.
-                block = self._form(eqn.invars[0], over.difference(axes))
-                self.forms.setdefault(result, {})[over] = comm.all_gather(
-                    block, dim, axes, "varying"
-                )
-            self._note_formless(eqn)
-
-        return evaluate

@@ -45,7 +45,6 @@ from namedax.programs.evaluator import (
     has_sums,
     remat_again,
 )
-from namedax.programs.loop_casts import with_varying_gathers
 from namedax.programs.primitives import (
     Algebra,
     Atom,
@@ -59,6 +58,7 @@ from namedax.programs.primitives import (
     kind_of,
 )
 from namedax.programs.psum_plan import Gather, Late, Plan, is_addition, is_scaling
+from namedax.programs.varying_gathers import with_varying_gathers
 from namedax.resources import communication as comm
 from namedax.resources.communication import sliced
 

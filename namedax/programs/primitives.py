@@ -28,6 +28,7 @@ from namedax.core.region import without_region
 from namedax.core.user_code import LEAF
 from namedax.resources.communication import PRIMITIVE
 from namedax.resources.padding import MASK_COTANGENT, ZERO_COTANGENT
+from namedax.resources.two_level import PRIMITIVE as TWO_LEVEL
 
 # Long: one table of all facts about primitives, and the accessors of their parameters.
 
@@ -58,7 +59,9 @@ __all__ = [
     "dimension_of",
     "facts",
     "facts_of",
+    "has_forward_rule",
     "has_side_effects",
+    "in_two_levels",
     "is_in_groups",
     "is_inexact",
     "is_inlined",
@@ -82,6 +85,8 @@ __all__ = [
     "sliced_dimension",
     "solve",
     "with_bodies",
+    "with_jaxprs",
+    "with_operands",
 ]
 
 #: An operand of an equation.
@@ -383,6 +388,7 @@ TABLE: Mapping[str, Known] = {
     "custom_vjp_call": Known(Kind.RULE, ("call_jaxpr", "bwd")),
     "custom_vmap_call": Known(Kind.RULE, ("call",)),
     "custom_partitioning": Known(Kind.RULE, ("call",)),
+    TWO_LEVEL.name: Known(Kind.RULE, ("jaxpr",)),
     HIGH: Known(Kind.RULE, ("_prim",)),  # JAX 0.12
     "remat2": Known(Kind.REMAT, ("jaxpr", "prevent_cse", "differentiated", "policy")),
     "custom_linear_solve": Known(Kind.SOLVE, ("const_lengths", "jaxprs")),
@@ -469,6 +475,11 @@ def bind(eqn: JaxprEqn, values: Sequence[jax.Array], **changes: object) -> list[
         return [type(prim)(prim.params["name"], jax.typeof(values[0]))(values[0])]
     result = eqn.primitive.bind(*values, **{**eqn.params, **changes})
     return list(result) if eqn.primitive.multiple_results else [result]
+
+
+def has_forward_rule(eqn: JaxprEqn) -> bool:
+    """Return True if an equation calls a jaxpr with a custom rule for its JVP."""
+    return eqn.primitive.name == "custom_jvp_call"
 
 
 def parameters_with(eqn: JaxprEqn, change: Callable[[Any], Any]) -> dict[str, Any]:
@@ -728,6 +739,51 @@ class While(Record):
         It is nonzero if `jax.vmap` made the loop; each element then continues separately.
         """
         return int(self.condition.out_avals[0].ndim)
+
+
+def with_jaxprs(eqn: JaxprEqn, change: Callable[[Jaxpr], Jaxpr]) -> JaxprEqn:
+    """Return an equation whose jaxprs are changed; itself if none is.
+
+    The open jaxprs have the same operands and results as before. Custom rules, which are functions,
+    are left unchanged.
+    """
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, Jaxpr):
+            return change(value)
+        if isinstance(value, ClosedJaxpr):
+            inner = change(value.jaxpr)
+            return value if inner is value.jaxpr else ClosedJaxpr(inner, value.consts)
+        if isinstance(value, tuple):
+            parts = [changed(part) for part in value]
+            if any(new is not part for new, part in zip(parts, value, strict=True)):
+                return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        return value
+
+    params = {name: changed(value) for name, value in eqn.params.items()}
+    if all(params[name] is value for name, value in eqn.params.items()):
+        return eqn
+    return eqn.replace(params=params)
+
+
+def with_operands(eqn: JaxprEqn, places: Sequence[int]) -> JaxprEqn:
+    """Return an equation of some of the operands, which has one result for each."""
+    return eqn.replace(
+        invars=[eqn.invars[i] for i in places], outvars=[eqn.outvars[i] for i in places]
+    )
+
+
+def in_two_levels(eqn: JaxprEqn, i: int, params: Mapping[str, Any]) -> JaxprEqn:
+    """Return the two-level collective that replaces a collective for one of its operands.
+
+    Args:
+      eqn: the collective.
+      i: the index of the operand.
+      params: the parameters, from `namedax.resources.two_level.steps`.
+    """
+    return with_operands(eqn, [i]).replace(
+        primitive=TWO_LEVEL, params=dict(params), effects=frozenset()
+    )
 
 
 def bodies_of(eqn: JaxprEqn) -> list[ClosedJaxpr]:

@@ -26,6 +26,8 @@ from jax.extend.core import DropVar, Jaxpr, JaxprEqn, Literal, Var
 from namedax.core.names import MeshAxes
 from namedax.core.records import Record
 from namedax.core.variance import varying_of
+from namedax.programs.block_demand import with_early_blocks
+from namedax.programs.block_rules import Block
 from namedax.programs.evaluator import has_sums, inlined, number_of, with_jaxpr
 from namedax.programs.primitives import (
     LOCAL_KINDS,
@@ -276,7 +278,36 @@ class Plan:
         self.late: dict[Atom, Late] = {}
         self.kept: set[Atom] = set()
         self.inner: dict[int, Plan] = {}
-        self._look_at(inlined(jaxpr) if loops else _with_sums_after_calls(inlined(jaxpr)), known)
+        self._is_early = False
+        if loops:
+            self._look_at(inlined(jaxpr), known)
+            return
+        self._look_at(_with_sums_after_calls(inlined(jaxpr)), known)
+        early = self._with_early_blocks()
+        if early is not None:
+            self.gathers, self.late, self.kept, self.inner = {}, {}, set(), {}
+            self._is_early = True
+            self._look_at(_with_sums_after_calls(inlined(early)), known)
+
+    def _with_early_blocks(self) -> Jaxpr | None:
+        """Return a jaxpr that slices blocks before operations, if more psums are then scattered."""
+        slices: dict[int, Block] = {}
+        for eqn, fact in zip(self.jaxpr.eqns, facts_of(self.jaxpr.eqns), strict=True):
+            if fact.kind is Kind.OWN_BLOCK:
+                slices[id(eqn)] = sliced_dimension(eqn)
+            elif fact.kind is Kind.SLICE:
+                operand, *starts = eqn.invars
+                shape, part = aval_of(operand).shape, slice_sizes(eqn)
+                found = None if shape == tuple(part) else self.indices.block(shape, part, starts)
+                if found is not None:
+                    slices[id(eqn)] = found
+        if not slices:
+            return None
+
+        def is_pending(var: Atom) -> bool:
+            return var in self.gathers or (var in self.kept and not self.late[var].mixed)
+
+        return with_early_blocks(self.jaxpr, slices, is_pending)
 
     def _look_at(self, jaxpr: Jaxpr, known: Callable[[], Mapping[Atom, Index]]) -> None:
         # This visits every equation of every body, so it calls functions only for the few that
@@ -314,7 +345,7 @@ class Plan:
     @property
     def gains(self) -> bool:
         """True if the jaxpr, or an inner one, sends fewer bytes under this plan."""
-        return bool(self.kept or self.gathers or self.inner)
+        return bool(self._is_early or self.kept or self.gathers or self.inner)
 
     def _operands(self, eqn: JaxprEqn) -> Sequence[Atom]:
         gather = self.gathers.get(eqn.outvars[0]) if self.gathers and eqn.outvars else None
@@ -475,14 +506,16 @@ class Plan:
             return None
         x, y = lates
         are_plain = not any(late is not None and late.scaled for late in lates)
-        if (
-            are_plain
-            and x is not None
-            and y is not None
-            and set(x.axes) == set(y.axes)
-            and _size(out) < x.least + y.least
-        ):
-            return Late(x.axes, _size(out), tuple(operands), gain=True, mixed=x.mixed or y.mixed)
+        if are_plain and x is not None and y is not None and set(x.axes) == set(y.axes):
+            # Without a gain the result may still be sliced: the psums of parts of a padded value.
+            apart = x.least + y.least
+            return Late(
+                x.axes,
+                min(_size(out), apart),
+                tuple(operands),
+                gain=_size(out) < apart,
+                mixed=x.mixed or y.mixed,
+            )
         late, operand = (x, operands[0]) if x is not None else (y, operands[1])
         return None if late is None else late.then(operand, out, mixed=True)
 

@@ -27,14 +27,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.names import MeshAxes
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.reshape import as_one
 from namedax.resources import communication as comm
+from namedax.resources import narrow
 from namedax.resources.padding import padded, padded_size, unpadded
 from namedax.resources.serial import LoopAxis, MicrobatchAxis, count_along
+from namedax.resources.wire import Wire
 
 __all__ = ["Layout", "plan", "relayout", "sum_scatter"]
 
@@ -78,6 +81,7 @@ def relayout(
     old: Sequence[MeshAxes],
     new: Sequence[MeshAxes],
     keep_varying: frozenset[str] = frozenset(),
+    wire: Wire | None = None,
 ) -> jax.Array:
     """Reshard a block from the layout `old` to the layout `new`.
 
@@ -91,9 +95,21 @@ def relayout(
       new: the new placement of every dimension. No mesh axis may occur twice.
       keep_varying: gathered mesh axes over which the result stays varying, to combine it with
         values that vary over them. Default: none.
+      wire: the number formats of the collectives. Default: the dtype of the array.
     """
     if any(isinstance(axes, Uneven) for axes in (*old, *new)):
-        return _relayout_padded(data, old, new, keep_varying)
+        return _relayout_padded(data, old, new, keep_varying, wire)
+    return _relayout(data, old, new, keep_varying, wire, {})
+
+
+def _relayout(
+    data: jax.Array,
+    old: Sequence[MeshAxes],
+    new: Sequence[MeshAxes],
+    keep_varying: frozenset[str],
+    wire: Wire | None,
+    sizes_without_padding: Mapping[int, int],
+) -> jax.Array:
     if tuple(old) == tuple(new):
         return data
     used = {axis for axes in (*old, *new) for axis in axes}
@@ -103,7 +119,13 @@ def relayout(
     sizes = tuple((axis, count_along((axis,))) for axis in order if axis in used)
     placed = frozenset(axis for axes in new for axis in axes)
     loops = frozenset(str(axis) for axis in used if isinstance(axis, LoopAxis))
-    for step in plan(tuple(data.shape), tuple(old), tuple(new), sizes, loops):
+    steps = plan(tuple(data.shape), tuple(old), tuple(new), sizes, loops)
+    if wire is not None:
+        narrowed = _Narrowed(wire, keep_varying | placed, list(old), dict(sizes_without_padding))
+        for step in steps:
+            data = narrowed.apply(data, step)
+        return data
+    for step in steps:
         match step:
             case Cut(dim, axes):
                 data = comm.cut(data, dim, axes)
@@ -116,8 +138,83 @@ def relayout(
     return data
 
 
+class _Narrowed:
+    """The steps of a resharding, with collectives that send narrow formats.
+
+    Args:
+      wire: the formats.
+      keep_varying: as in `relayout`.
+      layout: the placement of every dimension before the first step.
+      sizes: the sizes of padded dimensions, without their padding.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        keep_varying: frozenset[str],
+        layout: list[MeshAxes],
+        sizes: dict[int, int],
+    ):
+        self.wire, self.keep_varying, self.layout, self.sizes = wire, keep_varying, layout, sizes
+
+    def apply(self, data: jax.Array, step: Step) -> jax.Array:
+        layout = self.layout
+        match step:
+            case Cut(dim, axes):
+                layout[dim] = layout[dim] + axes
+                return narrow.cut(data, dim, axes, self.wire)
+            case Gather(dim, axes):
+                for kept, minor in _groups(axes, self.keep_varying):
+                    data = narrow.all_gather(
+                        data,
+                        dim,
+                        minor,
+                        "varying" if kept else "invarying",
+                        self.wire,
+                        self._real(data),
+                    )
+                    layout[dim] = layout[dim][: len(layout[dim]) - len(minor)]
+            case Exchange(source, target, axes):
+                real = self._real(data)
+                data = narrow.all_to_all(data, target, source, axes, self.wire, real)
+                layout[source] = layout[source][: len(layout[source]) - len(axes)]
+                layout[target] = layout[target] + axes
+            case Permute(axes, pairs):
+                data = narrow.ppermute(data, axes, pairs, self.wire, self._real(data))
+                # Permuted dimensions have unknown mesh axes from here on.
+                for dim in [dim for dim in self.sizes if not set(axes).isdisjoint(layout[dim])]:
+                    del self.sizes[dim]
+        return data
+
+    def _real(self, data: jax.Array) -> jax.Array | None:
+        return real_entries(data.shape, self.layout, self.sizes)
+
+
+def real_entries(
+    shape: tuple[int, ...], layout: Sequence[MeshAxes], sizes: Mapping[int, int]
+) -> jax.Array | None:
+    """Return a mask of a block, False at padding; `None` if there is none.
+
+    Args:
+      shape: the shape of the block.
+      layout: the placement of every dimension.
+      sizes: the global sizes of padded dimensions, without their padding.
+    """
+    real = None
+    for dim, size in sizes.items():
+        at = lax.broadcasted_iota(jnp.int32, shape, dim)
+        if layout[dim]:
+            at = at + comm.block_index(tuple(layout[dim])) * shape[dim]
+        real = at < size if real is None else real & (at < size)
+    return real
+
+
 def _relayout_padded(
-    data: jax.Array, old: Sequence[MeshAxes], new: Sequence[MeshAxes], keep_varying: frozenset[str]
+    data: jax.Array,
+    old: Sequence[MeshAxes],
+    new: Sequence[MeshAxes],
+    keep_varying: frozenset[str],
+    wire: Wire | None = None,
 ) -> jax.Array:
     """Reshard a block with `Uneven` placements.
 
@@ -133,13 +230,24 @@ def _relayout_padded(
     )
     if between != tuple(new):
         placed = frozenset(axis for axes in new for axis in axes)
-        data = _relayout_padded(data, old, between, keep_varying | placed)
-        return _relayout_padded(data, between, new, keep_varying)
+        data = _relayout_padded(data, old, between, keep_varying | placed, wire)
+        return _relayout_padded(data, between, new, keep_varying, wire)
     for i, after in enumerate(new):
         if ends[i] and isinstance(after, Uneven):
             data = padded(data, i, padded_size(after))
-    data = relayout(
-        data, [plain(axes) for axes in old], [plain(axes) for axes in new], keep_varying
+    sizes = {
+        i: axes.size
+        for i, pair in enumerate(pairs)
+        for axes in reversed(pair)
+        if isinstance(axes, Uneven)
+    }
+    data = _relayout(
+        data,
+        [plain(axes) for axes in old],
+        [plain(axes) for axes in new],
+        keep_varying,
+        wire,
+        sizes,
     )
     for i, before in enumerate(old):
         if ends[i] and isinstance(before, Uneven):
@@ -148,34 +256,67 @@ def _relayout_padded(
 
 
 def _gather(data: jax.Array, dim: int, axes: MeshAxes, keep_varying: frozenset[str]) -> jax.Array:
-    # Minor axes first; adjacent axes of the same kind in one collective.
-    for kept, group in itertools.groupby(reversed(axes), key=lambda axis: axis in keep_varying):
-        minor = tuple(reversed(list(group)))
+    for kept, minor in _groups(axes, keep_varying):
         data = comm.all_gather(data, dim, minor, "varying" if kept else "invarying")
     return data
 
 
-def sum_scatter(data: jax.Array, dim: int, axes: MeshAxes, pending: frozenset[str]) -> jax.Array:
+def _groups(axes: MeshAxes, keep_varying: frozenset[str]) -> Iterator[tuple[bool, MeshAxes]]:
+    # Minor axes first; adjacent axes of the same kind in one collective.
+    for kept, group in itertools.groupby(reversed(axes), key=lambda axis: axis in keep_varying):
+        yield kept, tuple(reversed(list(group)))
+
+
+def sum_scatter(
+    data: jax.Array,
+    dim: int,
+    axes: MeshAxes,
+    pending: frozenset[str],
+    wire: Wire | None = None,
+    layout: Sequence[MeshAxes] = (),
+) -> jax.Array:
     """Shard dimension `dim` over `axes`, and sum `data` over `pending`, a subset of `axes`.
 
     The axes become the minor ones of the dimension.
 
     Communication: one reduce-scatter of the block, after the dimension has been sliced over the
-    other axes.
+    other axes. With `wire`, one all-to-all instead.
+
+    Args:
+      data: the summand of this device.
+      dim: the dimension.
+      axes: the added mesh axes.
+      pending: the mesh axes to sum over.
+      wire: the number formats of the collective. Default: the dtype of the array.
+      layout: with `wire`, the current placement of every dimension.
     """
+    real = None
+    if wire is not None:
+        sizes = {i: place.size for i, place in enumerate(layout) if isinstance(place, Uneven)}
+        if isinstance(axes, Uneven):
+            data, sizes[dim] = padded(data, dim, padded_size(axes)), axes.size
+        real = real_entries(data.shape, layout, sizes)
     if isinstance(axes, Uneven):
         data, axes = padded(data, dim, padded_size(axes)), plain(axes)
     summed = tuple(axis for axis in axes if axis in pending)
     if summed == axes:
+        if wire is not None:
+            return narrow.psum_scatter(data, dim, axes, wire, real)
         return comm.psum_scatter(data, dim, axes)
     shape = data.shape
     blocks = [lax.axis_size(axis) for axis in axes]
     split = (*shape[:dim], *blocks, shape[dim] // math.prod(blocks), *shape[dim + 1 :])
     data = data.reshape(split)
+    if real is not None:
+        real = real.reshape(split)
     for i, axis in enumerate(axes):
         if axis not in pending:
             data = comm.cut(data, dim + i, (axis,))
+            real = None if real is None else comm.sliced(real, dim + i, (axis,))
     data = as_one(data, dim, 1 + len(axes))
+    if wire is not None:
+        real = None if real is None else as_one(real, dim, 1 + len(axes))
+        return narrow.psum_scatter(data, dim, summed, wire, real)
     return comm.psum_scatter(data, dim, summed)
 
 

@@ -2,7 +2,9 @@
 
 Read `wrapper` first, which checks the options and keeps compiled programs. `mapped_function` names
 the arguments of a call and makes its region, with the record of its `options`. `lowering` runs the
-body: unmapped, under `jax.shard_map`, in steps, or under XLA's partitioner. `call_comparison`
+body: unmapped, under `jax.shard_map`, in steps, or under XLA's partitioner. `short_steps` pads the
+axes of a loop whose last step is short, and `padded_arguments` takes and returns the blocks of
+arrays that are stored padded. `call_comparison`
 compares the calls of several processes. `explanations` explains errors of JAX, removes the frames
 of this package from tracebacks, and checks mapped functions inside of others.
 """

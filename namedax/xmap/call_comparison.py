@@ -80,6 +80,7 @@ def _description(xmapped: Any, args: object, kwargs: object, mesh: Mesh) -> dict
                 xmapped._options.partitioning,
                 xmapped._options.overlap,
                 xmapped._options.left_out,
+                xmapped._options.slow_axes,
                 xmapped._options.static_argnums,
             )
         ),

@@ -18,14 +18,20 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.sharding import NamedSharding, PartitionSpec
 
-from namedax.core.array import NamedArray, dims_of, is_named, make_blocks, make_in_region
+from namedax.core.array import (
+    NamedArray,
+    dims_of,
+    is_named,
+    make_blocks,
+    make_in_region,
+)
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.closure_capture import type_of_programs
 from namedax.core.display import type_text
 from namedax.core.functions import Source
 from namedax.core.name_scopes import Renaming, Scope, scope_text
-from namedax.core.names import Dims, Mesh, MeshAxes, PyTree
-from namedax.core.padded_sharding import block_size
+from namedax.core.names import Dims, Mesh, PyTree
+from namedax.core.padded_sharding import StoredName, StoredPadding
 from namedax.core.records import Record
 from namedax.core.region import Region, enter, hidden_axes
 from namedax.core.variance import cast_data, varying
@@ -44,6 +50,7 @@ from namedax.programs.raw_collective_check import (
 )
 from namedax.programs.reduced_arguments import take_reduced
 from namedax.programs.serial import stepping
+from namedax.programs.two_level import mapped_in_two_levels
 from namedax.resources import communication as comm
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.layout import relayout
@@ -59,9 +66,11 @@ from namedax.resources.mesh import (
     to_specs,
     use_mesh,
 )
-from namedax.resources.padding import padded, unpadded
+from namedax.resources.padding_masks import refilled
 from namedax.resources.serial import LoopAxis, loops_of, on_devices, stages_among
 from namedax.xmap.options import XmapOptions
+from namedax.xmap.padded_arguments import padded_result, stored_dims, zero_at_rest
+from namedax.xmap.short_steps import ShortSteps
 
 __all__ = [
     "Argument",
@@ -79,7 +88,8 @@ class Argument(Record, frozen=False):
     """One array among the arguments: its leaf, data, dims by the axis mapping, and path.
 
     The data is global. Within a surrounding mapped function, it is a block along the named axes of
-    the leaf.
+    the leaf. `padding` is that of data that is stored padded. `stored` are the names along which
+    the body takes the stored blocks; the other ones have been sliced to their true size.
     """
 
     leaf: Any
@@ -87,6 +97,8 @@ class Argument(Record, frozen=False):
     dims: Dims
     path: tuple[Any, ...]
     names: tuple[str, ...]
+    padding: StoredPadding | None = None
+    stored: frozenset[Hashable] = frozenset()
 
     @property
     def what(self) -> str:
@@ -180,9 +192,10 @@ def _on_devices(
         specs = call.specs(resources)
         datas = to_specs(datas, specs, None if from_context else mesh)
     names = used if used != frozenset(mesh.axis_names) else frozenset()
-    return datas, functools.partial(
+    shard_map = functools.partial(
         jax.shard_map, mesh=None if from_context else mesh, axis_names=names, check_vma=True
     )
+    return datas, mapped_in_two_levels(shard_map, call.options.slow_axes, mesh, call.options.mesh)
 
 
 def _axes_of(resources: Assignment) -> frozenset[str]:
@@ -234,7 +247,9 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> PyTree:
             shard_map, in_specs=([PartitionSpec()] * len(closure), *specs)
         )
         run = jax.checkpoint(call.within(traced.with_closure))
-        flat = shard_map(run, out_specs=call.probed_specs(assignment))(closure, *datas)
+        options = call.options
+        in_levels = mapped_in_two_levels(shard_map, options.slow_axes, region.mesh, options.mesh)
+        flat = in_levels(run, out_specs=call.probed_specs(assignment))(closure, *datas)
     else:
         flat = call.within(call.flat_body)(*datas)
     results = [
@@ -270,7 +285,7 @@ def _run_in_steps(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
         datas, shard_map = _on_devices(call, mesh, from_context, devices)
     else:
         datas, shard_map = call.replicated_datas(), None
-    ends = _Ends(call, short, shard_map)
+    ends = ShortSteps(call, short, shard_map)
     datas, call.whole = ends.padded(datas), call.region.uneven - short
     run = functools.partial(
         stepping.run_in_steps,
@@ -291,80 +306,6 @@ def _run_in_steps(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
     with call.scope():
         flat = ends.unpadded(run(call.within(flat_body, scoped=False), out_specs=out_specs))
     return call.rebuild(flat)
-
-
-class _Ends(Record):
-    """Arguments and results along axes whose number of steps does not divide their size.
-
-    Padding is added before the steps and removed after them.
-
-    Attributes:
-      call: the call.
-      short: the names of these axes.
-      shard_map: `jax.shard_map` on the mesh, or `None` without a mesh. Each device slices its
-        block, and the blocks are gathered.
-    """
-
-    call: Call
-    short: frozenset[Hashable]
-    shard_map: Callable[..., Any] | None
-
-    def padded(self, datas: Sequence[Any]) -> list[Any]:
-        """Pad the data of the arguments, which is unsharded along these axes."""
-        dims = [argument.dims for argument in self.call.arguments]
-        return self._each(list(datas), dims, self._pad, before=True)
-
-    def unpadded(self, results: PyTree) -> PyTree:
-        """Remove the padding of the results. Requires a traced body."""
-        leaves, tree = jax.tree.flatten(results)
-        return jax.tree.unflatten(
-            tree,
-            self._each(
-                leaves, [result.dims for result in self.call.results], self._unpad, before=False
-            ),
-        )
-
-    def _pad(self, data: jax.Array, dim: int, name: Hashable, axes: MeshAxes) -> jax.Array:
-        region = self.call.region
-        blocks = region.mesh_axis_size(region.resources[name])
-        data = padded(data, dim, block_size(region.sizes[name], blocks) * blocks)
-        return comm.cut(data, dim, axes) if axes else data
-
-    def _unpad(self, data: jax.Array, dim: int, name: Hashable, axes: MeshAxes) -> jax.Array:
-        data = comm.all_gather(data, dim, axes, "invarying") if axes else data
-        return unpadded(data, dim, self.call.region.sizes[name])
-
-    def _each(
-        self, datas: list[Any], dims: Sequence[Dims], change: Callable[..., jax.Array], before: bool
-    ) -> list[Any]:
-        devices = on_devices(self.call.region.resources)
-        for i, own in enumerate(dims):
-            places = [
-                (dim, name, devices.get(name, ()))
-                for dim, name in enumerate(own)
-                if name in self.short
-            ]
-            if not places:
-                continue
-
-            def changed(
-                data: jax.Array, places: list[tuple[int, Hashable, MeshAxes]] = places
-            ) -> jax.Array:
-                for place in places:
-                    data = change(data, *place)
-                return data
-
-            if self.shard_map is not None:
-                whole = [None if name in self.call.region.uneven else name for name in own]
-                cut = [
-                    None if name in self.call.region.uneven - self.short else name for name in own
-                ]
-                specs = [partition_spec(names, devices) for names in (whole, cut)]
-                changed = self.shard_map(
-                    changed, in_specs=(specs[not before],), out_specs=specs[before]
-                )
-            datas[i] = changed(datas[i])
-        return datas
 
 
 def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> PyTree:
@@ -412,6 +353,7 @@ class _Result(Record, frozen=False):
 
     dims: Dims
     final: Dims
+    stored: frozenset[Hashable] = frozenset()
 
 
 class Call:
@@ -449,6 +391,9 @@ class Call:
         # Axes that enter and leave unsharded, because JAX has no arrays with uneven blocks. The
         # body slices and gathers them.
         self.whole: frozenset[Hashable] = frozenset()
+        # The names that enter stored padded in an argument. Results leave stored padded along them.
+        self.stored: frozenset[Hashable] = frozenset().union(*(a.stored for a in arguments))
+        self.mesh_shape: tuple[tuple[str, int], ...] = ()
         self.results: list[_Result] = []
         # The mesh axes of results, by their dims.
         self._result_axes: dict[Dims, frozenset[str]] = {}
@@ -466,7 +411,28 @@ class Call:
 
     def specs(self, resources: Assignment) -> tuple[PartitionSpec, ...]:
         """Return the partition specs of the arguments for parsed `axis_resources`."""
-        return tuple(self._specs([argument.dims for argument in self.arguments], resources))
+        return tuple(self._specs(self.argument_dims(), resources))
+
+    def argument_dims(self) -> list[Dims]:
+        """Return the dims of the arguments, with `StoredName` for axes that enter stored padded."""
+        if not self.stored:
+            return [argument.dims for argument in self.arguments]
+        return [stored_dims(argument.dims, argument.stored) for argument in self.arguments]
+
+    def result_dims(self) -> list[Dims]:
+        """Return the dims of the results, with `StoredName` for axes that leave stored padded."""
+        if not self.stored:
+            return [result.dims for result in self.results]
+        return [stored_dims(result.dims, result.stored) for result in self.results]
+
+    def with_stored(self, resources: Assignment) -> Assignment:
+        """Add the mesh axes of the names that are stored padded."""
+        if not self.stored:
+            return resources
+        return {
+            **resources,
+            **{StoredName(name): resources[name] for name in self.stored if name in resources},
+        }
 
     def _specs(self, all_dims: Iterable[Dims], resources: Assignment) -> list[PartitionSpec]:
         known: dict[Dims, PartitionSpec] = {}
@@ -476,6 +442,8 @@ class Call:
         ]
 
     def _spec(self, dims: Dims | Sequence[Hashable | None], resources: Assignment) -> PartitionSpec:
+        if self.stored:
+            resources = self.with_stored(resources)
         return partition_spec([None if dim in self.whole else dim for dim in dims], resources)
 
     @property
@@ -514,7 +482,10 @@ class Call:
         """
         all_dims = [argument.dims for argument in self.arguments]
         if self.whole:
-            datas = [self._cut(data, dims) for data, dims in zip(datas, all_dims, strict=True)]
+            datas = [
+                self._cut(data, argument.dims, argument.stored)
+                for data, argument in zip(datas, self.arguments, strict=True)
+            ]
         if self.region.mode == "auto":
             return [make_result(data, dims) for data, dims in zip(datas, all_dims, strict=True)]
         arrays = make_blocks(datas, all_dims, self.region)
@@ -523,10 +494,16 @@ class Call:
             for array, data, dims in zip(arrays, datas, all_dims, strict=True)
         ]
 
-    def _cut(self, data: jax.Array, dims: Dims) -> jax.Array:
-        """Slice this device's block of an argument along the axes that entered unsharded."""
+    def _cut(self, data: jax.Array, dims: Dims, stored: frozenset[Hashable]) -> jax.Array:
+        """Slice this device's block of an argument along the axes that entered unsharded.
+
+        Along axes that are stored padded, the argument is the block already. Its padding, which may
+        have any values, becomes the last element of the axis.
+        """
         for i, dim in enumerate(dims):
-            if dim in self.whole:
+            if dim in stored:
+                data = refilled(data, i, self.region.place(dim))
+            elif dim in self.whole:
                 data = comm.cut(data, i, self.region.place(dim))
         return data
 
@@ -561,6 +538,7 @@ class Call:
                 else frozenset()
             )
             self._result_axes[dims] = axes
+        stored = frozenset[Hashable]()
         if self.region.manual:
             varied = varying(data)
             if not varied <= axes and varied - axes - hidden_axes(self.region) - stages_among(
@@ -574,12 +552,15 @@ class Call:
             if varied != axes:
                 data = cast_data(data, axes)
             for i, dim in enumerate(dims):
-                if dim in self.whole:
+                if dim in self.stored and final[i] == dim:
+                    stored |= {dim}
+                    data = zero_at_rest(data, i, dim, self.region)
+                elif dim in self.whole:
                     data = comm.all_gather(data, i, self.region.place(dim), "invarying")
         elif self.region.resources:
             sharding = NamedSharding(self.region.mesh, partition_spec(dims, self.region.resources))
             data = jax.lax.with_sharding_constraint(data, sharding)
-        self.results.append(_Result(dims, final))
+        self.results.append(_Result(dims, final, stored))
         return data
 
     def body(self, *datas: jax.Array) -> PyTree:
@@ -606,7 +587,7 @@ class Call:
     def probed_specs(self, resources: Assignment | None = None) -> list[PartitionSpec]:
         """Return the partition specs of all results. Requires a traced body."""
         resources = self.region.resources if resources is None else resources
-        return self._specs([result.dims for result in self.results], resources)
+        return self._specs(self.result_dims(), resources)
 
     def noting_specs(
         self, body: Callable[..., list[Any]]
@@ -629,7 +610,9 @@ class Call:
         """Rebuild the results, named or not, from the data of their leaves."""
         leaves = [
             (
-                make_in_region(data, result.final)
+                padded_result(data, result.final, result.stored, self.region, self.mesh_shape)
+                if result.stored
+                else make_in_region(data, result.final)
                 if result.final.count(None) < len(result.final)
                 else data
             )
@@ -692,15 +675,13 @@ class Call:
 
     def reject_raw(self, closed: ClosedJaxpr) -> None:
         """Reject a traced body with raw collectives or with reductions of blocks by JAX."""
-        dims = (
-            [argument.dims for argument in self.arguments],
-            [result.dims for result in self.results],
-        )
+        resources = self.with_stored(self.region.resources)
+        dims = self.argument_dims(), self.result_dims()
         refuse_raw(
             closed,
             self.region.resources,
             self.name,
-            dimensions=Dimensions(self.region.resources, self.whole, *dims),
+            dimensions=Dimensions(resources, self.whole, *dims),
         )
 
     def replicated_datas(self) -> list[Any]:

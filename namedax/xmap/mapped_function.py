@@ -17,15 +17,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.distributed import is_initialized as is_distributed
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
 
 from namedax.core.array import (
     NamedArray,
     dims_of,
+    get_data,
     is_named,
+    make,
     make_in_region,
+    padding_of,
     placeholder_remedy,
     positions,
+    stored_data,
 )
 from namedax.core.axis_mappings import is_mapping
 from namedax.core.display import type_text
@@ -54,6 +58,7 @@ from namedax.resources.mesh import (
     without_types,
 )
 from namedax.resources.serial import loops_of, on_devices, with_loops
+from namedax.resources.stored_padding import mesh_shape
 from namedax.xmap.call_comparison import compare_calls
 from namedax.xmap.explanations import (
     carried_names,
@@ -73,6 +78,7 @@ from namedax.xmap.lowering import (
     run_unmapped,
 )
 from namedax.xmap.options import Partitioning, XmapOptions
+from namedax.xmap.padded_arguments import enter_stored, with_data
 
 __all__ = [
     "Shared",
@@ -263,7 +269,9 @@ class Xmapped:
             else:
                 with jax.ensure_compile_time_eval():  # also under a trace of jax.grad
                     data = jax.device_put(data, sharding)
-            return make_in_region(data, leaf._dims) if isinstance(leaf, NamedArray) else data
+            if not isinstance(leaf, NamedArray):
+                return data
+            return with_data(leaf, data) or make_in_region(data, leaf._dims)
 
         arguments, tree = name_arguments(self, args, kwargs)
         return _join(
@@ -373,6 +381,22 @@ def name_arguments(
     for leaf, mapping, path in leaves:
         if isinstance(leaf, NUMPY):
             leaf = jnp.asarray(leaf)
+        padding = None
+        if type(leaf) is NamedArray:
+            try:
+                get_data(leaf)
+            except AttributeError:
+                padding = padding_of(leaf)
+        if padding is not None and (region is None or not region.resources):
+            # The stored data, whose padded sizes `_run_once` replaces by the true ones.
+            data, dims = attach_names(
+                make(stored_data(leaf), leaf._dims),
+                mapping,
+                "xmap",
+                functools.partial(_text_of, leaf, path, names),
+            )
+            arguments.append(Argument(leaf, data, dims, path, names, padding))
+            continue
         if region is not None:
             leaf = to_local(leaf, "xmap", region)
         if mapping is None:
@@ -414,9 +438,11 @@ def _collect_sizes(
             if isinstance(argument.data, jax.core.Tracer)
             else np.shape(argument.data)
         )
+        true_sizes = {} if argument.padding is None else argument.leaf.named_shape
         for dim, n in zip(argument.dims, shape, strict=True):
             if dim is None:
                 continue
+            n = true_sizes.get(dim, n)
             if outer is not None and dim in dims_of(argument.leaf):  # the data is a block
                 n = outer.global_size(dim, n)
             if sizes.setdefault(dim, n) != n:
@@ -522,7 +548,9 @@ def _run_once(
         depth=1 if outer is None else outer.depth + 1,
         given=given,
     )
+    _enter_stored(arguments, region if resources and not auto else None, mesh)
     call = call_in(region, carried)
+    call.mesh_shape = mesh_shape(mesh)
     if not resources:
         result = run_unmapped(call)
     elif loops:
@@ -532,6 +560,17 @@ def _run_once(
     if outer is not None:
         outer.seen.update(call.region.seen)
     return result
+
+
+def _enter_stored(
+    arguments: list[Argument], region: Region | None, mesh: Mesh | AbstractMesh | None
+) -> None:
+    """Take arguments that are stored padded as blocks where `region` pads them to the same size."""
+    for argument in arguments:
+        if argument.padding is not None:
+            argument.data, argument.stored = enter_stored(
+                argument.data, argument.dims, argument.padding, region, mesh
+            )
 
 
 def _call_in(

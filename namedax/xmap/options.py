@@ -10,6 +10,7 @@ from namedax.core.names import Mesh
 from namedax.core.records import Record
 from namedax.ops.contraction.rings import Overlap
 from namedax.resources.assignment import Assignment
+from namedax.resources.two_level import SlowAxes
 
 __all__ = ["Partitioning", "XmapOptions"]
 
@@ -30,6 +31,8 @@ class XmapOptions(Record):
       partitioning: `"manual"` if namedax inserts the communication, `"auto"` if XLA does.
       overlap: the default of `overlap` for contractions.
       left_out: the skipped passes.
+      slow_axes: the mesh axes that cross a slow network, each with the smallest payload for two
+        levels; `None` if the devices of the mesh show them.
       jit: True if the program is compiled.
     """
 
@@ -43,6 +46,7 @@ class XmapOptions(Record):
     partitioning: Partitioning
     overlap: Overlap
     left_out: frozenset[str]
+    slow_axes: SlowAxes | None
     jit: bool
 
     def key(self) -> Hashable:
@@ -55,6 +59,7 @@ class XmapOptions(Record):
             self.partitioning,
             self.overlap,
             self.left_out,
+            self.slow_axes,
             self.jit,
         )
         return (*mappings, *dicts, self.mesh, *options)

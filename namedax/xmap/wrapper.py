@@ -24,6 +24,7 @@ from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.programs.evaluator import PASSES, Pass, skipped_passes
 from namedax.resources.assignment import parse_resources
 from namedax.resources.mesh import check_mesh
+from namedax.resources.two_level import parse_slow_axes
 from namedax.xmap.mapped_function import Shared, Xmapped, compile_mapped
 from namedax.xmap.options import Partitioning, XmapOptions
 
@@ -44,6 +45,7 @@ def xmap(
     partitioning: Partitioning = "manual",
     overlap: Overlap = False,
     passes: Sequence[Pass] = PASSES,
+    slow_axes: Sequence[str] | Mapping[str, int] | None = None,
     jit: bool = True,
 ) -> Xmapped:
     """Map a function over named axes, and the named axes over mesh axes.
@@ -84,6 +86,13 @@ def xmap(
         once, after the loop. `"serial_steps"` executes an axis with an `nx.SerialLoop` in steps;
         without it, the axis runs in one step and takes the full memory. A nested mapped function
         skips the passes that either function skips.
+      slow_axes: the mesh axes between hosts or slices, such as `("dcn",)`. Psums, gathers and
+        reduce-scatters over them and other axes together run in two levels, in the gradient too:
+        within the fast axes, and with one part of the data over the slow ones. Gradients of
+        functions with a `jax.custom_vjp` are an exception. A dict gives for each axis the smallest
+        payload in bytes that runs in two levels, such as `{"dcn": 2**20}`; see
+        `nx.machines.Machine.two_level_from`. Default: 32 KiB, and the axes of `mesh` along which
+        the slice of TPUs or the process of other devices changes. `()` turns it off.
       jit: if `False`, do not compile. If also no axis is mapped, values in the body are concrete.
         Default: `True`.
 
@@ -123,6 +132,12 @@ def xmap(
             f"xmap: overlap must be True, False or 'bidirectional', got {format_value(overlap)}."
         )
     skipped = skipped_passes(passes)
+    slow = parse_slow_axes(slow_axes)
+    if slow and partitioning == "auto":
+        raise ArgumentError(
+            f"xmap: slow_axes={format_value(slow_axes)} has no effect with partitioning='auto',"
+            " where XLA inserts the communication. Omit slow_axes, or use partitioning='manual'."
+        )
     if in_axes is not None and isinstance(in_axes, list) and not is_mapping(in_axes):
         in_axes = tuple(in_axes)
     sizes, resources = _parse_sizes(axis_sizes), parse_resources(axis_resources)
@@ -139,6 +154,7 @@ def xmap(
         partitioning,
         overlap,
         skipped,
+        slow,
         jit,
     )
     with _wrapping:  # two threads that wrap one function get one wrapper, with its compiled program

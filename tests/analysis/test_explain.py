@@ -788,7 +788,7 @@ def test_an_argument_that_does_not_divide(form, place):
         f"argument {'params' if form in ('gradient outside', 'scan', 'cast') else 'p'!r}['tables'][0] ({dtype}[50257,16]) whole, 3.1 MiB instead of "
         f"{392.7 if devices == 8 else 785.3} KiB"
         f"{', and results or gradients along it are gathered (1 all-gather, 3.1 MiB of payload)' if gathered else ''}. "
-        f"Use a size that divides: {wider}."
+        f"Use a size that divides: {wider}, or store the array padded: nx.shard(x, axis_resources, mesh, padded=True)."
     )
     if form != "named":
         assert found({"tables": [np.zeros((wider, 16), dtype)]}, wider) == []

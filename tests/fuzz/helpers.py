@@ -12,7 +12,7 @@ import numpy as np
 import namedax as nx
 from tests.fuzz.values import weights
 
-__all__ = ["elsewhere", "lossy", "placed", "pulled", "pulled_by", "pushed_by", "twice", "whitened"]
+__all__ = ["elsewhere", "lossy", "placed", "pulled", "pulled_by", "pushed_by", "stored_padded", "twice", "whitened", "within"]
 
 
 def lossy(f: Callable[..., Any], axes: Sequence[Any] | None = None) -> Callable[..., Any]:
@@ -144,3 +144,24 @@ def whitened(x: Any, kind: str, axis: str, twin: str, over: tuple[str, ...], ste
         return nx.order_like(nx.dot(nx.rename(x, {axis: twin}), w, twin), x)
 
     return nx.fori_loop(0, steps, step, x)
+
+
+def stored_padded(f, mappings, places, mesh):
+    """`f` of arrays that are named first, and stored padded where their sizes do not divide."""
+
+    def call(*arrays):
+        named = [nx.named(array, mapping) for array, mapping in zip(arrays, mappings, strict=True)]
+        return f(*nx.shard(named, places, mesh, padded=True))
+
+    return call
+
+
+def within(narrow: Any, exact: Any, wire: str) -> Any:
+    """`exact`, or NaN where `narrow`, sent in a narrow format at most four times, is further from it than the bound."""
+    relative, absolute = {"bf16": (2**-8, 0.0), "float8_e4m3": (2**-4, 2**-10 / 448), "int8": (0.0, 0.5 / 127)}[wire]
+    value = nx.lax.stop_gradient(exact).astype("float32")
+    size = nx.max(abs(value), axis=..., initial=0.0)
+    # A value of 16 bits is rounded once more; next to infinities and NaN, blocks are NaN.
+    bound = 4 * ((relative + 2**-8) * abs(value) + absolute * size + 2e-38)
+    fits = (abs(nx.lax.stop_gradient(narrow).astype("float32") - value) <= bound) | ~nx.numpy.isfinite(size)
+    return nx.where(fits, exact, jnp.asarray(jnp.nan, exact.dtype))

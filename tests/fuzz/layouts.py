@@ -24,8 +24,9 @@ class Layout:
     partitioning: str = "manual"
     gradient: str = "outside"  # or "inside", "none"; "vjp outside" and "vjp inside" with cotangents that are given
     wrap: str = "plain"  # or "checkpoint", "vmap", "eager"
-    arrive: str = "host"  # or "sharded": arguments come sharded over the last mesh axis
+    arrive: str = "host"  # or "sharded": arguments come sharded over the last mesh axis; "padded": named, and stored padded
     passes: tuple[str, ...] = PASSES  # those over the traced program that are taken
+    slow: tuple[str, ...] = ()  # mesh axes over which collectives run in two levels, however small
     after: str = ""  # "eager" or "jit": how the second half of the program is done, outside of the mapped function
     again: str = (
         ""  # "cut", "mesh" or "set_mesh": a second call with arguments that lie otherwise, or on another mesh; or under one
@@ -94,7 +95,16 @@ def random_layout(rng: random.Random, meetings: list[frozenset[str]], unmapped: 
         if again == "mesh":  # of what is compiled JAX moves no arguments, and XLA aborts over two meshes of one shape
             gradient = "none"
         arrive = "host" if again == "set_mesh" else arrive  # nor arrays whose devices come in another order
-    return Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes, after, again)
+    slow: tuple[str, ...] = ()
+    apart = random.Random(repr((mesh, resources, gradient, wrap, after)))  # draws that change no others
+    if len(mesh) > 1 and resources and partitioning == "manual" and apart.random() < 0.3:
+        slow = (apart.choice([axis for axis, _ in mesh]),)
+    layout = Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes, slow, after, again)
+    # nx.shard runs neither under an eager jax.vmap, nor in a traced program under jax.set_mesh.
+    at_rest = layout.uneven and mesh and not again and arrive == "host" and wrap not in ("vmap", "eager") and not explicit
+    if at_rest and apart.random() < 0.5:
+        layout = dataclasses.replace(layout, arrive="padded")
+    return layout
 
 
 def _resources(

@@ -33,7 +33,10 @@ class Attention(Operation):
             return None
         window = g.choice([None, None, None, 1, (2, 0), (0, 1)])
         options = {"pos": pos, "features": features, "heads": heads, "key_heads": key_heads, "key_axis": key_axis}
-        return g.s(name, (x,), **options, causal=g.flag(), window=window, cap=g.choice([None, None, 0.6]))
+        options |= {"causal": g.flag(), "window": window, "cap": g.choice([None, None, 0.6])}
+        if options["causal"] and key_axis is None:  # the keys then have the mesh axes of the queries
+            options["balance"] = g.choice([None, "zigzag", "zigzag"])
+        return g.s(name, (x,), **options)
 
     def code(self, s, a, functions, resources):
         given = f"axis={s['pos']!r}, features={s['features']!r}, is_causal={s['causal']}"
@@ -49,6 +52,8 @@ class Attention(Operation):
             given += f", local_window_size={s['window']!r}"
         if s.options.get("cap") is not None:
             given += f", soft_cap={s['cap']!r}"
+        if s.options.get("balance") is not None:
+            given += f", balance={s['balance']!r}"
         return f"(lambda k: nx.nn.dot_product_attention(nx.sin({a[0]}), nx.cos(k), k, {given}))({key})"
 
     def run(self, r, s, values, env):

@@ -125,7 +125,7 @@ class Scan(Operation):
         results = [carry] if name == "fold" else [carry, child.pick(_floats)]
         if None in results:
             return None
-        options = {"axis": axis, "checkpoint": g.rare(), "reverse": g.rare()}
+        options = {"axis": axis, "checkpoint": g.rare(), "reverse": g.rare(), "prefetch": not g.forward and g.rare()}
         return g.s(name, (init, xs), len(results), blocks=(child.block(results),), **options)
 
     @staticmethod
@@ -136,7 +136,8 @@ class Scan(Operation):
 
     def code(self, s, a, functions, resources):
         f = f"jax.checkpoint({functions[0]})" if s["checkpoint"] else functions[0]
-        return f"nx.{s.op}({f}, {a[0]}, {a[1]}, axis={s['axis']!r}{', reverse=True' if s['reverse'] else ''})"
+        options = f"{', reverse=True' if s['reverse'] else ''}{', prefetch=1' if s['prefetch'] else ''}"
+        return f"nx.{s.op}({f}, {a[0]}, {a[1]}, axis={s['axis']!r}{options})"
 
     def run(self, r, s, values, env):
         (init, xs), axis, xp = values, s["axis"], r.xp

@@ -108,6 +108,7 @@ class Pipeline(Operation):
             "microbatches": g.choice([1, 2, 3, 4, 8]),
             "interleave": 2 if len(axes) == 1 and SIZES[axes[0]] % 4 == 0 and g.rare() else 1,
             "remat": g.flag(),
+            "schedule": "gpipe" if g.forward else g.choice(["gpipe", "1f1b", "zero_bubble"]),  # the others have no jvp
             "positions": g.v(x).dtype == "f32" and g.rare(),
         }
         return g.s(name, (x, *inputs), len(results), blocks=(child.block(results),), **options)
@@ -116,6 +117,7 @@ class Pipeline(Operation):
         carry = f"c + 0.1 * nx.arange(axis={s['over']!r})" if s["positions"] else "c"
         axis = s["axes"][0] if len(s["axes"]) == 1 else s["axes"]
         options = f"axis={axis!r}, over={s['over']!r}, microbatches={s['microbatches']}, interleave={s['interleave']}"
+        options += f", schedule={s['schedule']!r}" if s["schedule"] != "gpipe" else ""
         options += f", remat={s['remat']}, outputs={len(s.outs) > 1}"
         return f"nx.pipeline(lambda c, p: {functions[0]}({carry}, *p), {a[0]}, ({', '.join(a[1:])},), {options})"
 

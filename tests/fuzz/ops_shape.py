@@ -42,6 +42,27 @@ class Rename(Operation):
         return [{*results[0].names}]
 
 
+class RenameNarrow(Rename):
+    """Sent in a narrow format, and compared with what was not, within the bound."""
+
+    names, weight = ("rename_narrow",), 0.6
+
+    def draw(self, g, name):
+        x = None if g.forward else g.pick(lambda v: v.names and v.dtype in ("f32", "bf16"))
+        if x is None:
+            return None
+        names = g.v(x).names
+        old = g.choice(names)
+        options = [n for n in g.twins(old) if n not in names]
+        if not options:
+            return None
+        return g.s(name, (x,), renames={old: g.choice(options)}, wire=g.choice(["bf16", "float8_e4m3", "int8"]))
+
+    def code(self, s, a, functions, resources):
+        renames, wire = s["renames"], s["wire"]
+        return f"within(nx.rename({a[0]}, {renames}, wire={wire!r}), nx.rename({a[0]}, {renames}), {wire!r})"
+
+
 class Merge(Operation):
     names, weight = ("merge_axes",), 0.6
 

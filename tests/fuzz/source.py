@@ -12,7 +12,7 @@ from tests.fuzz.values import FLOATS, SIZES, V
 
 __all__ = ["HEADER", "cut", "out_axes", "source"]
 
-HELPERS = "elsewhere, lossy, placed, pulled, pulled_by, pushed_by, twice, whitened"
+HELPERS = "elsewhere, lossy, placed, pulled, pulled_by, pushed_by, twice, whitened, within"
 HEADER = f"import jax, jax.numpy as jnp, numpy as np, namedax as nx\nfrom tests.fuzz.helpers import {HELPERS}\n"
 SPEAKERS = ("psum", "pmean", "pmax", "pmin", "all_gather", "arange", "axis_index")  # of names that no value may have
 IN_BODIES = (*SPEAKERS, *("psum_many", "pmax_many", "psum_scatter", "all_to_all", "ppermute", "pshuffle", "pbroadcast"))
@@ -75,7 +75,10 @@ def source(program: Program, layout: Layout, results: Sequence[V], mapped: Seque
         function = _differentiated(gradient, function, floats, f", {outs}")
         final_axes = f"(([], {outs}), ({', '.join(repr(ins[n]) for n in floats)},))"
     options = _options(layout, mapped, sizes)
-    lines.append(f"f = nx.xmap({function}, {in_axes}, {final_axes}{options})")
+    at_rest = _at_rest(program, layout) if layout.arrive == "padded" else {}
+    lines.append(f"f = nx.xmap({function}, {'None' if at_rest else in_axes}, {final_axes}{options})")
+    if at_rest:
+        lines.append(f"f = stored_padded(f, {ins}, {at_rest}, mesh)")
     if after:
         lines += [*_Writer(layout).block(after, "rest", "", "[{}]"), *_after(program, outs)]
     if layout.wrap == "vmap" and floats:
@@ -85,6 +88,12 @@ def source(program: Program, layout: Layout, results: Sequence[V], mapped: Seque
     if gradient in ("outside", "vjp outside") or layout.after == "jit":
         lines += ["f = jax.jit(f)"] if layout.after != "eager" else []
     return "\n".join([*lines, *_calls(program, layout)])
+
+
+def _at_rest(program: Program, layout: Layout) -> dict[str, tuple[str, ...]]:
+    """The mesh axes over which arguments are stored, for `nx.shard`."""
+    names = {axis for argument in program.arguments for axis in argument.axes if isinstance(axis, str)}
+    return {name: layout.mesh_axes(name) for name, _ in layout.resources if name in names and layout.mesh_axes(name)}
 
 
 def mesh_of(axes: Iterable[tuple[str, int]], explicit: bool, devices: str = "jax.devices()") -> str:
@@ -111,6 +120,8 @@ def _options(layout: Layout, mapped: Sequence[str], sizes: Sequence[str]) -> str
         options += f"{'' if layout.again == 'set_mesh' else ', mesh=mesh'}, partitioning={layout.partitioning!r}"
     if layout.wrap == "eager":
         options += ", jit=False"
+    if layout.slow:
+        options += f", slow_axes={dict.fromkeys(layout.slow, 0)}"
     return options + (f", passes={layout.passes}" if layout.passes != PASSES else "")
 
 

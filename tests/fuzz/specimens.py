@@ -259,6 +259,10 @@ SPECIMENS: dict[str, Specimen] = {
         program([given("b", "d")], [do(1, "sin", 0), do(2, "sum", 1, axes=("b",))], 1, 2),
         tuple(on(XY, g, {"explicit": e, "arrive": "sharded"}, b="x") for g in ("outside", "none") for e in (True, False)),
     ),
+    "arguments that are stored padded": Specimen(
+        program([given("c", "d")], [do(1, "sin", 0), do(2, "sum", 1, axes=("c",))], 1, 2),
+        tuple(on(XY, g, {"arrive": "padded"}, c="x", d="y") for g in ("outside", "inside", "none")),
+    ),
     "a linearised closure in a loop": Specimen(
         program(
             [given("a"), given("a", seed=1)],

@@ -36,10 +36,12 @@ def features(layout: Layout) -> list[str]:
     found += ["explicit"] if layout.explicit else []
     found += [layout.wrap] if layout.wrap != "plain" else []
     found += ["loop"] if layout.loops else []
+    found += ["slow axis"] if layout.slow else []
     found += ["loop on a mesh axis"] if any(len({*map(type, entries)}) > 1 for _, entries in layout.resources) else []
     axes = [axis for name, _ in layout.resources for axis in layout.mesh_axes(name)]
     found += ["two names on a mesh axis"] if len(axes) > len(set(axes)) else []
     found += ["arguments sharded elsewhere"] if layout.arrive == "sharded" else []
+    found += ["arguments stored padded"] if layout.arrive == "padded" else []
     found += [f"{layout.after} outside"] if layout.after else []
     found += [f"again: {layout.again}"] if layout.again else []
     return found + (["nothing mapped"] if not layout.resources else [])

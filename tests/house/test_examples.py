@@ -180,3 +180,21 @@ def test_the_transformer_takes_the_layout_that_is_planned(tmp_path):
     assert re.search(r"^the plan for 8 v5e: \{.*\} on \{.*\}$", run.stdout, re.M)
     assert "planned" in run.stdout
     assert "a step sends" in run.stdout
+
+
+@pytest.mark.full
+def test_diloco_sends_a_part_of_the_bytes_over_the_slow_axis(tmp_path):
+    picture = tmp_path / "diloco.png"
+    command = [sys.executable, str(ROOT / "examples" / "diloco.py"), "--steps", "24", "--every", "8", "--out", str(picture)]
+    run = subprocess.run(command, env=environment_without_devices(), capture_output=True, encoding="utf-8", timeout=300)
+    assert run.returncode == 0, run.stderr
+    rows = {row[:26].strip(): row[26:].replace(",", "").split() for row in run.stdout.splitlines()[1:4]}
+    size = 4 * (32 * 256 + 256 + 256 * 16)
+    sent = {label: float(row[0]) for label, row in rows.items()}
+    assert sent == {
+        "synchronous, one level": size,
+        "synchronous, two levels": size // 4,
+        "DiLoCo, every 8 steps": size // 4 // 8,
+    }
+    assert all(float(row[2]) < 0.8 * float(row[1]) for row in rows.values())
+    assert picture.read_bytes().startswith(b"\x89PNG")

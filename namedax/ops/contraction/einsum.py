@@ -44,6 +44,7 @@ from namedax.ops.contraction.engine import Contraction, Label, Labels
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.ops.contraction.spec import ELLIPSIS, EinsumSpec, parse_einsum
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.resources.wire import Wire, WireFormat, check_narrow, parse_wire
 
 __all__ = ["dot", "einsum", "tensordot", "vecdot"]
 
@@ -55,6 +56,7 @@ def einsum(
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
     overlap: Overlap | None = None,
+    wire: WireFormat | Wire | None = None,
 ) -> AnyArray:
     """Contract arrays over positional and named axes.
 
@@ -80,12 +82,21 @@ def einsum(
         reverse mode only. A result that needs an all-reduce is instead reduce-scattered in this way
         along its largest axis that divides. Its blocks then go around the ring once more. It is
         still all-reduced if it is a vector, or if the number of devices divides none of its axes.
+      wire: the number format in which operands that are read under other names are gathered, and in
+        which a result that is written under another name is reduce-scattered: `"bf16"`,
+        `"float8_e4m3"` or `"int8"` for the forward pass, or an `nx.Wire` for both directions;
+        by default the dtype of the data. Values are rounded within the bounds of `nx.Wire`, only
+        where they are sent. An all-reduce is not narrowed. There is reverse mode only, and the
+        setting `overlap` of `xmap` does not apply.
 
     Returns:
       An array with the axes of the result; a plain `jax.Array` if it has no named axes.
 
     Raises:
       EinsumError: the specification is malformed or does not fit the operands.
+      ArgumentError: `wire` is not a format, the specification renames no axis, or `overlap` is
+        given too.
+      ArgumentTypeError: with `wire`, an operand is not real floating-point.
       AxisNotFoundError: an operand lacks an axis.
       AxisSizeError, PositionalAxisError: sizes disagree.
       PlacementConflictError: two axes of one value are sharded over one mesh axis.
@@ -104,7 +115,8 @@ def einsum(
             f" called with {_count(len(operands), 'array')}. Separate operands by commas."
         )
     _check_overlap("einsum", overlap)
-    given = (precision, preferred_element_type, overlap)
+    formats = None if wire is None else _wire_of(parsed, wire, overlap, operands)
+    given = (precision, preferred_element_type, overlap, formats)
     with explain_type_errors:
         if parsed.renames and ambient() is not None:
             # The mapped function records names that are in no operand and no result; a cached
@@ -144,14 +156,39 @@ def _einsum(
     precision: jax.lax.PrecisionLike,
     preferred_element_type: DType | None,
     overlap: Overlap | None,
+    wire: Wire | None,
     *arrays: ArrayLike,
 ) -> AnyArray:
     blocks = [as_block(array, op) for array in arrays]
     labels, letters, keep, writes = _label(spec, blocks)
     op = f"{op} {spec.text!r}"
     return Contraction(
-        op, labels, keep, letters, writes, precision, preferred_element_type, overlap
+        op, labels, keep, letters, writes, precision, preferred_element_type, overlap, wire
     ).run(blocks)
+
+
+def _wire_of(
+    spec: EinsumSpec, wire: object, overlap: object, operands: Sequence[ArrayLike]
+) -> Wire | None:
+    """Return the number formats of a call, and check that they can apply."""
+    formats = parse_wire("einsum", wire)
+    if formats is None:
+        return None
+    if not spec.renames:
+        raise ArgumentError(
+            f"einsum: wire narrows the gather of an axis that is read under another name, and the"
+            f" reduce-scatter of an axis that is written under another name; {spec.text!r} renames"
+            " no axis. Write {new:old} where the sharding changes, or omit wire."
+        )
+    if overlap:
+        raise ArgumentError(
+            f"einsum: overlap={format_value(overlap)} sends blocks around a ring in the dtype of"
+            " the data, and wire narrows one collective; a contraction has one of the two. Omit"
+            " overlap or wire."
+        )
+    for operand in operands:
+        check_narrow("einsum", operand, formats)
+    return formats
 
 
 def _from_lists(first: object, rest: Sequence[object]) -> tuple[str, tuple[Any, ...]]:

@@ -46,6 +46,7 @@ from namedax.resources import communication as comm
 from namedax.resources.layout import Layout, sum_scatter
 from namedax.resources.padding_masks import masked
 from namedax.resources.serial import LoopAxis
+from namedax.resources.wire import Wire
 
 __all__ = ["Contraction", "Label", "Labels", "best_order"]
 
@@ -133,6 +134,8 @@ class Contraction:
       dtype: the dtype to accumulate in and to return, or `None`.
       overlap: overlaps the transfer of blocks around a ring with computation; by default (`None`)
         the setting of the region.
+      wire: the number formats of gathers and reduce-scatters; by default the dtype of the data.
+        There are no rings then.
     """
 
     def __init__(
@@ -145,7 +148,9 @@ class Contraction:
         precision: jax.lax.PrecisionLike,
         dtype: DType | None,
         overlap: Overlap | None = None,
+        wire: Wire | None = None,
     ):
+        self.wire = wire
         self.op, self.labels, self.letters, self.writes = op, labels, letters, writes
         self.kept = keep | frozenset(letters)
         self.precision, self.preferred = precision, None if dtype is None else jnp.dtype(dtype)
@@ -154,6 +159,8 @@ class Contraction:
         self.overlap = (
             overlap if overlap is not None or self.region is None else self.region.overlap
         )
+        if wire is not None:
+            self.overlap = None
         # Labels that only one operand has. They are summed before the operands contract and with
         # the operand's own sharding, because resharding first would send more.
         self.alone = [
@@ -313,7 +320,7 @@ class Contraction:
             goal = tuple(self.place(label) for label in term.labels)
         if goal == term.places:
             return cast(term.source, variance)
-        return read(term.source, term.places, goal, variance)
+        return read(term.source, term.places, goal, variance, self.wire)
 
     def _contract(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
         """Contract two terms over the labels that both have and that are not needed later."""
@@ -574,8 +581,8 @@ class Contraction:
         for slot, letter in zip(slots, self.letters, strict=True):
             order[slot] = labels.index(letter)
         if order == sorted(order):
-            return move(data, places, goal, dims)
-        return move(data, places, goal, dims, lambda moved: lax.transpose(moved, order))
+            return move(data, places, goal, dims, wire=self.wire)
+        return move(data, places, goal, dims, lambda moved: lax.transpose(moved, order), self.wire)
 
     def _finish_sums(
         self, data: jax.Array, places: list[MeshAxes], goal: Sequence[MeshAxes]
@@ -600,7 +607,7 @@ class Contraction:
             if new[: len(old)] != old or not free:
                 added = taken  # an intermediate sharding; `move` does the rest
             if isinstance(added, Uneven) or data.shape[dim] % self._blocks(added) == 0:
-                data = sum_scatter(data, dim, added, frozenset(taken))
+                data = sum_scatter(data, dim, added, frozenset(taken), self.wire, places)
                 places[dim] = added if isinstance(added, Uneven) else old + added
                 for axis in taken:
                     del pending[axis]

@@ -56,6 +56,7 @@ from namedax.errors import (
     AxisNotFoundError,
     AxisResourceError,
     AxisSizeError,
+    PipelineError,
     format_value,
     raise_not_found,
     show_names,
@@ -70,7 +71,7 @@ from namedax.ops.experts.slots import Exchange, Slots, rank_among_equals, rank_i
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded_size
 from namedax.resources.padding_masks import masked, refilled
-from namedax.resources.serial import LoopAxis
+from namedax.resources.serial import LoopAxis, MicrobatchAxis
 
 __all__ = ["FUNCTIONS", "mixture_of_experts"]
 
@@ -130,6 +131,7 @@ def mixture_of_experts(
       AxisSizeError: `x` and the routing, or `params` and the routing, disagree about a size.
       UnevenAxisError: the experts do not divide over their mesh axes, and no argument of the mapped
         function has `axis`.
+      PipelineError: in an `nx.pipeline`, the microbatches do not divide the tokens of a device.
       AxisResourceError: `axis_resources` contains `slot` or the axis of the choices.
       ArgumentError: `capacity` or `chunk` is not a positive integer, or both are given.
       PlacementConflictError: a feature is sharded over a mesh axis of the experts.
@@ -334,6 +336,22 @@ class _Mixture:
                     " sharding of the token groups, and choices are not sharded. Remove the entry."
                 )
         region.check_placement(_OP, (names.axis, *names.features))
+        for name in (*names.groups, *names.tokens):
+            self._check_microbatches(name, region.place(name))
+
+    def _check_microbatches(self, name: Hashable, place: MeshAxes) -> None:
+        """Raise if microbatches of a pipeline have padding, which the experts cannot leave out."""
+        if not isinstance(place, Uneven):
+            return
+        for axis in place:
+            if isinstance(axis, MicrobatchAxis):
+                devices = self.region.mesh_axis_size(place[:-1]) if self.region else 1
+                raise PipelineError(
+                    f"{_OP}: axis {name!r} of size {place.size} over {devices} devices does not"
+                    f" divide into {axis.steps} microbatches of a pipeline. Pass a number of"
+                    " microbatches to nx.pipeline that divides the elements of a device, or pad"
+                    f" {name!r} to a multiple of {devices * axis.steps}."
+                )
 
     # --- the experts' function --------------------------------------------------------------------
 

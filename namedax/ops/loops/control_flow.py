@@ -27,6 +27,7 @@ from namedax.core.region import ambient, hiding
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data
 from namedax.errors import (
+    ArgumentError,
     ArgumentTypeError,
     AxisNotFoundError,
     AxisSizeError,
@@ -40,11 +41,13 @@ from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of, scalar_of
 from namedax.ops.loops.carries import Carry, Element, Grow, ValueType, fix_carry_type
-from namedax.programs.evaluator import collective_axes
+from namedax.programs.evaluator import LATE_SUMS, collective_axes
 from namedax.programs.loop_casts import Body, Hoist, Hoisted
+from namedax.programs.prefetch import scan_ahead
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded
 from namedax.resources.padding_masks import refilled
+from namedax.resources.serial import loops_of
 
 __all__ = [
     "fold",
@@ -69,6 +72,7 @@ def scan(
     unroll: int | bool = 1,
     *,
     axis: Hashable = 0,
+    prefetch: int = 0,
 ) -> tuple[PyTree, PyTree]:
     """Apply a function along an axis in sequence, and carry a state: `lax.scan` over named axes.
 
@@ -83,6 +87,8 @@ def scan(
       reverse: if `True`, scan from the end; by default `False`.
       unroll: as in `lax.scan`; by default 1.
       axis: an axis name, or 0 (default) for the first positional axis.
+      prefetch: 0 (default), or 1 to gather the parameters of a step while the step before it
+        computes; see "Prefetch".
 
     Returns:
       The last carry, and the results of all steps, which have the axis as their first positional
@@ -93,12 +99,22 @@ def scan(
     in a loop. Each device keeps its own block of the results. If the function is associative,
     `associative_scan` sends only one element per device.
 
+    Prefetch: with `prefetch=1`, inside `xmap`, collectives of the body that depend on `xs` alone,
+    such as the gathers of FSDP, run one step ahead. No computation of their step waits for them.
+    The backward pass computes each step again, as with `jax.checkpoint(f)`. It gathers one step
+    ahead, and reduces the gradient of a step while it computes the step before. Each device holds
+    one more gathered step, and in the backward pass one more gradient of a step. Values do not
+    change, and the same number of bytes is sent as with `jax.checkpoint(f)`, less one gather of a
+    step. A policy of `jax.checkpoint` around a part that gathers is ignored. If the body gathers
+    nothing, `prefetch` has no effect. Forward-mode derivatives raise a `TypeError` of JAX.
+
     Raises:
       AxisNotFoundError: no array of `xs` has the axis.
       AxisNameError: `axis` is neither 0 nor an axis name, or a result already has it.
       AxisSizeError: an axis of the carry has two sizes.
       PositionalAxisError: there is no positional axis, or the positional axes of the carry change.
       ArgumentTypeError: `f` does not return a pair, or returns a carry of a different structure.
+      ArgumentError: `prefetch` is neither 0 nor 1.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.arange(6.0).reshape(2, 3), ["batch", "time"])
@@ -106,7 +122,7 @@ def scan(
     >>> total.dims, nx.positional(sums, ["batch", "time"]).tolist()
     (('batch',), [[0.0, 1.0, 3.0], [3.0, 7.0, 12.0]])
     """
-    return scan_along("scan", f, init, xs, length, reverse, unroll, axis)
+    return scan_along("scan", f, init, xs, length, reverse, unroll, axis, prefetch)
 
 
 def scan_along(
@@ -118,13 +134,19 @@ def scan_along(
     reverse: bool,
     unroll: int | bool,
     axis: Hashable,
+    prefetch: int = 0,
 ) -> tuple[PyTree, PyTree]:
     """Run `scan` as the operation `op`."""
+    if type(prefetch) is not int or prefetch not in (0, 1):
+        raise ArgumentError(
+            f"{op}: prefetch={format_value(prefetch)} must be 0 or 1. Pass prefetch=1 to gather the"
+            " parameters of one step ahead."
+        )
     entries = Entries(op, xs, axis, supports_padding=True)
     steps = _length(op, entries, length)
     if entries.placement:
-        return _scan_over_devices(entries, f, init, steps, reverse, unroll)
-    last, results = scan_entries(entries, f, init, entries.datas, steps, reverse, unroll)
+        return _scan_over_devices(entries, f, init, steps, reverse, unroll, prefetch)
+    last, results = scan_entries(entries, f, init, entries.datas, steps, reverse, unroll, prefetch)
     leaves, tree = flatten(results)
     return last, tree.unflatten(
         [entries.result(data_of(leaf), dims_of(leaf)[1:]) for leaf in leaves]
@@ -183,6 +205,7 @@ def scan_entries(
     length: int | None,
     reverse: bool,
     unroll: int | bool,
+    prefetch: int = 0,
 ) -> tuple[PyTree, PyTree]:
     """Scan over the leading axis of `datas`, which is a positional axis of the results."""
     state = Carry(entries.op, init)
@@ -204,6 +227,7 @@ def scan_entries(
 
     body = Body(flat, count, datas[0].shape[0] if datas else length or 1)
     options: dict[str, Any] = {"length": length, "reverse": reverse, "unroll": unroll}
+    loop: Callable[..., tuple[PyTree, PyTree]] = _scan_ahead if prefetch and datas else lax.scan
 
     def attempt() -> tuple[PyTree, PyTree]:
         def step(carry: PyTree, x: Sequence[jax.Array]) -> tuple[PyTree, list[jax.Array]]:
@@ -211,7 +235,7 @@ def scan_entries(
             return state.tree.unflatten(results[:count]), results[count:]
 
         try:
-            return lax.scan(step, state.tree.unflatten(state.start()), list(datas), **options)
+            return loop(step, state.tree.unflatten(state.start()), list(datas), **options)
         except Hoist as found:
             hoisted = Hoisted(found, count)
 
@@ -223,7 +247,7 @@ def scan_entries(
 
         start = hoisted.start(state.start())
         slices = hoisted.slices(datas, entries.cast if datas is entries.datas else None)
-        last, results = lax.scan(hoisted_step, start, slices, **options)
+        last, results = loop(hoisted_step, start, slices, **options)
         return state.tree.unflatten(last), results
 
     last, results = fix_carry_type(state.grow, attempt)
@@ -231,6 +255,17 @@ def scan_entries(
     return state.finish(last), tree.unflatten(
         [array_of(data, (None, *d)) for data, d in zip(results, dims, strict=True)]
     )
+
+
+def _scan_ahead(
+    step: Callable[..., tuple[PyTree, PyTree]], init: PyTree, xs: PyTree, **options: Any
+) -> tuple[PyTree, PyTree]:
+    """Run `lax.scan` with the gathers of a step before it, in a mapped function."""
+    region = ambient()
+    if region is None or region.mesh is None or not region.manual:
+        return lax.scan(step, init, xs, **options)
+    late, loops = LATE_SUMS not in region.left_out, frozenset(loops_of(region.resources))
+    return scan_ahead(step, init, xs, late, loops, **options)
 
 
 def from_device(data: jax.Array, mine: jax.Array, axes: tuple[str, ...]) -> jax.Array:
@@ -251,6 +286,7 @@ def _scan_over_devices(
     steps: int | None,
     reverse: bool,
     unroll: int | bool,
+    prefetch: int,
 ) -> tuple[PyTree, PyTree]:
     """Scan over a sharded axis: in each round all devices scan the block of one device."""
     place = entries.placement
@@ -270,7 +306,7 @@ def _scan_over_devices(
     ) -> tuple[PyTree, PyTree]:
         datas = [from_device(data, here == device, axes) for data in entries.datas]
         datas = datas if count == steps else [data[:count] for data in datas]
-        return scan_entries(entries, f, carry, datas, count, reverse, unroll)
+        return scan_entries(entries, f, carry, datas, count, reverse, unroll, prefetch)
 
     tail: Any = None
     if rest and reverse:
@@ -324,6 +360,7 @@ def fold(
     unroll: int | bool = 1,
     *,
     axis: Hashable = 0,
+    prefetch: int = 0,
 ) -> PyTree:
     """Fold like `scan`, with a function that returns the carry only.
 
@@ -341,7 +378,7 @@ def fold(
     def folded(carry: PyTree, x: PyTree) -> tuple[PyTree, None]:
         return call_user_code(f, carry, x), None
 
-    return scan_along("fold", folded, init, xs, length, reverse, unroll, axis)[0]
+    return scan_along("fold", folded, init, xs, length, reverse, unroll, axis, prefetch)[0]
 
 
 @operation(calls_functions=True)

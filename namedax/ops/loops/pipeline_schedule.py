@@ -42,6 +42,7 @@ from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of
 from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import from_device, scan_entries
+from namedax.ops.loops.pipeline_timetable import Schedule
 from namedax.programs.evaluator import collective_axes, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
 from namedax.programs.primitives import TABLE, Kind, is_inexact
@@ -52,7 +53,7 @@ from namedax.resources.padding_masks import constant_padding
 from namedax.resources.row_moves import move_rows
 from namedax.resources.serial import LoopAxis, MicrobatchAxis, refuse_microbatches
 
-__all__ = ["PRIMITIVE", "Parts", "Pipeline", "Schedule", "gate"]
+__all__ = ["PRIMITIVE", "Fitted", "Parts", "Pipeline", "gate"]
 
 
 OP = "pipeline"
@@ -60,54 +61,6 @@ Value = TypeVar("Value")
 _Tangent: TypeAlias = jax.Array | ad.Zero
 #: The carries of a stage, and the results of the microbatches that it has finished.
 _State: TypeAlias = tuple[list[AnyArray], list[AnyArray]]
-
-
-class Schedule(Record):
-    """The schedule of `stages` devices, `rounds` groups of layers on each, and `microbatches`."""
-
-    stages: int
-    rounds: int
-    microbatches: int
-
-    @property
-    def works(self) -> int:
-        """Return the number of ticks in which a stage works."""
-        return self.microbatches * self.rounds
-
-    @property
-    def ticks(self) -> int:
-        """Return the number of ticks; in `stages - 1` of them a stage is idle."""
-        return self.works + self.stages - 1
-
-    @property
-    def scope_name(self) -> str:
-        """Return the scope name of the ticks, for profiles and for `nx.explain`."""
-        return f"idle_in_{self.stages - 1}_of_{self.ticks}_ticks"
-
-    def work(self, number: jax.Array) -> tuple[jax.Array, jax.Array | int]:
-        """Return the microbatch and the round of a stage's work `number`.
-
-        With several rounds, `stages` microbatches pass through all rounds before the next ones
-        begin. The first stage immediately continues with the output of the last one, so that no
-        stage must store anything.
-        """
-        if self.rounds == 1:
-            return number, 0
-        begun, rest = number // (self.stages * self.rounds), number % (self.stages * self.rounds)
-        return begun * self.stages + rest % self.stages, rest // self.stages
-
-    @property
-    def pairs(self) -> list[tuple[int, int]]:
-        """Return the pairs (sender, receiver) of stages."""
-        count = self.stages if self.rounds > 1 else self.stages - 1
-        return [(stage, (stage + 1) % self.stages) for stage in range(count)]
-
-    def in_order(self, data: jax.Array) -> jax.Array:
-        """Reshape the results of a stage's works to `[rounds, microbatches, ...]`."""
-        if self.rounds == 1:
-            return data[None]
-        data = data.reshape((-1, self.rounds, self.stages, *data.shape[1:]))
-        return jnp.moveaxis(data, 1, 0).reshape((self.rounds, self.microbatches, *data.shape[3:]))
 
 
 def _constant(data: jax.Array) -> jax.Array:
@@ -193,21 +146,7 @@ class Pipeline:
         """Return the last carry, and the results of this device's layers, along the first axis."""
         stage = comm.block_index(self.axes)
         with self.microbatch(jnp.zeros((), jnp.int32)):
-            ticks = Entries(OP, jnp.arange(self.schedule.ticks), 0)
-            begun = [self.parts.in_microbatch(leaf) for leaf in self.x]
-            state = [
-                array_of(_constant(cast(leaf, frozenset(self.axes))), dims_of(leaf))
-                for leaf in begun
-            ]
-            done = [self._allocate(leaf) for leaf in state]
-
-            def tick(carry: _State, t: jax.Array) -> tuple[_State, PyTree]:
-                return self._tick(stage, t, *carry)
-
-            with jax.named_scope(self.schedule.scope_name):
-                (state, done), results = scan_entries(
-                    ticks, tick, (state, done), ticks.datas, None, False, 1
-                )
+            (state, done), results = self._ticks(stage)
             leaves, tree = flatten(results)
             self._check_names([dims_of(leaf) for leaf in (*leaves, *done)])
             self._check(state)
@@ -216,6 +155,21 @@ class Pipeline:
         return self.tree.unflatten(last), tree.unflatten(
             [self._of_layers(data_of(leaf), dims_of(leaf), stage) for leaf in leaves]
         )
+
+    def _ticks(self, stage: jax.Array) -> tuple[_State, PyTree]:
+        """Run the forward pass, in the region of a microbatch."""
+        ticks = Entries(OP, jnp.arange(self.schedule.ticks), 0)
+        begun = [self.parts.in_microbatch(leaf) for leaf in self.x]
+        state = [
+            array_of(_constant(cast(leaf, frozenset(self.axes))), dims_of(leaf)) for leaf in begun
+        ]
+        done = [self._allocate(leaf) for leaf in state]
+
+        def tick(carry: _State, t: jax.Array) -> tuple[_State, PyTree]:
+            return self._tick(stage, t, *carry)
+
+        with jax.named_scope(self.schedule.scope_name):
+            return scan_entries(ticks, tick, (state, done), ticks.datas, None, False, 1)
 
     def _allocate(self, leaf: AnyArray) -> AnyArray:
         """Allocate the results of all microbatches, which are the first axis."""
@@ -256,7 +210,7 @@ class Pipeline:
         sent = [array_of(self._send(data_of(leaf)), dims_of(leaf)) for leaf in after]
         return (sent, kept), results
 
-    def _carry_of(self, leaf: AnyArray, begun: AnyArray | _Fitted, begins: jax.Array) -> AnyArray:
+    def _carry_of(self, leaf: AnyArray, begun: AnyArray | Fitted, begins: jax.Array) -> AnyArray:
         """Return a stage's carry: a microbatch of `x` if its work begins, or the received carry."""
         data, kind = data_of(leaf), ValueType.of(leaf)
         first = kind.fit(self.parts.in_microbatch(begun))
@@ -528,7 +482,7 @@ mlir.register_lowering(PRIMITIVE, mlir.lower_fun(_value, multiple_results=False)
 # after the last. If everything divides, this does nothing.
 
 
-class _Fitted(Record):
+class Fitted(Record):
     """A block with the microbatches of its device, including padding."""
 
     data: jax.Array
@@ -562,7 +516,7 @@ class Parts:
         self.part = block_size(self.size, self.devices * count)
         self.is_even = self.size == self.part * self.devices * count
 
-    def fitted(self, leaf: AnyArray) -> AnyArray | _Fitted:
+    def fitted(self, leaf: AnyArray) -> AnyArray | Fitted:
         """Extend a block to the microbatches of this device.
 
         Elements move to other devices, and copies of the last one fill the rest.
@@ -570,7 +524,7 @@ class Parts:
         if self.is_even or self.over not in dims_of(leaf):
             return leaf
         at = dims_of(leaf).index(self.over)
-        return _Fitted(
+        return Fitted(
             self._moved(data_of(leaf), at, self.block, self.part * self.count), dims_of(leaf)
         )
 
@@ -578,10 +532,10 @@ class Parts:
         """Reverse `fitted`: convert all microbatches of this device back to its block."""
         return data if self.is_even else self._moved(data, at, self.part * self.count, self.block)
 
-    def in_microbatch(self, leaf: AnyArray | _Fitted) -> AnyArray:
+    def in_microbatch(self, leaf: AnyArray | Fitted) -> AnyArray:
         """Return the elements of `leaf` in the current microbatch, as seen in its region."""
         region = ambient()
-        if not isinstance(leaf, _Fitted):
+        if not isinstance(leaf, Fitted):
             return to_local(leaf, OP, region)
         assert region is not None
         return make_in_region(

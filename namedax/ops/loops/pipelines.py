@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -35,13 +36,18 @@ from namedax.operands.broadcasting import make_result
 from namedax.operands.operation import operation
 from namedax.operands.pytree import as_block, data_of, flatten, names_of
 from namedax.ops.loops.control_flow import pair_of, scan_along
-from namedax.ops.loops.pipeline_schedule import Pipeline, Schedule
+from namedax.ops.loops.pipeline_alternation import AlternatingPipeline
+from namedax.ops.loops.pipeline_options import chosen
+from namedax.ops.loops.pipeline_schedule import Pipeline
+from namedax.ops.loops.pipeline_timetable import SCHEDULES, Schedule
 from namedax.resources.row_moves import move_rows
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["pipeline"]
 
 OP = "pipeline"
+#: The default number of microbatches for each stage.
+_PER_STAGE = 4
 
 
 @operation(
@@ -55,8 +61,9 @@ def pipeline(
     *,
     axis: Hashable = "layers",
     over: Hashable = "batch",
-    microbatches: int,
-    interleave: int = 1,
+    microbatches: int | None = None,
+    interleave: int | None = None,
+    schedule: Literal["gpipe", "1f1b", "interleaved", "zero_bubble"] | None = None,
     remat: bool = False,
     outputs: bool = False,
 ) -> PyTree:
@@ -74,13 +81,20 @@ def pipeline(
       over: the axis that is split into microbatches, by default `"batch"`. It may be mapped too;
         then each device splits its own block.
       microbatches: the number of microbatches; it need not divide the size of `over`. With more
-        microbatches the idle share is smaller, and so are the matrix products of a layer.
-      interleave: the number of groups of layers on a device, by default 1. With several, a device
-        processes a microbatch several times, with fewer layers each, and is idle for a shorter
-        time.
+        microbatches the idle share is smaller, and so are the matrix products of a layer. By
+        default four for each stage; `nx.plan` then chooses it, and `schedule` and `interleave` too
+        if these are not given.
+      interleave: the number of groups of layers on a device, by default 1, or 2 for the schedule
+        `"interleaved"`. With several, a device processes a microbatch several times, with fewer
+        layers each, and is idle for a shorter time.
+      schedule: the order of forward and backward passes, by default `"gpipe"`: all forward passes,
+        then all backward passes. `"1f1b"`: the backward pass of a microbatch begins as soon as its
+        forward pass has ended. `"interleaved"`: the same with several groups of layers on a device.
+        `"zero_bubble"`: also computes the gradients of the weights later, in ticks in which a stage
+        is otherwise idle.
       remat: if `True`, a stage is recomputed for the gradient, so that a device keeps only the
         inputs of its stage, once per microbatch. By default `False`. Unmapped, this applies to each
-        layer.
+        layer. The schedules except `"gpipe"` always recompute.
       outputs: if `True`, `layer` also returns results; by default `False`.
 
     Returns:
@@ -96,6 +110,12 @@ def pipeline(
     their gradient is reduced over other mesh axes (such as the mesh axis of `over`) once, after all
     ticks. Weights that are stored in shards, as in FSDP, are gathered in every tick.
 
+    The schedules except `"gpipe"` store nothing in the forward pass. Their backward pass computes
+    the forward pass again, and stores the inputs of a stage for at most `2 * S - 1` microbatches,
+    independent of `microbatches`. It has a collective-permute of a microbatch in each direction per
+    tick, in `microbatches * interleave + S * interleave + S - 2` ticks; `"zero_bubble"` may need
+    `S - 1` more. They have no forward-mode derivative.
+
     With `interleave` the layers of a device are not adjacent. Weights that are stored in layer
     order therefore move before the first tick, and their gradients after the last. Two names avoid
     this: `axis=("rounds", "layers")` with only `"layers"` mapped folds over both axes. The first
@@ -109,7 +129,8 @@ def pipeline(
     Raises:
       AxisNotFoundError: no array of `params` has `axis`, or none has `over`.
       AxisNameError: `axis` or `over` is not an axis name, or a result already has `axis`.
-      ArgumentError: `microbatches` or `interleave` is not a positive integer.
+      ArgumentError: `microbatches` or `interleave` is not a positive integer, `schedule` is
+        unknown, or it is `"interleaved"` with one group of layers on a device.
       AxisSizeError: the layers do not divide into groups.
       PipelineError: `layer` mixes elements of `over`, or there are several groups and the stages do
         not divide the microbatches.
@@ -127,12 +148,11 @@ def pipeline(
     >>> bool(nx.all(nx.abs(f(x, w) - nx.fold(layer, x, w, axis="layers")) < 1e-6, ("batch", "in")))
     True
     """
-    for what, number in (("microbatches", microbatches), ("interleave", interleave)):
-        if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
-            raise ArgumentError(
-                f"{OP}: {what} must be a positive integer, got {format_value(number)}."
-            )
     names = axis if isinstance(axis, (tuple, list)) else (axis,)
+    given = {"microbatches": microbatches, "schedule": schedule, "interleave": interleave}
+    left = {name for name, value in given.items() if value is None}
+    options = {**given, **{k: v for k, v in chosen().options.items() if k in left}}
+    plan = Schedule(1, *_numbers(options, len(names)))
     for what, name in (*(("axis", name) for name in names), ("over", over)):
         if not is_name(name):
             raise AxisNameError(f"{OP}: {what} must be an axis name, got {format_value(name)}.")
@@ -142,9 +162,37 @@ def pipeline(
         return pair_of(OP, result) if outputs else (result, None)
 
     last, results = _run(
-        step, x, params, tuple(names), over, Schedule(1, int(interleave), int(microbatches)), remat
+        step,
+        x,
+        params,
+        tuple(names),
+        over,
+        plan,
+        remat,
+        left,
     )
     return (last, results) if outputs else last
+
+
+def _numbers(options: Mapping[str, Any], axes: int) -> tuple[int, int, str]:
+    """Return the groups of layers, the microbatches (0 for the default), and the schedule."""
+    schedule = "gpipe" if options["schedule"] is None else options["schedule"]
+    if schedule not in SCHEDULES:
+        raise ArgumentError(
+            f"{OP}: schedule must be one of {', '.join(map(repr, SCHEDULES))}, got"
+            f" {format_value(schedule)}.{did_you_mean(schedule, SCHEDULES)}"
+        )
+    interleave, microbatches = options["interleave"], options["microbatches"]
+    if interleave is None:
+        interleave = 2 if schedule == "interleaved" and axes == 1 else 1
+    for what, number in (("microbatches", microbatches), ("interleave", interleave)):
+        if number is None:
+            continue
+        if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
+            raise ArgumentError(
+                f"{OP}: {what} must be a positive integer, got {format_value(number)}."
+            )
+    return int(interleave), int(microbatches or 0), schedule
 
 
 def _run(
@@ -155,6 +203,7 @@ def _run(
     over: Hashable,
     schedule: Schedule,
     remat: bool,
+    left: set[str],
 ) -> tuple[PyTree, PyTree]:
     for name in names:
         Entries(OP, params, name, supports_padding=True)  # raises if an axis is missing
@@ -174,9 +223,12 @@ def _run(
             " the entries in axis_resources."
         )
     layers = _Layers(names, mapped[0], params, schedule.rounds)
-    schedule = schedule.replace(stages=layers.stages, rounds=layers.rounds)
+    chosen().open |= left
+    count = schedule.microbatches or _PER_STAGE * layers.stages
+    schedule = schedule.replace(stages=layers.stages, rounds=layers.rounds, microbatches=count)
     _check_schedule(schedule, layers, over)
-    last, results = Pipeline(step, x, layers.entries, names, over, schedule, remat).run()
+    kind = Pipeline if schedule.name == "gpipe" else AlternatingPipeline
+    last, results = kind(step, x, layers.entries, names, over, schedule, remat).run()
     leaves, tree = flatten(results)
     return last, tree.unflatten(
         [layers.result(data_of(leaf), dims_of(leaf)[1:]) for leaf in leaves]
@@ -210,6 +262,11 @@ def _check_schedule(schedule: Schedule, layers: _Layers, over: Hashable) -> None
         raise PlacementConflictError(
             f"{OP}: {over!r} and {layers.name!r} are both mapped to mesh axis {min(shared)!r}, but"
             f" every stage of a pipeline processes all elements. Map {over!r} to another mesh axis."
+        )
+    if schedule.name == "interleaved" and schedule.rounds == 1:
+        raise ArgumentError(
+            f"{OP}: schedule='interleaved' needs several groups of layers of {layers.name!r} on"
+            f" each of {schedule.stages} stages, got 1. Pass interleave=2, or use schedule='1f1b'."
         )
     if schedule.rounds > 1 and schedule.microbatches % schedule.stages:
         raise PipelineError(

@@ -17,6 +17,7 @@ blocks of keys is sent n - 1 times in the forward pass. The backward pass repeat
 gradient n - 1 times, as float32. Key heads that several query heads share are sent once. Blocks
 that causality or the window masks completely are not computed, but the ring waits for the devices
 that do compute. With `is_causal` the last device computes n blocks, and the first computes one.
+With `balance="zigzag"` all devices compute the same number, see `attention_zigzag`.
 
 **Key positions on mesh axes that do not shard query positions** (decoding with a sharded cache):
 every device attends to its own keys. One all-reduce combines the largest scores, and one combines
@@ -74,6 +75,7 @@ from namedax.ops.nn.attention_blocks import (
 from namedax.ops.nn.attention_heads import Operand, how_to_share, split_heads
 from namedax.ops.nn.attention_names import OPERATION, Names, raise_missing_axis
 from namedax.ops.nn.attention_positional import checked_cap, without_names
+from namedax.ops.nn.attention_zigzag import ZigzagAttention, can_balance
 from namedax.resources.padding import padded, padded_size
 from namedax.resources.padding_masks import masked
 
@@ -106,6 +108,7 @@ def dot_product_attention(
     key_segments: ArrayLike | None = None,
     implementation: Literal["xla", "cudnn"] | None = None,
     return_residual: bool = False,
+    balance: Literal["zigzag"] | None = None,
 ) -> AnyArray:
     """Average values over the key positions, weighted by the softmax of the scores.
 
@@ -155,6 +158,9 @@ def dot_product_attention(
         `axis`.
       implementation: without `axis`, as in JAX.
       return_residual: without `axis`, as in JAX.
+      balance: `"zigzag"` gives every device of a ring an equal share of a causal mask, by default
+        `None`. It never changes the result, and has no effect without a ring. It requires
+        `is_causal` (or a window of no positions to the right) and as many keys as queries.
 
     Returns:
       An array with the axes of `query`, the axes of `value` in place of `features`, and the batch
@@ -170,16 +176,21 @@ def dot_product_attention(
     sequence is never gathered. The axis `key_axis` of a `bias` or `mask` is unmapped, or mapped
     like the positions of `key`. In the latter case it goes around the ring with the keys. With
     `features` sharded the scores take one all-reduce, and with axes of `value` alone sharded the
-    gradient does.
+    gradient does. With `balance="zigzag"` every device of the ring exchanges one block of each
+    sharded operand and of the result for the chunks of its share, in two permutes of half a block
+    each. The backward pass exchanges their gradients. Positions stay in order outside.
 
     Raises:
       AxisNotFoundError: an array lacks an axis.
       AxisNameError: two names that must differ are equal, or `bias` or `mask` has another name for
         the key positions.
-      AxisSizeError: an axis has two sizes, or the heads are not a multiple of the key heads.
-      PlacementConflictError: two axes of one value are sharded over one mesh axis.
+      AxisSizeError: an axis has two sizes, the heads are not a multiple of the key heads, or
+        `balance` is combined with different numbers of queries and keys.
+      PlacementConflictError: two axes of one value are sharded over one mesh axis, or `balance` is
+        combined with queries and keys that share only a part of their mesh axes.
       ArgumentError: `soft_cap` is not a positive number; or only the queries have segments although
-        the keys have another axis, or segments there are combined with `is_causal` or a window.
+        the keys have another axis, or segments there are combined with `is_causal` or a window; or
+        `balance` is unknown or the attention is not causal.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> q = nx.named(jnp.ones((6, 4, 8)), ["pos", "head", "d"])
@@ -203,6 +214,7 @@ def dot_product_attention(
             f" Leave them out with axis={format_value(axis)}."
         )
     window = _window(local_window_size)
+    _check_balance(balance, is_causal, window)
     soft_cap = checked_cap(soft_cap)
     if not isinstance(scale, (int, float, type(None))):  # an array may need a gradient
         query = apply_elementwise(OPERATION, jnp.multiply, query, scale)
@@ -216,7 +228,7 @@ def dot_product_attention(
     optional |= _segments(names, segments, key_segments, is_causal or window is not None)
     operands = {"query": query, "key": key, "value": value}
     operands |= {name: array for name, array in optional.items() if array is not None}
-    given = (tuple(operands), scale, is_causal, window, soft_cap)
+    given = (tuple(operands), scale, is_causal, window, soft_cap, balance is not None)
     with explain_type_errors:
         return kernels.run(OPERATION, _attend_by_name, names, given, *operands.values())
 
@@ -229,10 +241,11 @@ def _attend_by_name(
     is_causal: bool,
     window: tuple[int, int] | None,
     soft_cap: float | None,
+    is_balanced: bool,
     *operands: AnyArray,
 ) -> AnyArray:
     blocks = dict(zip(given, operands, strict=True))
-    return _attend(blocks, names, scale, is_causal, window, soft_cap)
+    return _attend(blocks, names, scale, is_causal, window, soft_cap, is_balanced)
 
 
 def _window(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
@@ -245,6 +258,21 @@ def _window(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
             f" {format_value(size)}."
         )
     return int(left), int(right)
+
+
+def _check_balance(balance: str | None, is_causal: bool, window: tuple[int, int] | None) -> None:
+    if balance is None:
+        return
+    if balance != "zigzag":
+        raise ArgumentError(
+            f"{OPERATION}: balance must be 'zigzag' or None, got {format_value(balance)}."
+        )
+    if not is_causal and (window is None or window[1] > 0):
+        raise ArgumentError(
+            f"{OPERATION}: balance='zigzag' divides the work of a causal mask, but is_causal is"
+            " False. Pass is_causal=True, or leave out balance=: without a causal mask every device"
+            " of a ring has the same work."
+        )
 
 
 def _segments(
@@ -297,6 +325,7 @@ def _attend(
     is_causal: bool,
     window: tuple[int, int] | None,
     soft_cap: float | None,
+    is_balanced: bool,
 ) -> AnyArray:
     region = ambient()
     blocks = {which: as_block(array, OPERATION) for which, array in arrays.items()}
@@ -333,14 +362,18 @@ def _attend(
         )
     _check_sizes(blocks, operands, region)
     dtype = _to_common_type(operands)
-    size = operands["query"].data.shape[operands["query"].labels.index(FEATURES)]
+    size = _size_along(operands["query"], FEATURES)
     if region is not None:
         size = region.global_size(names.features, size)
     if names.heads is not None:
         split_heads(operands, names, place(names.heads), place(names.key_heads), blocks)
     _leave_out_padding(operands, key_place, feature_axes, whole)
 
-    plan = BlockAttention(
+    is_zigzag = False
+    if is_balanced:
+        sizes = _size_along(operands["query"], QUERY), _size_along(operands["key"], KEY)
+        is_zigzag = can_balance(names, sizes, region, query_place, key_place)
+    plan = (ZigzagAttention if is_zigzag else BlockAttention)(
         labels={which: operand.labels for which, operand in operands.items()},
         shapes={which: operand.data.shape for which, operand in operands.items()},
         carried=carried,
@@ -362,6 +395,10 @@ def _attend(
     )
     data = plan.run({which: operand.data for which, operand in operands.items()})
     return _finish(data, plan.result, operands["query"].labels, names)
+
+
+def _size_along(operand: Operand, label: Label) -> int:
+    return operand.data.shape[operand.labels.index(label)]
 
 
 def _leave_out_padding(

@@ -32,7 +32,10 @@ __all__ = [
     "BlockAttention",
     "Label",
     "Labels",
+    "Number",
+    "Origin",
     "Role",
+    "State",
 ]
 
 
@@ -54,8 +57,12 @@ Labels = tuple[Label, ...]
 Arrays = dict[str, jax.Array]
 #: A number that may be known during tracing.
 Number = jax.Array | np.int32
+#: The positions of the first query and of the first key of a block.
+Origin = tuple[Number, Number]
 #: The largest score and the sum of exponentials of each row, and the result so far.
 State = tuple[jax.Array, jax.Array, jax.Array]
+#: The floating-point operands, the others, the result and the normalizer of each row.
+Saved = tuple[Arrays, Arrays, jax.Array, jax.Array]
 S = TypeVar("S")
 
 QUERY, KEY, FEATURES, KEY_HEADS, GROUP = Role
@@ -324,25 +331,27 @@ class BlockAttention:
 
         @jax.custom_vjp
         def attend(floats: Arrays, others: Arrays) -> jax.Array:
-            return self._ring(floats | others)[0]
+            return self._around(floats, others)[0]
 
-        def forward(
-            floats: Arrays, others: Arrays
-        ) -> tuple[jax.Array, tuple[Arrays, Arrays, jax.Array, jax.Array]]:
-            result, normalizer = self._ring(floats | others)
-            return result, (floats, others, result, normalizer)
+        def forward(floats: Arrays, others: Arrays) -> tuple[jax.Array, Saved]:
+            return self._around(floats, others)
 
-        def backward(
-            saved: tuple[Arrays, Arrays, jax.Array, jax.Array], cotangent: jax.Array
-        ) -> tuple[Arrays, None]:
-            floats, others, result, normalizer = saved
-            return (
-                self._ring_backwards(floats | others, tuple(floats), result, normalizer, cotangent),
-                None,
-            )
+        def backward(saved: Saved, cotangent: jax.Array) -> tuple[Arrays, None]:
+            return self._around_backwards(saved, cotangent), None
 
         attend.defvjp(forward, backward)
         return attend(floats, others)
+
+    def _around(self, floats: Arrays, others: Arrays) -> tuple[jax.Array, Saved]:
+        """Return the result, and the values that the backward pass needs."""
+        result, normalizer = self._ring(floats | others)
+        return result, (floats, others, result, normalizer)
+
+    def _around_backwards(self, saved: Saved, cotangent: jax.Array) -> Arrays:
+        """Compute the gradients of floating-point operands."""
+        floats, others, result, normalizer = saved
+        mean, cotangent = self._mean(result, cotangent)
+        return self._ring_backwards(floats | others, tuple(floats), mean, normalizer, cotangent)
 
     # --- scores of one block ----------------------------------------------------------------------
 
@@ -376,6 +385,9 @@ class BlockAttention:
             return np.int32(0)
         return lax.mul(_position(comm.block_index(self.query_place)), np.int32(self.sizes[QUERY]))
 
+    def _origin(self, step: int | jax.Array) -> Origin:
+        return self._query_offset(), self._key_offset(step)
+
     def _positions(self, first: Number, label: Role, shape: tuple[int, int]) -> jax.Array:
         """Return the positions from `first` on, along the axis of queries or of keys."""
         positions = lax.broadcasted_iota(np.int32, shape, 0 if label is QUERY else 1)
@@ -385,12 +397,12 @@ class BlockAttention:
             positions = lax.min(positions, np.int32(self.queries - 1))
         return positions
 
-    def _allowed(self, arrays: Arrays, first_key: Number) -> jax.Array | None:
+    def _allowed(self, arrays: Arrays, origin: Origin) -> jax.Array | None:
         """Return a mask of the keys that each query may attend to, or `None` for all keys.
 
         It broadcasts to the scores.
         """
-        shape, first_query = (self.sizes[QUERY], self.sizes[KEY]), self._query_offset()
+        shape, (first_query, first_key) = (self.sizes[QUERY], self.sizes[KEY]), origin
         conditions = []
 
         def expand(which: str) -> jax.Array:
@@ -431,12 +443,12 @@ class BlockAttention:
         dim = self.labels[which].index(KEY)
         return lax.dynamic_slice_in_dim(arrays[which], first_key, self.sizes[KEY], dim)
 
-    def _scores(self, arrays: Arrays, first_key: Number) -> jax.Array:
+    def _scores(self, arrays: Arrays, origin: Origin) -> jax.Array:
         """Compute the scores of one block in full size, with minus infinity for masked keys."""
-        return self._scores_and_slope(arrays, first_key)[0]
+        return self._scores_and_slope(arrays, origin)[0]
 
     def _scores_and_slope(
-        self, arrays: Arrays, first_key: Number
+        self, arrays: Arrays, origin: Origin
     ) -> tuple[jax.Array, jax.Array | None]:
         """Compute the scores of one block, and their derivative by the scores without a cap.
 
@@ -454,9 +466,9 @@ class BlockAttention:
             scores = lax.mul(share, _number(self.soft_cap, share))
             slope = lax.sub(_number(1, share), lax.mul(share, share))
         if "bias" in arrays:
-            bias = self._of_keys("bias", arrays, first_key)
+            bias = self._of_keys("bias", arrays, origin[1])
             scores = scores + _expand(bias, self.labels["bias"], self.scores).astype(self.wide)
-        allowed = self._allowed(arrays, first_key)
+        allowed = self._allowed(arrays, origin)
         shape = tuple(self.sizes[label] for label in self.scores)
         scores = _broadcast(scores, shape)
         if allowed is not None:
@@ -471,7 +483,7 @@ class BlockAttention:
     # --- keys that are not moved ------------------------------------------------------------------
 
     def _directly(self, arrays: Arrays) -> jax.Array:
-        scores = self._scores(arrays, self._key_offset(0))
+        scores = self._scores(arrays, self._origin(0))
         if not self.rest:
             return self._weigh(_softmax(scores), arrays["value"]).astype(self.dtype)
         # Every device has different keys: combine the largest scores, then the sums relative to
@@ -499,64 +511,80 @@ class BlockAttention:
         return jax.tree.map(lambda data: comm.ppermute(data, self.ring, pairs), tree)
 
     def _unless_masked(
-        self, arrays: Arrays, first_key: Number, compute: Callable[[S], S], state: S
+        self, arrays: Arrays, origin: Origin, compute: Callable[[S], S], state: S
     ) -> S:
         """Return `compute(state)`, or `state` if the complete block is masked.
 
         Causality, the window or the segments can mask it.
         """
-        packed = "key_segments" in arrays
-        if (
-            not (self.is_causal or self.window is not None or packed)
-            or self.feature_axes
-            or self.carried_axes
-        ):
+        if self.feature_axes or self.carried_axes:
             # No device may skip a block: the others would wait in a collective.
             return compute(state)
-        first_query = self._query_offset()
-        last_query = lax.add(first_query, np.int32(self.sizes[QUERY] - 1))
+        conditions = self._may_attend(arrays, origin)
+        if not conditions:
+            return compute(state)
+        return lax.cond(
+            functools.reduce(lax.bitwise_and, conditions), compute, lambda state: state, state
+        )
+
+    def _may_attend(self, arrays: Arrays, origin: Origin) -> list[jax.Array]:
+        """Return conditions that hold if a query of the block may attend to a key of it."""
         conditions = []
         if self.is_causal:
-            conditions.append(lax.le(first_key, last_query))
+            last_query = lax.add(origin[0], np.int32(self.sizes[QUERY] - 1))
+            conditions.append(lax.le(origin[1], last_query))
+        return conditions + self._are_near(arrays, origin)
+
+    def _are_near(self, arrays: Arrays, origin: Origin) -> list[jax.Array]:
+        """Return the conditions of `_may_attend` for the window and the segments."""
+        (first_query, first_key), conditions = origin, []
         if self.window is not None:
             left, right = _reach(self.window)
+            last_query = lax.add(first_query, np.int32(self.sizes[QUERY] - 1))
             last_key = lax.add(first_key, np.int32(self.sizes[KEY] - 1))
             conditions += [
                 lax.le(first_query, lax.add(last_key, left)),
                 lax.ge(last_query, lax.sub(first_key, right)),
             ]
-        if packed:
+        if "key_segments" in arrays:
             mine, theirs = arrays["query_segments"], arrays["key_segments"]
             first = jnp.min(theirs, where=theirs >= 0, initial=jnp.iinfo(theirs.dtype).max)
             conditions += [jnp.max(mine) >= first, jnp.min(mine) <= jnp.max(theirs)]
-        return lax.cond(
-            functools.reduce(lax.bitwise_and, conditions), compute, lambda state: state, state
-        )
+        return conditions
 
     def _full(self, labels: Iterable[Label], more: MeshAxes = (), fill: float = 0.0) -> jax.Array:
         data = lax.full([self.sizes[label] for label in labels], fill, self.wide)
         return cast_data(data, self.variance | frozenset(more))
 
+    def _start(self, arrays: Arrays) -> State:
+        """Return the state before the first step."""
+        rows = (*self.batch, QUERY)
+        return (
+            self._full(rows, fill=-np.inf),
+            self._full(rows),
+            self._full(self.result, self.carried_axes),
+        )
+
+    def _visit(self, state: State, arrays: Arrays, step: int | jax.Array) -> State:
+        """Attend to the keys of one ring step."""
+        origin = self._origin(step)
+        compute = functools.partial(self._attend_to_block, arrays, origin)
+        return self._unless_masked(arrays, origin, compute, state)
+
+    def _attend_to_block(self, arrays: Arrays, origin: Origin, state: State) -> State:
+        largest, total, result = state
+        scores = self._scores(arrays, origin)
+        new = lax.max(largest, _largest(scores))
+        terms, here, finite = _terms(scores, new)
+        shrink = lax.exp(lax.sub(largest, finite))
+        result = lax.add(
+            lax.mul(result, _like_result(shrink, result)), self._weigh(terms, arrays["value"])
+        )
+        return lax.stop_gradient(new), lax.add(lax.mul(total, shrink), here), result
+
     def _ring(self, arrays: Arrays) -> tuple[jax.Array, jax.Array]:
         """Return the result, and the logarithm of the sum of exponentials of each row."""
         moving, staying = self._split(arrays)
-
-        def visit(state: State, moving: Arrays, step: int | jax.Array) -> State:
-            first_key = self._key_offset(step)
-
-            def compute(state: State) -> State:
-                largest, total, result = state
-                scores = self._scores(moving | staying, first_key)
-                new = lax.max(largest, _largest(scores))
-                terms, here, finite = _terms(scores, new)
-                shrink = lax.exp(lax.sub(largest, finite))
-                result = lax.add(
-                    lax.mul(result, _like_result(shrink, result)),
-                    self._weigh(terms, moving["value"]),
-                )
-                return lax.stop_gradient(new), lax.add(lax.mul(total, shrink), here), result
-
-            return self._unless_masked(moving | staying, first_key, compute, state)
 
         def step(
             carry: tuple[Arrays, State], number: int | jax.Array
@@ -564,17 +592,12 @@ class BlockAttention:
             moving, state = carry
             return (
                 self._pass_on(moving),
-                visit(state, moving, number),
+                self._visit(state, moving | staying, number),
             ), None  # sent during the computation
 
-        rows = (*self.batch, QUERY)
-        state = (
-            self._full(rows, fill=-np.inf),
-            self._full(rows),
-            self._full(self.result, self.carried_axes),
-        )
+        state = self._start(arrays)
         (moving, state), _ = lax.scan(step, (moving, state), lax.iota(np.int32, self.steps - 1))
-        largest, total, result = visit(state, moving, self.steps - 1)
+        largest, total, result = self._visit(state, moving | staying, self.steps - 1)
         if self.rest:
             finite = _finite(comm.pmax(largest, self.rest))
             shrink = lax.exp(lax.sub(largest, finite))
@@ -586,11 +609,67 @@ class BlockAttention:
         total = _not_zero(total)
         return self._quotient(result, total), lax.add(finite, lax.log(total))
 
+    def _mean(self, result: jax.Array, cotangent: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the weighted mean of the weights' cotangents of each row, and the cotangent."""
+        cotangent = cast_data(cotangent, self.variance | frozenset(self.carried_axes))
+        product = lax.mul(cotangent.astype(self.wide), result.astype(self.wide))
+        mean = lax.reduce_sum(product, tuple(range(product.ndim - len(self.carried), product.ndim)))
+        return comm.psum(mean, self.carried_axes) if self.carried_axes else mean, cotangent
+
+    def _visit_backwards(
+        self, of_staying: Arrays, arrays: Arrays, wanted: tuple[str, ...], step: int | jax.Array
+    ) -> tuple[Arrays, Arrays]:
+        """Return the gradients of staying arrays, and what this device adds for the block."""
+        origin, nothing = self._origin(step), self._zeros_like(self._split(arrays)[0], wanted)
+        compute = functools.partial(self._gradients_of_block, arrays, origin)
+        return self._unless_masked(arrays, origin, compute, (of_staying, nothing))
+
+    def _gradients_of_block(
+        self, arrays: Arrays, origin: Origin, state: tuple[Arrays, Arrays]
+    ) -> tuple[Arrays, Arrays]:
+        before, here = state[0], arrays
+        labels, scores, wide = self.labels, self.scores, self.wide
+        cotangent = here["cotangent"]
+        found, slope = self._scores_and_slope(here, origin)
+        weights = lax.exp(lax.sub(found, here["normalizer"]))
+        narrow, value = weights.astype(self.dtype), labels["value"]
+        of_value = _einsum(narrow, scores, cotangent, self.result, value, wide)
+        of_weights = _einsum(cotangent, self.result, here["value"], value, scores, wide)
+        if self.carried_axes:
+            of_weights = comm.psum(of_weights, self.carried_axes)
+        of_scores = lax.mul(weights, lax.sub(of_weights, here["mean"]))
+        scaled = lax.mul(of_scores, np.asarray(self.scale, self.wide))
+        if slope is not None:
+            scaled = lax.mul(scaled, _broadcast(slope, scaled.shape))
+        scaled = scaled.astype(self.dtype)
+        query, key = labels["query"], labels["key"]
+        of_query = _einsum(scaled, scores, here["key"], key, query, wide)
+        of_key = _einsum(scaled, scores, here["query"], query, key, wide)
+        of_staying = {"query": lax.add(before["query"], of_query)}
+        added = {"key": of_key, "value": of_value}
+        if "bias" in here:
+            of_bias = self._of_bias(of_scores)
+            if "bias" in self.moving:
+                added["bias"] = of_bias
+            elif "bias" in self.whole:
+                of_staying["bias"] = self._put_bias(before["bias"], of_bias, origin[1])
+            else:
+                of_staying["bias"] = before["bias"] + of_bias
+        return of_staying, added
+
+    def _put_bias(self, before: jax.Array, of_bias: jax.Array, first_key: Number) -> jax.Array:
+        """Put the gradient of one block into that of a bias with all keys.
+
+        Every block is visited once.
+        """
+        dim = self.labels["bias"].index(KEY)
+        return lax.dynamic_update_slice_in_dim(before, of_bias, first_key, dim)
+
     def _ring_backwards(
         self,
         arrays: Arrays,
         wanted: tuple[str, ...],
-        result: jax.Array,
+        mean: jax.Array,
         normalizer: jax.Array,
         cotangent: jax.Array,
     ) -> Arrays:
@@ -599,55 +678,13 @@ class BlockAttention:
         The gradients of moving arrays follow them by one step, and return to their device.
         """
         moving, staying = self._split(arrays)
-        labels, scores, wide = self.labels, self.scores, self.wide
-        cotangent = cast_data(cotangent, self.variance | frozenset(self.carried_axes))
-        product = lax.mul(cotangent.astype(self.wide), result.astype(self.wide))
-        mean = lax.reduce_sum(product, tuple(range(product.ndim - len(self.carried), product.ndim)))
-        if self.carried_axes:
-            mean = comm.psum(mean, self.carried_axes)
         mean, normalizer = (_column(cast_data(rows, self.variance)) for rows in (mean, normalizer))
+        rows = {"mean": mean, "normalizer": normalizer, "cotangent": cotangent}
 
         def visit(
             of_staying: Arrays, moving: Arrays, number: int | jax.Array
         ) -> tuple[Arrays, Arrays]:
-            """Return the gradients of staying arrays, and what this device adds for the block."""
-            first_key = self._key_offset(number)
-
-            def compute(state: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
-                before, here = state[0], moving | staying
-                found, slope = self._scores_and_slope(here, first_key)
-                weights = lax.exp(lax.sub(found, normalizer))
-                narrow, value = weights.astype(self.dtype), labels["value"]
-                of_value = _einsum(narrow, scores, cotangent, self.result, value, wide)
-                of_weights = _einsum(cotangent, self.result, here["value"], value, scores, wide)
-                if self.carried_axes:
-                    of_weights = comm.psum(of_weights, self.carried_axes)
-                of_scores = lax.mul(weights, lax.sub(of_weights, mean))
-                scaled = lax.mul(of_scores, np.asarray(self.scale, self.wide))
-                if slope is not None:
-                    scaled = lax.mul(scaled, _broadcast(slope, scaled.shape))
-                scaled = scaled.astype(self.dtype)
-                query, key = labels["query"], labels["key"]
-                of_query = _einsum(scaled, scores, here["key"], key, query, wide)
-                of_key = _einsum(scaled, scores, here["query"], query, key, wide)
-                of_staying = {"query": lax.add(before["query"], of_query)}
-                added = {"key": of_key, "value": of_value}
-                if "bias" in here:
-                    of_bias = self._of_bias(of_scores)
-                    if "bias" in self.moving:
-                        added["bias"] = of_bias
-                    elif "bias" in self.whole:  # every block is visited once
-                        dim = labels["bias"].index(KEY)
-                        of_staying["bias"] = lax.dynamic_update_slice_in_dim(
-                            before["bias"], of_bias, first_key, dim
-                        )
-                    else:
-                        of_staying["bias"] = before["bias"] + of_bias
-                return of_staying, added
-
-            nothing = self._zeros_like(moving, wanted)
-            state = (of_staying, nothing)
-            return self._unless_masked(moving | staying, first_key, compute, state)
+            return self._visit_backwards(of_staying, moving | staying | rows, wanted, number)
 
         def step(
             carry: tuple[Arrays, Arrays, Arrays], number: int | jax.Array

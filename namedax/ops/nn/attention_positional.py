@@ -47,7 +47,15 @@ def without_names(given: Mapping[str, object]) -> AnyArray:
     """Compute attention over the positional axes, given all arguments by name."""
     by_name = [
         name
-        for name in ("features", "key_axis", "heads", "key_heads", "segments", "key_segments")
+        for name in (
+            "features",
+            "key_axis",
+            "heads",
+            "key_heads",
+            "segments",
+            "key_segments",
+            "balance",
+        )
         if given[name] is not None
     ]
     if by_name:

@@ -12,7 +12,16 @@ from jax import lax
 from jax.tree_util import KeyPath, PyTreeDef
 
 from namedax.core.annotations import AnyArray, ArrayLike
-from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
+from namedax.core.array import (
+    NamedArray,
+    dims_of,
+    is_named,
+    make,
+    make_in_region,
+    make_padded,
+    padding_of,
+    stored_data,
+)
 from namedax.core.axis_mappings import AxisMapping, What, is_mapping, parse_mapping, text_of
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
@@ -42,11 +51,14 @@ from namedax.errors import (
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import data_of, names_of
+from namedax.ops.shape.narrow_placement import check_shard_wire, check_without_padding, put_narrow
 from namedax.ops.shape.rename import move, transpose_to
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import concrete_mesh, mesh_with_devices, put
 from namedax.resources.serial import on_devices, with_loops
+from namedax.resources.stored_padding import padding_for, store, without_padding
+from namedax.resources.wire import Wire, WireFormat, parse_wire
 
 __all__ = [
     "attach_names",
@@ -277,6 +289,10 @@ def named(array: PyTree, axes: PyTree) -> PyTree:
         if is_foreign_type(type(leaf)):
             own, leaf = foreign_dims(leaf), np.asarray(leaf)
         op = _at("named", path)
+        if type(leaf) is NamedArray and (padding := padding_of(leaf)) is not None:
+            what = f"the array {type_text(leaf)}"
+            stored, dims = attach_names(make(leaf._stored, leaf._dims), mapping, op, lambda: what)
+            return make_padded(stored, dims, padding)
         check_numbers(op, leaf)
         leaf = to_local(leaf, op, ambient())
         leaf = leaf if isinstance(leaf, (NamedArray, jax.Array)) else _array(op, leaf)
@@ -434,7 +450,12 @@ def untag(x: PyTree, axes: PyTree) -> PyTree:
 
 @checks_signature
 def shard(
-    x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Mesh | None = None
+    x: Tree,
+    axis_resources: Mapping[Hashable, Any],
+    mesh: jax.sharding.Mesh | None = None,
+    *,
+    padded: bool = False,
+    wire: WireFormat | Wire | None = None,
 ) -> Tree:
     """Shard named arrays over a mesh, outside of mapped functions.
 
@@ -446,10 +467,19 @@ def shard(
       axis_resources: as in `xmap`. A single array must have all names. The arrays of a pytree are
         sharded as one program maps them, so it may map names that none of them has.
       mesh: a mesh; by default the mesh of `jax.set_mesh`.
+      padded: if True, an axis that does not divide over its mesh axes is stored padded and sharded.
+        `named_shape` has its true size, and `data` the padded one. Mapped functions take and return
+        the blocks. Functions of raw leaves see zeros as padding: a sum over a leaf is right, a mean
+        is not. Default: False, such an axis is replicated.
+      wire: the number format in which blocks of arrays that are already on this mesh are sent:
+        `"bf16"`, `"float8_e4m3"` or `"int8"`; by default the dtype of the array. Values are rounded
+        within the bounds of `nx.Wire`, only where they are sent.
 
     Returns:
-      The same values, with each named axis sharded over its mesh axes. An axis that does not divide
-      over its mesh axes is replicated, as an argument or result of a mapped function is. Without a
+      The same values, with each named axis sharded over its mesh axes. Without `padded`, an axis
+      that does not divide over its mesh axes is replicated, as an argument or result of a mapped
+      function is. An array that is stored padded is gathered along axes that get another layout,
+      or the same one without `padded`: `nx.shard(x, {}, mesh)` has the true values. Without a
       mesh and with nothing mapped, `x` unchanged. The same holds under `jax.jit`; there, if one
       axis is mapped to Auto and Explicit mesh axes, the Explicit ones are major.
 
@@ -459,12 +489,18 @@ def shard(
         axis.
       MeshError: there is no mesh, or it lacks a mesh axis.
       PlacementConflictError: two axes of one array are sharded over one mesh axis.
-      ArgumentTypeError: a leaf is not an array, such as a string; the message has its path.
+      ArgumentTypeError: a leaf is not an array, such as a string; the message has its path. With
+        `wire`, a named array is not real floating-point.
+      ArgumentError: `wire` is not a format or has one for gradients; or a named array is traced, or
+        is not on this mesh yet, so that nothing is communicated, or is stored padded.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
     >>> nx.shard(nx.named(jnp.ones((8, 3)), ["batch", "k"]), {"batch": "x"}, mesh).sharding.spec
     P('x', None)
+    >>> x = nx.shard(nx.named(jnp.ones((10, 3)), ["words", "k"]), {"words": "x"}, mesh, padded=True)
+    >>> dict(x.named_shape), x.data.shape, x.sharding.spec
+    ({'words': 10, 'k': 3}, (12, 3), P('x', None))
     """
     surrounding = ambient()
     if surrounding is not None and surrounding.resources:
@@ -474,18 +510,37 @@ def shard(
             " mapped function."
         )
     resources = parse_resources(axis_resources, "shard")
+    formats = parse_wire("shard", wire)
+    check_shard_wire("shard", formats)
     _check_leaves(x)
     _check_names_placed(x, resources)
     assignment = on_devices(with_loops(resources))  # loops are no devices
     if not assignment and mesh is None and concrete_mesh(mesh) is None:
-        return x
+        return jax.tree.map(
+            lambda leaf: without_padding(leaf) if is_named(leaf) else leaf, x, is_leaf=is_named
+        )
     mesh = mesh_with_devices(mesh, "shard")
     check_mesh_axes(assignment, mesh, "shard")
 
     def one(path: KeyPath[Any], leaf: ArrayLike) -> AnyArray:
         dims, op = dims_of(leaf), _at("shard", path)
+        if isinstance(leaf, NamedArray):
+            sizes = leaf.named_shape
+            padding = padding_for(dims, sizes, assignment, mesh) if padded else None
+            if formats is not None:
+                check_without_padding(op, leaf, padding is not None or bool(padding_of(leaf)))
+            if padding is not None and padding == padding_of(leaf):
+                stored = stored_data(leaf)
+                sharding = named_sharding(dims, stored.shape, assignment, mesh, op)
+                return make_padded(put(stored, sharding), dims, padding)
+            leaf = without_padding(leaf)
+            if padding is not None:
+                return store(leaf._data, dims, assignment, mesh, op)
         data = leaf._data if isinstance(leaf, NamedArray) else _array(op, leaf)
-        placed = put(data, named_sharding(dims, data.shape, assignment, mesh, op))
+        sharding = named_sharding(dims, data.shape, assignment, mesh, op)
+        if formats is not None and dims.count(None) < len(dims):
+            return NamedArray(put_narrow(op, leaf, data, sharding, formats), dims)
+        placed = put(data, sharding)
         return placed if dims.count(None) == len(dims) else NamedArray(placed, dims)
 
     return jax.tree_util.tree_map_with_path(one, x, is_leaf=is_named)

@@ -35,6 +35,7 @@ from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import data_of, names_of
 from namedax.resources.layout import Layout, relayout
 from namedax.resources.serial import LoopAxis
+from namedax.resources.wire import Wire, WireFormat, check_narrow, parse_wire
 
 __all__ = ["check_new_name", "move", "read", "rename", "transpose_to"]
 
@@ -42,19 +43,31 @@ __all__ = ["check_new_name", "move", "read", "rename", "transpose_to"]
 Tree = TypeVar("Tree")
 
 
-def _renamings(x: PyTree, names: Any = None, /, **more: Hashable) -> list[Renaming]:
+def _renamings(
+    x: PyTree, names: Any = None, /, *, wire: object = None, **more: Hashable
+) -> list[Renaming]:
     """Return the renamings, for the scope of the operation."""
     return [Renaming(new, old) for old, new in {**(names or {}), **more}.items()]
 
 
 @operation(_renamings, explicit=Explicit.AS_JAX, scope=True)
-def rename(x: Tree, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> Tree:
+def rename(
+    x: Tree,
+    names: Mapping[Hashable, Hashable] | None = None,
+    /,
+    *,
+    wire: WireFormat | Wire | None = None,
+    **more: Hashable,
+) -> Tree:
     """Rename axes, all at once; if their shardings differ, this reshards.
 
     Args:
       x: a named array, or a pytree of arrays (such as parameters). Each array is renamed by the
         names that it has; an array without any of them is unchanged.
       names: new names by old ones, by default none.
+      wire: the number format in which the blocks are sent: `"bf16"`, `"float8_e4m3"` or `"int8"`
+        for the forward pass, or an `nx.Wire` for both directions. Default: the dtype of the array.
+        Values are rounded within the bounds of `nx.Wire`, only where they are sent.
       **more: the same by keyword, for names that are identifiers: `nx.rename(x, batch="sample")`.
 
     Returns:
@@ -70,9 +83,12 @@ def rename(x: Tree, names: Mapping[Hashable, Hashable] | None = None, /, **more:
 
     The gradient of an all-gather is a reduce-scatter if the result was combined with values that
     vary over the mesh axis, and otherwise costs nothing. The gradient of a slice is an all-gather.
-    The others are their own gradients.
+    The others are their own gradients. With `wire` each collective sends a payload and its scales,
+    a reduce-scatter becomes an all-to-all, and there is reverse mode only.
 
     Raises:
+      ArgumentError: `wire` is not a format.
+      ArgumentTypeError: with `wire`, an array that is renamed is not real floating-point.
       AxisNotFoundError: `x` lacks an old name; for a pytree, all of its arrays lack it.
       AxisNameError: a new name is not an axis name, or two axes would have one name. Also if a
         `Ragged` or a `Routing` in the tree stores an old name.
@@ -89,10 +105,16 @@ def rename(x: Tree, names: Mapping[Hashable, Hashable] | None = None, /, **more:
     (('c', 'b'), ('b',))
     """
     names = _new_names(names, more)
-    return _rename_array("rename", x, names) if is_named(x) else _rename_tree(x, names)
+    formats = parse_wire("rename", wire, _HINT) if wire is not None else None
+    if is_named(x):
+        return _rename_array("rename", x, names, formats)
+    return _rename_tree(x, names, formats)
 
 
-def _rename_tree(tree: Tree, names: Mapping[Any, Hashable]) -> Tree:
+_HINT = " To rename an axis 'wire', write nx.rename(x, {'wire': ...})."
+
+
+def _rename_tree(tree: Tree, names: Mapping[Any, Hashable], wire: Wire | None) -> Tree:
     """Rename the arrays of a pytree that have one of the names; some array must have each name."""
 
     def is_array(node: object) -> bool:
@@ -124,7 +146,9 @@ def _rename_tree(tree: Tree, names: Mapping[Any, Hashable]) -> Tree:
             else None
         )
         results.append(
-            _rename_array(f"rename, x{jax.tree_util.keystr(path)}", leaf, own) if own else leaf
+            _rename_array(f"rename, x{jax.tree_util.keystr(path)}", leaf, own, wire)
+            if own
+            else leaf
         )
     return jax.tree.unflatten(structure, results)
 
@@ -139,7 +163,9 @@ def _reversal_hint(names: Mapping[Any, Hashable], known: Iterable[Hashable]) -> 
     )
 
 
-def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
+def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable], wire: Wire | None) -> Any:
+    if wire is not None:
+        check_narrow(op, x, wire)
     region = ambient()
     dims = dims_of(x)
     for old, new in names.items():
@@ -166,7 +192,7 @@ def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
     new_layout = [() if dim is None else region.place(dim) for dim in renamed]
     if old_layout == new_layout:
         return share_block(make_result(x._data, renamed), x)
-    return move(x, old_layout, new_layout, renamed)
+    return move(x, old_layout, new_layout, renamed, wire=wire)
 
 
 def _new_names(names: object, more: Mapping[str, Hashable]) -> Mapping[Any, Hashable]:
@@ -210,6 +236,7 @@ def move(
     new: Sequence[MeshAxes],
     dims: Dims,
     finish: Callable[[Any], Any] = lambda data: data,
+    wire: Wire | None = None,
 ) -> AnyArray:
     """Reshard the local block `source`, and return it as an array with `dims`.
 
@@ -222,6 +249,7 @@ def move(
       new: the new sharding of every dimension.
       dims: the dims of the result.
       finish: a function for the data without communication, by default the identity.
+      wire: the number formats of the collectives, by default the dtype of the array.
     """
     before = frozenset(axis for axes in old for axis in axes)
     gathered = before - {axis for axes in new for axis in axes}
@@ -233,6 +261,7 @@ def move(
                 tuple(old),
                 tuple(new),
                 frozenset(axis for axes in new for axis in axes) | wanted,
+                wire,
             )
         )
 
@@ -244,7 +273,13 @@ def move(
     return with_varying_forms(dims, form)
 
 
-def read(source: AnyArray, old: Layout, new: Layout, variance: frozenset[str]) -> jax.Array:
+def read(
+    source: AnyArray,
+    old: Layout,
+    new: Layout,
+    variance: frozenset[str],
+    wire: Wire | None = None,
+) -> jax.Array:
     """Reshard the local block `source`, and make it vary over `variance` and its own mesh axes.
 
     An axis that is gathered for values that vary over the same mesh axes is gathered to varying.
@@ -261,6 +296,7 @@ def read(source: AnyArray, old: Layout, new: Layout, variance: frozenset[str]) -
       old: the current sharding of every dimension.
       new: the new sharding of every dimension.
       variance: the mesh axes over which the result must vary, including the mesh axes of `new`.
+      wire: the number formats of the collectives, by default the dtype of the array.
     """
     before = frozenset(axis for axes in old for axis in axes)
     variance = variance | (varying(data_of(source)) - before)
@@ -273,10 +309,11 @@ def read(source: AnyArray, old: Layout, new: Layout, variance: frozenset[str]) -
         early = frozenset(
             axis for axis in variance - before - cut if not isinstance(axis, LoopAxis)
         )
-        return cast_data(relayout(cast(source, early), old, new, before & variance), variance)
+        return cast_data(relayout(cast(source, early), old, new, before & variance, wire), variance)
 
+    key = ("read", old, new, variance)
     return (
-        remembered(source, ("read", old, new, variance), moved)
+        remembered(source, key if wire is None else (*key, wire), moved)
         if isinstance(source, NamedArray)
         else moved()
     )

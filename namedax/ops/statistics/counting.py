@@ -142,7 +142,7 @@ def bincount(
             f"bincount: the argument must contain integers, got {type_text(x)}."
         )
     if length is None:
-        data = x.data if isinstance(x, NamedArray) else x
+        data = x._data if isinstance(x, NamedArray) else x
         if isinstance(data, jax.core.Tracer):
             raise AxisSizeError(
                 "bincount: length= is required during tracing, because it determines the shape of"

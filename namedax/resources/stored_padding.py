@@ -1,0 +1,145 @@
+"""Arrays that are stored padded, outside of mapped functions.
+
+An axis of `size` elements over `devices` devices has `ceil(size / devices) * devices` elements in
+the data, and every device stores one block. The true size is part of the type of the array
+(`namedax.core.padded_sharding.StoredPadding`). Padding at rest is zero, so that norms over raw
+leaves are those of the true elements. Mapped functions replace it where they begin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from namedax.core.array import (
+    NamedArray,
+    make,
+    make_padded,
+    padding_of,
+    stored_data,
+    true_values,
+)
+from namedax.core.names import Dims, Mesh
+from namedax.core.padded_sharding import StoredPadding, block_size
+from namedax.resources.assignment import Assignment, named_sharding
+from namedax.resources.communication import is_keys
+from namedax.resources.mesh import entry_of, is_tracked, put
+from namedax.resources.padding import padded, unpadded
+
+__all__ = [
+    "mesh_shape",
+    "on_host",
+    "padding_for",
+    "sliced_to_size",
+    "store",
+    "with_zero_padding",
+    "without_padding",
+]
+
+
+def mesh_shape(mesh: Mesh | None) -> tuple[tuple[str, int], ...]:
+    """Return the axis names and sizes of a mesh; empty without a mesh."""
+    return () if mesh is None else tuple(dict(mesh.shape).items())
+
+
+def padding_for(
+    dims: Dims, sizes: Mapping[Any, int], assignment: Assignment, mesh: Mesh | None
+) -> StoredPadding | None:
+    """Return the padding of an array by parsed `axis_resources`; `None` if all sizes divide."""
+    counts = dict(mesh_shape(mesh))
+    axes = []
+    for name in dims:
+        place = tuple(assignment.get(name, ())) if name is not None else ()
+        blocks = math.prod(counts[axis] for axis in place)
+        if sizes.get(name, 0) % blocks:
+            axes.append((name, sizes[name], block_size(sizes[name], blocks) * blocks, place))
+    return StoredPadding(tuple(axes), mesh_shape(mesh)) if axes else None
+
+
+def with_zero_padding(data: jax.Array, dim: int, size: int) -> jax.Array:
+    """Pad `data` along `dim` to `size` elements by zeros; random keys repeat the last one."""
+    if is_keys(data):
+        return padded(data, dim, size)
+    more = [(0, size - data.shape[dim] if i == dim else 0, 0) for i in range(data.ndim)]
+    return lax.pad(data, jnp.zeros((), data.dtype), more)
+
+
+def store(data: jax.Array, dims: Dims, assignment: Assignment, mesh: Mesh, op: str) -> NamedArray:
+    """Place data of true sizes on a mesh; axes that do not divide are stored padded.
+
+    Raises:
+      PlacementConflictError: two of the axes are sharded over one mesh axis.
+    """
+    sizes = {dim: n for dim, n in zip(dims, data.shape, strict=True) if dim is not None}
+    padding = padding_for(dims, sizes, assignment, mesh)
+    if padding is None:
+        return make(put(data, named_sharding(dims, data.shape, assignment, mesh, op)), dims)
+    padded_sizes = padding.padded_sizes
+    data = _unsharded(data, [i for i, dim in enumerate(dims) if dim in padded_sizes])
+    for i, dim in enumerate(dims):
+        if dim in padded_sizes:
+            data = with_zero_padding(data, i, padded_sizes[dim])
+    placed = put(data, named_sharding(dims, data.shape, assignment, mesh, op))
+    return make_padded(placed, dims, padding)
+
+
+def without_padding(array: NamedArray) -> NamedArray:
+    """Return an array with its true sizes in the data, unchanged if it is not stored padded.
+
+    Communication: an all-gather along the padded axes.
+    """
+    padding = padding_of(array)
+    if padding is None:
+        return array
+    sizes = dict(array.named_shape)  # checks the sizes of the data
+    names = padding.sizes
+    places = [i for i, dim in enumerate(array._dims) if dim in names]
+    return make(
+        sliced_to_size(stored_data(array), {i: sizes[array._dims[i]] for i in places}), array._dims
+    )
+
+
+def on_host(array: NamedArray) -> NamedArray:
+    """Return an array that is stored padded with its true values on this host.
+
+    If other processes have some of the values, or the elements are random keys, the values are
+    gathered on the devices instead. Other arrays are unchanged.
+    """
+    if padding_of(array) is None:
+        return array
+    data = stored_data(array)
+    if not isinstance(data, jax.Array) or isinstance(data, jax.core.Tracer):
+        return without_padding(array)
+    if not data.is_fully_addressable or is_keys(data):
+        return without_padding(array)
+    return make(true_values(array), array._dims)
+
+
+def sliced_to_size(data: Any, sizes: Mapping[int, int]) -> Any:
+    """Slice padded data to the true size of each of these dimensions."""
+    if isinstance(data, jax.ShapeDtypeStruct):
+        shape = tuple(sizes.get(i, n) for i, n in enumerate(data.shape))
+        return jax.ShapeDtypeStruct(shape, data.dtype)
+    data = _unsharded(data, sizes)
+    for dim, size in sizes.items():
+        data = unpadded(data, dim, size)
+    return data
+
+
+def _unsharded(data: jax.Array, dims: Iterable[int]) -> jax.Array:
+    """Replicate data over the Explicit mesh axes that shard these dimensions."""
+    if not is_tracked(data):
+        return data
+    sharding: Any = (
+        jax.typeof(data).sharding if isinstance(data, jax.core.Tracer) else data.sharding
+    )
+    kept = [
+        None if i in set(dims) else (entry_of(sharding.spec, i) or None) for i in range(data.ndim)
+    ]
+    return jax.reshard(data, NamedSharding(sharding.mesh, PartitionSpec(*kept)))
