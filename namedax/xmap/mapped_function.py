@@ -149,46 +149,34 @@ class Xmapped:
         )
         self._shared = shared
         self._arrivals = Arrivals(options.mesh)
-        self._direct: Any = None  # the compiled form, if axes are mapped
         self._compared: set[Any] = set()  # calls that were compared between processes
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call the mapped function."""
         try:
-            # The path of a training loop. XLA leaves little of Python's code in the processor's
-            # caches, so each further function costs up to a microsecond of the 15 to 40 of a call
-            # by hand: without this path, 0.04 to 0.06 more on one array.
-            if (
-                not active_regions
-                and not is_distributed()
-                and (direct := self._direct) is not None
-                and getattr(jax.config, "jax_auto_pcast", True)
-                and self._arrivals.are_in_place(args, kwargs)
-            ):
-                return direct(*args, **kwargs)
-            return self._call(args, kwargs)
+            if is_distributed() and (not active_regions or ambient() is None):
+                compare_calls(self, args, kwargs)
+            is_outside = self._options.axis_resources and (not active_regions or ambient() is None)
+            reshards = is_outside and not self._arrivals.are_in_place(args, kwargs)
+            if reshards or not is_outside:
+                check_values(args, kwargs)
+            if reshards:
+                if not isinstance(self._options.mesh, Mesh):
+                    self._check_devices(args, kwargs)
+                args, kwargs = self._place(args, kwargs)
+            run = (
+                functools.partial(_run, self)
+                if self._shared.jitted is None
+                else self._shared.jitted
+            )
+            result = under_automatic_casts(run, *args, **kwargs)
+            return without_types(result, self._options.mesh) if reshards else result
         except Exception as error:
             explain_jax_error(
                 error, self._name, self._options.mesh, self._options.axis_resources, (args, kwargs)
             )
             shorten_traceback(error)
             raise
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call with arguments that may have to be moved, or within a region or a trace."""
-        if is_distributed() and (not active_regions or ambient() is None):
-            compare_calls(self, args, kwargs)
-        is_outside = self._options.axis_resources and (not active_regions or ambient() is None)
-        reshards = is_outside and not self._arrivals.are_in_place(args, kwargs)
-        if reshards or not is_outside:
-            check_values(args, kwargs)
-        if reshards:
-            if not isinstance(self._options.mesh, Mesh):
-                self._check_devices(args, kwargs)
-            args, kwargs = self._place(args, kwargs)
-        run = functools.partial(_run, self) if self._shared.jitted is None else self._shared.jitted
-        result = under_automatic_casts(run, *args, **kwargs)
-        return without_types(result, self._options.mesh) if reshards else result
 
     @property
     def _passes(self) -> tuple[Pass, ...]:

@@ -166,7 +166,6 @@ def xmap(
             known = Xmapped(fun, own, parameters, shared)
             if jit and shared.jitted is None:
                 shared.jitted = compile_mapped(known)
-            known._direct = shared.jitted if resources else None
             shared.wrapper = weakref.ref(known)
     return known
 
