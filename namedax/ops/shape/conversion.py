@@ -516,9 +516,10 @@ def shard(
     _check_names_placed(x, resources)
     assignment = on_devices(with_loops(resources))  # loops are no devices
     if not assignment and mesh is None and concrete_mesh(mesh) is None:
-        return jax.tree.map(
-            lambda leaf: without_padding(leaf) if is_named(leaf) else leaf, x, is_leaf=is_named
-        )
+        leaves, tree = jax.tree.flatten(x, is_leaf=is_named)
+        unpadded = [without_padding(leaf) if is_named(leaf) else leaf for leaf in leaves]
+        changed = any(new is not old for new, old in zip(unpadded, leaves, strict=True))
+        return tree.unflatten(unpadded) if changed else x
     mesh = mesh_with_devices(mesh, "shard")
     check_mesh_axes(assignment, mesh, "shard")
 
