@@ -64,6 +64,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "communication": "as_the_oracle forward parameters_only gradient_of_a_parameter returned_as_replicated",
         "collectives": "costs_of_reductions costs_of_softmax an_unsharded_axis_costs_nothing",
         "gathers": "what_is_sent",
+        "gathers_in_steps": "a_step_gathers_what_a_step_by_hand_gathers",
         "kept_blocks": "one_all_gather what_varies_already_is_reduced_once",
         "overlap": "costs",
         "rename_on_read": "as_by_hand",

@@ -74,7 +74,7 @@ class Reading(NamedTuple):
             # The true values are read on the host, and padded there.
             if placement is None:
                 return cls(stored, wanted, None, _order(stored, wanted, op))
-            wanted = wanted._replace(padding=None)
+            wanted = Wanted(*wanted[:-1])
         if placement is not None:
             sharding = named_sharding(wanted.dims, wanted.shape, *placement, op)
         elif isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
@@ -204,7 +204,7 @@ class Wanted(NamedTuple):
     host: bool  # a NumPy array
     sharding: Sharding | None  # its own sharding, if it has one
     text: str
-    padding: StoredPadding | None = None  # of an array that is stored padded; `shape` is true
+    padding: StoredPadding | None = None  # last; of an array that is stored padded
 
 
 def wanted_leaf(leaf: object, path: Path, op: str) -> Wanted | Value:

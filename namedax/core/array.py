@@ -578,20 +578,17 @@ def refuse_stored_padding(array: NamedArray) -> NoReturn:
     Raises:
       StoredPaddingError: always, unless the array is not complete.
     """
-    try:
-        stored = array._stored
-    except ArrayAttributeError:
+    if not hasattr(array, "_stored"):
         raise ArrayAttributeError(
             "_data: a NamedArray has no such attribute.", name="_data", obj=array
-        ) from None
+        )
     padding: Any = padding_of(array)
     names = ", ".join(
         f"{name!r} (size {size}, stored as {padded})" for name, size, padded, _ in padding.axes
     )
-    del stored
     raise StoredPaddingError(
-        f"{type_text(array)} is stored padded along {names}, and padding must not be read here."
-        " Pass it as an argument to a mapped function (nx.xmap), or gather it first:"
+        f"NamedArray: {type_text(array)} is stored padded along {names}, and this operation cannot"
+        " read it. Pass it as an argument to a mapped function (nx.xmap), or gather it first:"
         " nx.shard(x, {}, mesh)."
     )
 

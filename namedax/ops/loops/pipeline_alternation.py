@@ -28,7 +28,13 @@ from namedax.ops.loops.pipeline_schedule import Fitted, Pipeline
 from namedax.programs.evaluator import LATE_SUMS, has_reverse_rules, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
 from namedax.programs.postpone_psum import postponing
-from namedax.programs.primitives import is_inexact, jaxprs_within
+from namedax.programs.primitives import (
+    Kind,
+    is_inexact,
+    is_whole_exchange,
+    jaxprs_within,
+    kind_of,
+)
 from namedax.resources import communication as comm
 from namedax.resources.serial import MicrobatchAxis
 
@@ -232,6 +238,6 @@ class AlternatingPipeline(Pipeline):
 
 def _permutes(jaxpr: Jaxpr) -> bool:
     """Return True if a jaxpr has communication in which all devices must take part."""
-    return any(eqn.primitive.name == "ppermute" for eqn in jaxpr.eqns) or any(
-        map(_permutes, jaxprs_within(jaxpr))
-    )
+    return any(
+        kind_of(eqn) is Kind.EXCHANGE and not is_whole_exchange(eqn) for eqn in jaxpr.eqns
+    ) or any(map(_permutes, jaxprs_within(jaxpr)))
