@@ -134,6 +134,7 @@ class Region(frozenset[_Seen]):
       program: a hashable token of the mapped program; regions of different programs are different.
       overlap: the default of contractions for overlapping communication with computation.
       left_out: the disabled passes over traced programs.
+      slow_axes: the slow mesh axes, each with the smallest payload for two-level collectives.
       depth: the number of nested mapped functions, this one included.
       given: names that a nested mapped function defines itself: those of positional axes of its
         arguments, and those in axis_sizes.
@@ -159,6 +160,7 @@ class Region(frozenset[_Seen]):
         "resources",
         "seen",
         "sizes",
+        "slow_axes",
         "state",
         "uneven",
     )
@@ -170,6 +172,7 @@ class Region(frozenset[_Seen]):
     program: Hashable
     overlap: Any
     left_out: frozenset[str]
+    slow_axes: tuple[tuple[str, int], ...]
     depth: int
     given: frozenset[Hashable]
     manual: bool
@@ -188,13 +191,15 @@ class Region(frozenset[_Seen]):
         program: Hashable,
         overlap: Any = False,
         left_out: frozenset[str] = frozenset(),
+        slow_axes: tuple[tuple[str, int], ...] = (),
         depth: int = 1,
         given: frozenset[Hashable] = frozenset(),
         seen: set[Hashable] | None = None,
     ) -> Region:
         """Make a region, equal to all others with the same names, mesh, program and options."""
         placements: Placements = frozenset(resources.items())
-        key = (frozenset(sizes.items()), placements, mesh, mode, program, overlap, left_out)
+        options = (overlap, left_out, slow_axes)
+        key = (frozenset(sizes.items()), placements, mesh, mode, program, options)
         record = _seen_by_key.setdefault(key, _Seen())
         self = super().__new__(cls, (record,))
         write = functools.partial(object.__setattr__, self)
@@ -205,6 +210,7 @@ class Region(frozenset[_Seen]):
         write("program", program)
         write("overlap", overlap)
         write("left_out", left_out)
+        write("slow_axes", slow_axes)
         write("depth", depth)
         write("given", given)
         write("manual", mode == MANUAL and bool(resources))

@@ -46,6 +46,8 @@ from namedax.programs.primitives import (
     kind_of,
     open_jaxpr,
 )
+from namedax.programs.two_level import with_two_levels
+from namedax.resources.two_level import SlowAxes
 
 __all__ = ["scan_ahead"]
 
@@ -60,6 +62,7 @@ def scan_ahead(
     xs: PyTree,
     late: bool,
     loops: Set[str],
+    slow_axes: SlowAxes,
     **options: Any,
 ) -> tuple[PyTree, PyTree]:
     """Run `lax.scan(step, init, xs, **options)` with the gathers of a step before it.
@@ -72,6 +75,7 @@ def scan_ahead(
       xs: the arrays to scan.
       late: whether to postpone psums in the body.
       loops: axes that are executed in steps, which have no communication.
+      slow_axes: slow mesh axes. The collectives of the backward pass run in two levels too.
       options: the keywords of `lax.scan`.
     """
     closed, shape = jax.make_jaxpr(functools.partial(lax.scan, step, **options), return_shape=True)(
@@ -82,7 +86,7 @@ def scan_ahead(
     def rule(eqn: JaxprEqn) -> Replacement:
         if kind_of(eqn) is not Kind.SCAN:
             return None
-        loop = _Loop.of(Scan.of(eqn), late, loops)
+        loop = _Loop.of(Scan.of(eqn), late, loops, slow_axes)
         return None if loop is None else lambda: loop(evaluator.operands(eqn))
 
     return jax.tree.unflatten(jax.tree.structure(shape), evaluator.run(rule))
@@ -253,7 +257,7 @@ class _Loop(Record):
     unroll: int | bool
 
     @classmethod
-    def of(cls, scan: Scan, late: bool, loops: Set[str]) -> _Loop | None:
+    def of(cls, scan: Scan, late: bool, loops: Set[str], slow_axes: SlowAxes) -> _Loop | None:
         """Return the loop for a scan; `None` if it has nothing to gather ahead."""
         body, length = scan.open_body, scan.options["length"]
         if body is None or length < 2:
@@ -278,7 +282,11 @@ class _Loop(Record):
         if closed.consts:
             return None
         parts = _split(closed.jaxpr, carried, loops)
-        return parts and cls(*parts, scan.consts, scan.carries, **scan.options)
+        if parts is None:
+            return None
+        # The outer pass does not find the rules of derivatives, so both parts are rewritten here.
+        gather, rest = (with_two_levels(part, slow_axes) for part in parts)
+        return cls(gather, rest, scan.consts, scan.carries, **scan.options)
 
     def __call__(self, operands: Sequence[jax.Array]) -> list[jax.Array]:
         """Run the loop, on the operands of the scan."""

@@ -17,7 +17,7 @@ from jax.core import ShapedArray
 from jax.extend.core import Jaxpr, JaxprEqn
 from jax.extend.source_info_util import NameStack, user_context
 
-from namedax.core.names import Mesh, PyTree
+from namedax.core.names import PyTree
 from namedax.programs import costs
 from namedax.programs.evaluator import as_one_call, consts_to_inputs
 from namedax.programs.primitives import (
@@ -35,32 +35,28 @@ from namedax.programs.primitives import (
     with_jaxprs,
     with_operands,
 )
-from namedax.resources.two_level import SlowAxes, Step, slow_axes_on, split, steps
+from namedax.resources.two_level import SlowAxes, Step, split, steps
 
-__all__ = ["mapped_in_two_levels"]
+__all__ = ["mapped_in_two_levels", "with_two_levels"]
 
 
 def mapped_in_two_levels(
-    shard_map: Callable[..., Callable[..., PyTree]],
-    given: SlowAxes | None,
-    mesh: Mesh | None,
-    own_mesh: Mesh | None,
+    shard_map: Callable[..., Callable[..., PyTree]], slow_axes: SlowAxes
 ) -> Callable[..., Callable[..., PyTree]]:
     """Return `shard_map` for bodies that communicate in two levels, if there are slow axes.
 
     Args:
       shard_map: `jax.shard_map` with some options.
-      given: the slow axes that the user gives, or `None`.
-      mesh: the mesh of the body.
-      own_mesh: the mesh in the options of `xmap`, whose devices show slow axes.
-
-    Raises:
-      MeshError: the mesh lacks one of the slow axes.
+      slow_axes: those of the region of the body.
     """
-    slow = slow_axes_on(given, mesh, own_mesh)
-    if not slow:
+    if not slow_axes:
         return shard_map
-    return lambda body, **options: shard_map(_in_two_levels(body, slow), **options)
+    return lambda body, **options: shard_map(_in_two_levels(body, dict(slow_axes)), **options)
+
+
+def with_two_levels(jaxpr: Jaxpr, slow_axes: SlowAxes) -> Jaxpr:
+    """Return an open jaxpr with its collectives in two levels."""
+    return _Rewriter(dict(slow_axes)).jaxpr(jaxpr) if slow_axes else jaxpr
 
 
 def _in_two_levels(

@@ -195,7 +195,7 @@ def _on_devices(
     shard_map = functools.partial(
         jax.shard_map, mesh=None if from_context else mesh, axis_names=names, check_vma=True
     )
-    return datas, mapped_in_two_levels(shard_map, call.options.slow_axes, mesh, call.options.mesh)
+    return datas, mapped_in_two_levels(shard_map, call.region.slow_axes)
 
 
 def _axes_of(resources: Assignment) -> frozenset[str]:
@@ -247,8 +247,7 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> PyTree:
             shard_map, in_specs=([PartitionSpec()] * len(closure), *specs)
         )
         run = jax.checkpoint(call.within(traced.with_closure))
-        options = call.options
-        in_levels = mapped_in_two_levels(shard_map, options.slow_axes, region.mesh, options.mesh)
+        in_levels = mapped_in_two_levels(shard_map, region.slow_axes)
         flat = in_levels(run, out_specs=call.probed_specs(assignment))(closure, *datas)
     else:
         flat = call.within(call.flat_body)(*datas)

@@ -59,6 +59,7 @@ from namedax.resources.mesh import (
 )
 from namedax.resources.serial import loops_of, on_devices, with_loops
 from namedax.resources.stored_padding import mesh_shape
+from namedax.resources.two_level import SlowAxes, slow_axes_on
 from namedax.xmap.call_comparison import compare_calls
 from namedax.xmap.explanations import (
     carried_names,
@@ -545,6 +546,7 @@ def _run_once(
         xmapped._shared.program,
         options.overlap,
         left_out,
+        _slow_axes(xmapped, traced_on),
         depth=1 if outer is None else outer.depth + 1,
         given=given,
     )
@@ -593,6 +595,14 @@ def _call_in(
     )
 
 
+def _slow_axes(xmapped: Xmapped, mesh: Mesh | AbstractMesh | None) -> SlowAxes:
+    """Return the slow mesh axes of a call on this mesh."""
+    options = xmapped._options
+    if mesh is None:
+        return ()
+    return tuple(slow_axes_on(options.slow_axes, mesh, options.mesh).items())
+
+
 def _given(
     options: XmapOptions, arguments: list[Argument], outer: Region | None
 ) -> frozenset[Hashable]:
@@ -624,6 +634,7 @@ def _run_within(
         xmapped._shared.program,
         xmapped._options.overlap or outer.overlap,
         left_out,
+        _slow_axes(xmapped, outer.mesh) or outer.slow_axes,
         depth=outer.depth + 1,
         given=given,
     )

@@ -216,6 +216,32 @@ def test_two_levels_within_transformations(wrap):
         assert found == explained(g, W, X)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_prefetched_gathers_and_their_gradients(kind):
+    layers, x = array(4, 8, 8), array(16, 8, seed=1)
+
+    def loss(w, x):
+        def layer(h, w):
+            return h + nx.rename(nx.tanh(nx.dot(h, nx.rename(w, {"k_fsdp": "k"}), "k")), {"out": "k"})
+
+        return nx.sum(nx.square(nx.fold(layer, x, w, axis="layers", prefetch=1)), ["batch", "k"])
+
+    def want(w, x):
+        for one in w:
+            x = x + jnp.tanh(x @ one)
+        return jnp.sum(jnp.square(x))
+
+    in_axes, resources = (["layers", "k_fsdp", "out"], ["batch", "k"]), {"k_fsdp": BOTH, "batch": BOTH}
+    f = nx.xmap(loss, in_axes, [], axis_resources=resources, mesh=mesh(kind), slow_axes=NOW)
+    gradient = jax.jit(jax.grad(f))
+    np.testing.assert_allclose(gradient(layers, x), jax.grad(want)(layers, x), rtol=1e-4, atol=1e-5)
+    found = sent(gradient.lower(layers, x).compile())
+    assert found == explained(gradient, layers, x)
+    # One layer has 256 bytes, of which a quarter is sent over dcn. The last layer is not gathered again.
+    for kind_, times in (("all-gather", 7), ("reduce-scatter", 4)):
+        assert (found[kind_, ("dcn",)], found[kind_, ("ici",)]) == (times * 64, times * 256)
+
+
 def test_bfloat16_integers_complex_and_empty_arrays():
     total = nx.xmap(
         lambda x: nx.sum(x, "b"), in_axes=["b", "k"], out_axes=["k"], axis_resources={"b": BOTH}, mesh=mesh(), slow_axes=NOW

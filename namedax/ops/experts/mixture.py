@@ -365,8 +365,8 @@ class _Mixture:
             return region  # XLA's partitioner would treat it only as a hint
         sizes = {**region.sizes, slot: slots * devices if region.manual else slots}
         resources = {**region.resources, slot: placement}
-        options = (region.mode, (_OP, region), region.overlap, region.left_out)
-        return Region(sizes, resources, region.mesh, *options)
+        options = (region.overlap, region.left_out, region.slow_axes)
+        return Region(sizes, resources, region.mesh, region.mode, (_OP, region), *options)
 
     def _apply(
         self, data: jax.Array, leaves: Sequence[object], placement: MeshAxes

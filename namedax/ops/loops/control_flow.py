@@ -265,7 +265,7 @@ def _scan_ahead(
     if region is None or region.mesh is None or not region.manual:
         return lax.scan(step, init, xs, **options)
     late, loops = LATE_SUMS not in region.left_out, frozenset(loops_of(region.resources))
-    return scan_ahead(step, init, xs, late, loops, **options)
+    return scan_ahead(step, init, xs, late, loops, region.slow_axes, **options)
 
 
 def from_device(data: jax.Array, mine: jax.Array, axes: tuple[str, ...]) -> jax.Array:

@@ -130,6 +130,7 @@ class Pipeline:
             (OP, outer),
             outer.overlap,
             outer.left_out,
+            outer.slow_axes,
         )
         with enter(region):
             try:
