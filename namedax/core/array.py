@@ -186,7 +186,11 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             if name == "_data":
                 refuse_stored_padding(self)
             if name == "_dims":
-                tail, data = _get_tail(self), stored_data(self)
+                tail = _get_tail(self)
+                try:
+                    data = get_data(self)
+                except AttributeError:
+                    data = self._stored
                 # JAX may put an object of any shape, or of none, in the place of an array.
                 shape = (
                     data.shape
@@ -279,7 +283,11 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     def shape(self) -> tuple[int, ...]:
         """Sizes of the positional axes; `named_shape` has those of the named axes."""
         dims = positions(self, "shape")
-        return tuple(n for n, dim in zip(self.data.shape, dims, strict=True) if dim is None)
+        try:
+            shape = get_data(self).shape
+        except AttributeError:
+            shape = self.data.shape
+        return tuple(n for n, dim in zip(shape, dims, strict=True) if dim is None)
 
     @property
     def ndim(self) -> int:
@@ -315,7 +323,10 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     @property
     def dtype(self) -> np.dtype:
         """The dtype of the data."""
-        return self.data.dtype
+        try:
+            return get_data(self).dtype
+        except AttributeError:
+            return self.data.dtype
 
     @property
     def weak_type(self) -> bool:

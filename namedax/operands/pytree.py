@@ -24,10 +24,10 @@ from namedax.core.array import (
     NamedArray,
     Parts,
     dims_of,
+    get_data,
     is_named,
     make_in_region,
     origin_of,
-    stored_data,
 )
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax
@@ -172,10 +172,14 @@ def _within(array: NamedArray) -> tuple[Any, Dims]:
 
 
 def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
-    data, tail = (
-        _within(array) if active_regions or _noting_anywhere else (stored_data(array), array._tail)
-    )
-    return ((_key(tail), data),), tail
+    if active_regions or _noting_anywhere:
+        data, tail = _within(array)
+        return ((_key(tail), data),), tail
+    tail = array._tail
+    try:
+        return ((_key(tail), get_data(array)),), tail
+    except AttributeError:
+        return ((_key(tail), array._stored),), tail
 
 
 @functools.lru_cache(maxsize=4096)

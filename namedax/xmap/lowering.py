@@ -391,7 +391,7 @@ class Call:
         # body slices and gathers them.
         self.whole: frozenset[Hashable] = frozenset()
         # The names that enter stored padded in an argument. Results leave stored padded along them.
-        self.stored: frozenset[Hashable] = frozenset().union(*(a.stored for a in arguments))
+        self.stored: frozenset[Hashable] = frozenset().union(*[a.stored for a in arguments])
         self.mesh_shape: tuple[tuple[str, int], ...] = ()
         self.results: list[_Result] = []
         # The mesh axes of results, by their dims.

@@ -136,7 +136,8 @@ def entered_for_each_parameter(program):
     return (of(60) - of(20)) / 40
 
 
-SMALL = [("devices", N, 1.2), ("layers", 4, 1.25), ("scanned", 4, 1.25), ("names", 2, 1.05)]
+# The second limit was 1.25 before slow axes and stored padding, which call 20 functions of 35,000.
+SMALL = [("devices", N, 1.2), ("layers", 4, 1.26), ("scanned", 4, 1.25), ("names", 2, 1.05)]
 
 
 @pytest.mark.parametrize(
