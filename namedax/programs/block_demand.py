@@ -133,7 +133,8 @@ class _Demand:
         wanted = [self.needs.get(var, WHOLE) for var in eqn.outvars]
         if id(eqn) in self._slices:
             dim, axes = self._slices[id(eqn)]
-            if any(d == dim for d, _ in wanted[0]):
+            # A block of a block, or one over the same mesh axis, is sliced afterwards.
+            if any(d == dim or not set(axes).isdisjoint(along) for d, along in wanted[0]):
                 wanted[0] = self.needs[eqn.outvars[0]] = WHOLE
             return [tuple(sorted({*wanted[0], (dim, axes)})), *[WHOLE] * (len(eqn.invars) - 1)]
         if not any(wanted) or has_side_effects(eqn):

@@ -166,7 +166,9 @@ def _split(jaxpr: Jaxpr, carried: slice, loops: Set[str]) -> tuple[Jaxpr, Jaxpr]
     cut = [var for var in cut if var in used]
     if not cut:
         return None
-    ahead = [eqn for eqn in jaxpr.eqns if early.issuperset(eqn.outvars)]
+    ahead = [
+        eqn for eqn in jaxpr.eqns if early.issuperset(eqn.outvars) and not has_side_effects(eqn)
+    ]
     gather = _needed(ahead, cut, set())
     return (
         _with(jaxpr, gather, [*consts, *slices], cut),

@@ -341,6 +341,20 @@ def test_a_wider_type_may_make_fewer_elements_more_bytes():
     assert found.outvars[0].aval.dtype == jnp.bfloat16
 
 
+def test_blocks_along_two_dimensions_over_one_mesh_axis():
+    """Only one of them can be scattered."""
+    a = make.asarray(np.random.default_rng(8).normal(size=(16, 16)), jnp.float32)
+
+    def body(a):
+        s = jnp.sin(lax.psum(a, "m")) + jnp.ones((16, 1), jnp.float32)  # 16 x 4
+        first = lax.dynamic_slice_in_dim(s, 4 * lax.axis_index("m"), 4, 0)
+        return lax.dynamic_slice_in_dim(jnp.cos(first), lax.axis_index("m"), 1, 1)
+
+    before, after = both_ways(body, HALF, P("m"), a)
+    assert before == {REDUCE: (1, 16 * 4 * F)}
+    assert set(after) == {SCATTER}
+
+
 def test_slices_at_traced_places():
     def body(a, i):
         s = lax.psum(a, "m")

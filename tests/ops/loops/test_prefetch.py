@@ -347,3 +347,22 @@ def test_memory_and_time_are_estimated():
             for n in (1, 2)
         }
         assert ahead.hidden == pytest.approx(sent if hides_all else sum(computed.values()), rel=1e-6)
+
+
+@pytest.mark.parametrize("what", ["the carry", pytest.param("the slice", marks=pytest.mark.full)])
+def test_callbacks_run_once_a_step(what):
+    """A callback is no part of the gather, which has no carry."""
+    w, x = arrays()
+    seen = []
+
+    def step(x, w):
+        total = nx.sum(x, ("batch", "embed")) if what == "the carry" else nx.sum(w["bias"], "embed")
+        jax.debug.callback(lambda value: seen.append(float(value)), total)
+        return layer(x, w)
+
+    f = mapped(fold_of(step), FSDP, mesh_of((4,)))
+    close(jax.jit(f)(w, x), by_hand(w, x))
+    jax.effects_barrier()
+    expected = [float(by_hand({k: v[:i] for k, v in w.items()}, x).sum()) for i in range(4)]
+    expected = expected if what == "the carry" else np.asarray(w["bias"].sum(1))
+    np.testing.assert_allclose(sorted(seen), sorted(np.repeat(expected, 4)), rtol=1e-4)
