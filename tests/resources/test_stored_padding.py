@@ -217,6 +217,19 @@ def test_positional_axes_are_stacked_in_front():
         np.testing.assert_allclose(values(jax.jit(run)(stack)), want, rtol=1e-5)
 
 
+def test_arrays_of_another_mesh_move():
+    x = at_rest(W, ["v", "k"], {"v": ("x", "y")}, mesh_of())
+    for shape, size in (((8,), 16), ((4,), 16), ((3,), 13)):
+        f = nx.xmap(lambda x: 1 / x, axis_resources={"v": "x"}, mesh=mesh_of(shape))
+        y = f(x)
+        np.testing.assert_allclose(values(y), 1 / W, rtol=1e-5)
+        assert padding(y) == 0
+        assert y.data.shape == (size, 6)
+        if shape == (8,):
+            gradient = jax.grad(lambda a, f=f: nx.sum(f(a), ...))(x)
+            np.testing.assert_allclose(values(gradient), -1 / W**2, rtol=1e-5)
+
+
 def test_exported_functions():
     mesh = mesh_of()
     x = at_rest(W, ["v", "k"], {"v": "x"}, mesh)
@@ -296,6 +309,19 @@ def test_arithmetic_and_methods(count):
             assert padding(have) == 0
     assert (x + 1).data.shape == (16, 6)
     assert nx.size(x, ...) == 78
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_operators_with_objects(explicit):
+    padded = at_rest(W, ["v", "k"], {"v": "x"}, mesh_of(explicit=explicit))
+    even = at_rest(W[:12], ["v", "k"], {"v": "x"}, mesh_of(explicit=explicit))
+    for x in (padded, even):
+        assert (x == None) is False  # noqa: E711
+        assert (x != "x") is True
+        assert x in [x]
+        for run in (lambda x: x + None, lambda x: "s" - x, lambda x: x < object()):
+            with pytest.raises(TypeError, match=r"unsupported operand type|not supported between"):
+                run(x)
 
 
 def test_arithmetic_of_equal_layouts_sends_nothing():
@@ -397,6 +423,15 @@ def test_functions_of_leaves_that_change_the_size_raise():
     for run in (lambda: cut.named_shape, lambda: nx.sum(cut, "v"), lambda: cut + 1):
         with pytest.raises(nx.errors.AxisSizeError, match=r"axis 'v' of size 13 is stored padded to 16 elements"):
             run()
+
+
+def test_arrays_on_the_host_have_no_mesh():
+    x = jax.device_get(at_rest(W, ["v", "k"], {"v": "x"}, mesh_of()))
+    assert isinstance(x.data, np.ndarray)
+    for run in (lambda: x + 1, lambda: nx.positional(x, ["v", "k"])):
+        with pytest.raises(nx.errors.MeshError, match=r"its data is on other devices\. Place it first"):
+            run()
+    np.testing.assert_array_equal(values(nx.shard(x, {"v": "x"}, mesh_of(), padded=True) + 1), W + 1)
 
 
 def test_two_meshes_and_two_layouts_raise():
