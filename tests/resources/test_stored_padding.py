@@ -1,5 +1,6 @@
 """Arrays that are stored padded, outside of mapped functions: the values, gradients and types of whole arrays, without gathers."""
 
+import contextlib
 import copy
 import functools
 import pickle
@@ -95,6 +96,16 @@ def test_another_layout_gathers_or_moves():
     assert y.data.shape == (14, 6)
     assert padding(y) == 0
     np.testing.assert_array_equal(values(y), W)
+
+
+@pytest.mark.parametrize("in_context", [False, True])
+@pytest.mark.parametrize("explicit", [False, True])
+def test_gradients_through_the_placement(explicit, in_context):
+    mesh = mesh_of(explicit=explicit)
+    gradient = jax.jit(jax.grad(lambda x: nx.sum(1 / nx.shard(x, {"v": "x"}, mesh, padded=True), ...)))
+    for x in (nx.named(W, ["v", "k"]), nx.shard(nx.named(W, ["v", "k"]), {"k": "y"}, mesh)):
+        with jax.set_mesh(mesh) if in_context else contextlib.nullcontext():
+            np.testing.assert_allclose(values(gradient(x)), -1 / W**2, rtol=1e-5)
 
 
 def test_random_keys():
