@@ -402,12 +402,13 @@ def _resources(call: _Call, shardings: Iterable[tuple[NamedArray, Assignment]]) 
     for operand, places in shardings:
         for name, axes in places.items():
             if resources.setdefault(name, axes) != axes:
+                padded = ", padded=True" if padding_of(owner[name]) or padding_of(operand) else ""
                 raise PlacementConflictError(
                     f"{call.op}: axis {show_name(name)} is sharded over"
                     f" {_axes_text(resources[name])} in {type_text(owner[name])}, and over"
                     f" {_axes_text(axes)} in {type_text(operand)}; in one operation a name has one"
                     " sharding. Place one of the arrays as the other one is first: nx.shard(x,"
-                    f" {{{show_name(name)}: {_entry_text(resources[name])}}}, mesh)."
+                    f" {{{show_name(name)}: {_entry_text(resources[name])}}}, mesh{padded})."
                 ).about(axes=(name,))
             owner.setdefault(name, operand)
     return resources
