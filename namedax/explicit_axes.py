@@ -83,6 +83,10 @@ def install() -> None:
 # --- a call ---------------------------------------------------------------------------------------
 
 
+class _NotImplementedError(Exception):
+    """A binary operator does not take its other operand, and has returned `NotImplemented`."""
+
+
 class _Call(Record, frozen=False):
     """A call of an operation.
 
@@ -155,7 +159,10 @@ def run_mapped(
     program = None if key is None else _programs.get(key)
     if program is not None:
         return (program(call.operands),)
-    program, result = _make_program(call, _resources(call, shardings), mesh)
+    try:
+        program, result = _make_program(call, _resources(call, shardings), mesh)
+    except _NotImplementedError:
+        return (NotImplemented,)
     if key is not None:
         _store(key, program)
     return (result,)
@@ -212,6 +219,8 @@ def run_padded(
         return program(call.operands)
     try:
         program, result = _make_program(call, _resources(call, shardings), mesh, gathers=False)
+    except _NotImplementedError:
+        return NotImplemented
     except Exception as failed:
         if not _needs_values(failed):
             raise
@@ -240,7 +249,9 @@ def _mesh_of_padded(op: str, padded: Sequence[NamedArray], mesh: Mesh | None) ->
     if mesh is not None and dict(mesh.shape) == dict(shape):
         return mesh
     for x in padded:
-        sharding: Any = None if isinstance(x.data, jax.core.Tracer) else x.data.sharding
+        sharding: Any = (
+            None if isinstance(x.data, jax.core.Tracer) else getattr(x.data, "sharding", None)
+        )
         if isinstance(sharding, NamedSharding) and dict(sharding.mesh.shape) == dict(shape):
             return sharding.mesh
     if not any(isinstance(x.data, jax.core.Tracer) for x in padded):
@@ -391,12 +402,13 @@ def _resources(call: _Call, shardings: Iterable[tuple[NamedArray, Assignment]]) 
     for operand, places in shardings:
         for name, axes in places.items():
             if resources.setdefault(name, axes) != axes:
+                padded = ", padded=True" if padding_of(owner[name]) or padding_of(operand) else ""
                 raise PlacementConflictError(
                     f"{call.op}: axis {show_name(name)} is sharded over"
                     f" {_axes_text(resources[name])} in {type_text(owner[name])}, and over"
                     f" {_axes_text(axes)} in {type_text(operand)}; in one operation a name has one"
                     " sharding. Place one of the arrays as the other one is first: nx.shard(x,"
-                    f" {{{show_name(name)}: {_entry_text(resources[name])}}}, mesh)."
+                    f" {{{show_name(name)}: {_entry_text(resources[name])}}}, mesh{padded})."
                 ).about(axes=(name,))
             owner.setdefault(name, operand)
     return resources
@@ -573,11 +585,14 @@ def _mapped(
 
     def operation(operands: list[Any]) -> PyTree:
         try:
-            return run_body(operands)
+            result = run_body(operands)
         except UnevenAxisError as error:
             # A call does not begin again with this size: here its axis is not sharded instead.
             error.found_size = None
             raise
+        if result is NotImplemented:
+            raise _NotImplementedError
+        return result
 
     operation.__name__ = operation.__qualname__ = call.op
     mapped = xmap(operation, axis_resources=resources, mesh=mesh)

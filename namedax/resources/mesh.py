@@ -121,6 +121,8 @@ def mesh_with_devices(mesh: Mesh | AbstractMesh | None, op: str) -> Mesh:
     found = concrete_mesh(mesh)
     if found is not None:
         return found
+    if isinstance(mesh, Mesh) and mesh.abstract_mesh == current_mesh():
+        return mesh  # under `jax.jit` in the context of the same mesh
     if mesh is not None and not isinstance(mesh, Mesh):
         raise MeshError(
             f"{op}: the mesh {dict(mesh.shape)} is an AbstractMesh, which has no devices. Pass"

@@ -29,7 +29,7 @@ from namedax.core.names import Dims, Mesh
 from namedax.core.padded_sharding import StoredPadding, block_size
 from namedax.resources.assignment import Assignment, named_sharding
 from namedax.resources.communication import is_keys
-from namedax.resources.mesh import entry_of, is_tracked, put
+from namedax.resources.mesh import entry_of, has_explicit_axes, is_tracked, put
 from namedax.resources.padding import padded, unpadded
 
 __all__ = [
@@ -81,6 +81,9 @@ def store(data: jax.Array, dims: Dims, assignment: Assignment, mesh: Mesh, op: s
     if padding is None:
         return make(put(data, named_sharding(dims, data.shape, assignment, mesh, op)), dims)
     padded_sizes = padding.padded_sizes
+    if isinstance(data, jax.core.Tracer) and has_explicit_axes(mesh) and not is_tracked(data):
+        # Without a sharding, the gradient would be sliced while it is sharded, which JAX rejects.
+        data = put(data, NamedSharding(mesh, PartitionSpec()))
     data = _unsharded(data, [i for i, dim in enumerate(dims) if dim in padded_sizes])
     for i, dim in enumerate(dims):
         if dim in padded_sizes:

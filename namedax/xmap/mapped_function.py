@@ -272,7 +272,8 @@ class Xmapped:
                     data = jax.device_put(data, sharding)
             if not isinstance(leaf, NamedArray):
                 return data
-            return with_data(leaf, data) or make_in_region(data, leaf._dims)
+            padded = with_data(leaf, data)
+            return make_in_region(data, leaf._dims) if padded is None else padded
 
         arguments, tree = name_arguments(self, args, kwargs)
         return _join(

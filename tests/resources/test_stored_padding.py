@@ -1,5 +1,6 @@
 """Arrays that are stored padded, outside of mapped functions: the values, gradients and types of whole arrays, without gathers."""
 
+import contextlib
 import copy
 import functools
 import pickle
@@ -95,6 +96,16 @@ def test_another_layout_gathers_or_moves():
     assert y.data.shape == (14, 6)
     assert padding(y) == 0
     np.testing.assert_array_equal(values(y), W)
+
+
+@pytest.mark.parametrize("in_context", [False, True])
+@pytest.mark.parametrize("explicit", [False, True])
+def test_gradients_through_the_placement(explicit, in_context):
+    mesh = mesh_of(explicit=explicit)
+    gradient = jax.jit(jax.grad(lambda x: nx.sum(1 / nx.shard(x, {"v": "x"}, mesh, padded=True), ...)))
+    for x in (nx.named(W, ["v", "k"]), nx.shard(nx.named(W, ["v", "k"]), {"k": "y"}, mesh)):
+        with jax.set_mesh(mesh) if in_context else contextlib.nullcontext():
+            np.testing.assert_allclose(values(gradient(x)), -1 / W**2, rtol=1e-5)
 
 
 def test_random_keys():
@@ -217,6 +228,19 @@ def test_positional_axes_are_stacked_in_front():
         np.testing.assert_allclose(values(jax.jit(run)(stack)), want, rtol=1e-5)
 
 
+def test_arrays_of_another_mesh_move():
+    x = at_rest(W, ["v", "k"], {"v": ("x", "y")}, mesh_of())
+    for shape, size in (((8,), 16), ((4,), 16), ((3,), 13)):
+        f = nx.xmap(lambda x: 1 / x, axis_resources={"v": "x"}, mesh=mesh_of(shape))
+        y = f(x)
+        np.testing.assert_allclose(values(y), 1 / W, rtol=1e-5)
+        assert padding(y) == 0
+        assert y.data.shape == (size, 6)
+        if shape == (8,):
+            gradient = jax.grad(lambda a, f=f: nx.sum(f(a), ...))(x)
+            np.testing.assert_allclose(values(gradient), -1 / W**2, rtol=1e-5)
+
+
 def test_exported_functions():
     mesh = mesh_of()
     x = at_rest(W, ["v", "k"], {"v": "x"}, mesh)
@@ -296,6 +320,19 @@ def test_arithmetic_and_methods(count):
             assert padding(have) == 0
     assert (x + 1).data.shape == (16, 6)
     assert nx.size(x, ...) == 78
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_operators_with_objects(explicit):
+    padded = at_rest(W, ["v", "k"], {"v": "x"}, mesh_of(explicit=explicit))
+    even = at_rest(W[:12], ["v", "k"], {"v": "x"}, mesh_of(explicit=explicit))
+    for x in (padded, even):
+        assert (x == None) is False  # noqa: E711
+        assert (x != "x") is True
+        assert x in [x]
+        for run in (lambda x: x + None, lambda x: "s" - x, lambda x: x < object()):
+            with pytest.raises(TypeError, match=r"unsupported operand type|not supported between"):
+                run(x)
 
 
 def test_arithmetic_of_equal_layouts_sends_nothing():
@@ -399,9 +436,18 @@ def test_functions_of_leaves_that_change_the_size_raise():
             run()
 
 
+def test_arrays_on_the_host_have_no_mesh():
+    x = jax.device_get(at_rest(W, ["v", "k"], {"v": "x"}, mesh_of()))
+    assert isinstance(x.data, np.ndarray)
+    for run in (lambda: x + 1, lambda: nx.positional(x, ["v", "k"])):
+        with pytest.raises(nx.errors.MeshError, match=r"its data is on other devices\. Place it first"):
+            run()
+    np.testing.assert_array_equal(values(nx.shard(x, {"v": "x"}, mesh_of(), padded=True) + 1), W + 1)
+
+
 def test_two_meshes_and_two_layouts_raise():
     a, b = (at_rest(W, ["v", "k"], {"v": "x"}, mesh_of(shape)) for shape in ((4, 2), (8,)))
     with pytest.raises(nx.errors.MeshError, match="add: the operands are stored padded on the meshes"):
         a + b
-    with pytest.raises(nx.errors.PlacementConflictError, match="axis 'v' is sharded over mesh axis 'x'"):
+    with pytest.raises(nx.errors.PlacementConflictError, match=r"sharded over mesh axis 'x'.*mesh, padded=True\)"):
         a + nx.shard(a, {"v": "y"}, mesh_of(), padded=True)
