@@ -519,7 +519,8 @@ def shard(
         leaves, tree = jax.tree.flatten(x, is_leaf=is_named)
         unpadded = [without_padding(leaf) if is_named(leaf) else leaf for leaf in leaves]
         changed = any(new is not old for new, old in zip(unpadded, leaves, strict=True))
-        return tree.unflatten(unpadded) if changed else x
+        result: Tree = jax.tree.unflatten(tree, unpadded) if changed else x
+        return result
     mesh = mesh_with_devices(mesh, "shard")
     check_mesh_axes(assignment, mesh, "shard")
 
