@@ -49,10 +49,11 @@ class Wire:
     gradients then travel in their own dtype.
 
     - `"bf16"` rounds to bfloat16. The relative error of a normal number is at most `2 ** -8`.
-    - `"float8_e4m3"` divides blocks of at most 128 consecutive elements by a scale, max |x| / 448
+    - `"float8_e4m3"` divides blocks of at most 128 consecutive elements by a scale, `max(abs(x)) / 448`
       of the block. The relative error is at most `2 ** -4`, and the absolute error `2 ** -10` of
       the scale for elements below `2 ** -6` of the scale.
-    - `"int8"` does the same with the scale max |x| / 127. The error is at most half of the scale.
+    - `"int8"` does the same with the scale `max(abs(x)) / 127`. The error is at most half of the
+      scale.
 
     The blocks are consecutive elements of a device's block in row-major order. A scale has 32 bits
     (64 for float64), is at least the smallest normal number, and counts as bytes sent. A block with

@@ -547,7 +547,7 @@ def _run_once(
         xmapped._shared.program,
         options.overlap,
         left_out,
-        _slow_axes(xmapped, traced_on),
+        _slow_axes(xmapped, mesh),
         depth=1 if outer is None else outer.depth + 1,
         given=given,
     )
@@ -635,7 +635,7 @@ def _run_within(
         xmapped._shared.program,
         xmapped._options.overlap or outer.overlap,
         left_out,
-        _slow_axes(xmapped, outer.mesh) or outer.slow_axes,
+        _slow_axes(xmapped, outer.mesh if new_axes else None) or outer.slow_axes,
         depth=outer.depth + 1,
         given=given,
     )

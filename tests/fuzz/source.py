@@ -40,9 +40,24 @@ class _Writer:
 
     def resources(self, names: Sequence[str]) -> str:
         """`, axis_resources=..., mesh=mesh` for a nested mapped function."""
-        placed = [f"{name!r}: {written(entries)}" for name, entries in self.layout.resources if name in names]
+        placed = [
+            f"{name!r}: {written(entries)}"
+            for name, entries in self.layout.resources
+            if name in names and not self.aborts(name)
+        ]
         auto = ", partitioning='auto'" if self.layout.partitioning == "auto" else ""
         return f", axis_resources={{{', '.join(placed)}}}, mesh=mesh{auto}" if placed else ""
+
+    def aborts(self, name: str) -> bool:
+        """Whether XLA may end the process if a nested mapped function maps the name.
+
+        The XLA of JAX 0.12 does if a mesh axis is free, and an inner one is before an outer one, in plain JAX as here.
+        """
+        order = [axis for axis, _ in self.layout.mesh]
+        used = {other: [order.index(entry) for entry in entries if entry in order] for other, entries in self.layout.resources}
+        is_free = len({i for places in used.values() for i in places}) < len(order)
+        outer = [i for other, places in used.items() if other != name for i in places]
+        return is_free and any(i < max(outer, default=-1) for i in used[name])
 
 
 def out_axes(values: Sequence[V]) -> list[list[Any]]:

@@ -99,7 +99,7 @@ LAYER = function(
 )
 REMATERIALISED = program(
     [given("a", "b"), given("d", "b", "b2", seed=1)],
-    [do(6, "fold", 0, 1, blocks=[LAYER], axis="d", checkpoint=True, reverse=False)],
+    [do(6, "fold", 0, 1, blocks=[LAYER], axis="d", checkpoint=True, reverse=False, prefetch=False)],
     6,
 )
 
@@ -116,7 +116,7 @@ RESIDUAL = function(
 )
 REMATERIALISED_RESIDUAL = program(
     [given("a", "b"), given("d", "b", "k", seed=1)],
-    [do(8, "fold", 0, 1, blocks=[RESIDUAL], axis="d", checkpoint=True, reverse=False)],
+    [do(8, "fold", 0, 1, blocks=[RESIDUAL], axis="d", checkpoint=True, reverse=False, prefetch=False)],
     8,
 )
 
@@ -319,6 +319,7 @@ SPECIMENS: dict[str, Specimen] = {
                                     blocks=[function((3, 4), [], 0, 3)],
                                     axis="b2",
                                     checkpoint=False,
+                                    prefetch=False,
                                     reverse=False,
                                 )
                             ],
