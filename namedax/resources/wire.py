@@ -49,9 +49,9 @@ class Wire:
     gradients then travel in their own dtype.
 
     - `"bf16"` rounds to bfloat16. The relative error of a normal number is at most `2 ** -8`.
-    - `"float8_e4m3"` divides blocks of at most 128 consecutive elements by a scale, `max(abs(x)) / 448`
-      of the block. The relative error is at most `2 ** -4`, and the absolute error `2 ** -10` of
-      the scale for elements below `2 ** -6` of the scale.
+    - `"float8_e4m3"` divides blocks of at most 128 consecutive elements by a scale,
+      `max(abs(x)) / 448` of the block. The relative error is at most `2 ** -4`, and the absolute
+      error `2 ** -10` of the scale for elements below `2 ** -6` of the scale.
     - `"int8"` does the same with the scale `max(abs(x)) / 127`. The error is at most half of the
       scale.
 
