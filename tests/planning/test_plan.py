@@ -83,7 +83,7 @@ def test_a_small_model_is_data_parallel():
         pytest.param({"x": 2, "y": 2, "z": 2}, marks=pytest.mark.full),
     ],
 )
-@pytest.mark.parametrize("batch", [pytest.param(64, marks=pytest.mark.product), 4096])
+@pytest.mark.parametrize("batch", [pytest.param(64, marks=[pytest.mark.full, pytest.mark.product]), 4096])
 def test_it_is_within_two_percent_of_the_best_of_all(sizes, batch):
     mesh, arguments = abstract(**sizes), shapes(batch, 256, 1024, 128)
     times = []

@@ -211,6 +211,7 @@ def test_a_mapped_function_with_another_layout_gets_the_true_size():
     np.testing.assert_array_equal(np.asarray(placed(x)), 2 * W.T)
 
 
+@pytest.mark.full
 def test_positional_axes_are_stacked_in_front():
     mesh = mesh_of()
     x = at_rest(W, ["v", "k"], {"v": "x"}, mesh)

@@ -361,6 +361,7 @@ def test_the_gradient_of_a_slice_is_a_narrow_gather(resources):
     assert np.all(np.abs(np.asarray(got - c)) <= bounds(c, "int8", blocks))
 
 
+@pytest.mark.full
 def test_under_vmap_and_twice_differentiated():
     w, x = fsdp_arrays()
     both = nx.Wire("int8", "int8")

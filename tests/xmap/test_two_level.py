@@ -117,6 +117,7 @@ def test_sizes_that_do_not_divide_are_padded(shape):
     }
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("order", [BOTH, BOTH[::-1]])
 @pytest.mark.parametrize("kind", KINDS)
 def test_gathers_and_scatters_keep_the_order_of_elements(order, kind):

@@ -86,7 +86,8 @@ LAYOUTS = [
 
 
 OTHERS = [
-    pytest.param(*one, marks=pytest.mark.product if i in (0, 2, 6) else pytest.mark.full) for i, one in enumerate(LAYOUTS[1:])
+    pytest.param(*one, marks=[pytest.mark.full, pytest.mark.product] if i in (0, 2, 3, 6) else pytest.mark.full)
+    for i, one in enumerate(LAYOUTS[1:])
 ]
 
 

@@ -103,6 +103,7 @@ def test_values_and_gradients(label):
 
 
 @pytest.mark.full
+@pytest.mark.rest(6)
 @pytest.mark.parametrize("label", [label for label in CASES if label not in PLAIN])
 def test_values_and_gradients_in_other_layouts(label):
     compare(*CASES[label])
