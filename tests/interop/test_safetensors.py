@@ -326,6 +326,7 @@ for i in range(int(layers)):
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["heads", "embed"])
 def test_loading_takes_about_one_block_beside_the_result(name, tmp_path):
     """A block of an array of 64 MiB on eight devices has 8 MiB. Whole arrays, or whole files in memory, would be 64 MiB and more."""

@@ -57,6 +57,7 @@ def test_greedy_tokens_do_not_depend_on_the_layout(case, title, axis_types):
 SAMPLING = {"temperature": 0.7, "top_k": 9, "top_p": 0.8}
 
 
+@pytest.mark.full
 @pytest.mark.part(1)
 @pytest.mark.parametrize("title", ["batch+heads", "uneven heads", "cache+heads"])
 def test_drawn_tokens_do_not_depend_on_the_layout(title):

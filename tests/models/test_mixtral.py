@@ -38,6 +38,7 @@ def test_the_loss_of_the_balance_is_that_of_pytorch(case):
     np.testing.assert_allclose(value, found["loss"] + 0.5 * found["aux_loss"], rtol=2e-5)
 
 
+@pytest.mark.full
 @pytest.mark.rest(4)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)

@@ -70,12 +70,14 @@ def test_options_mean_the_same_in_every_layout(expected, tmp_path, option, layou
     np.testing.assert_allclose(have, expected(*OPTIONS[option]), rtol=rtol)
 
 
+@pytest.mark.full
 def test_adapters_are_sharded_by_their_axis(expected, tmp_path):
     arguments = ["--lora", "2", "--adapters", "4"]
     mesh = ["--mesh", '{"data": 4}', "--resources", '{"adapter": "data"}']
     np.testing.assert_allclose(losses(tmp_path, *arguments, *mesh), expected(*arguments), rtol=1e-4)
 
 
+@pytest.mark.full
 def test_a_training_continues_under_another_layout(expected, tmp_path):
     first = losses(tmp_path, "--layout", "fsdp+tp", "--until", "2", "--save")
     rest = losses(tmp_path, "--layout", "dp", "--resume", "--explicit")

@@ -396,6 +396,7 @@ def test_shampoo_in_other_layouts(case):
     assert state.matrices.statistics["w"][0].sharding.spec[0] == "x"
 
 
+@pytest.mark.full
 def test_shampoo_with_momentum_and_weight_decay():
     optimizer = shampoo(0.1, **SIDES, momentum=0.5, weight_decay=0.1, eps=1e-2, graft="sgd")
     params, gradient = parameters(), GRADIENTS[0]

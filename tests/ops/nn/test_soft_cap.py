@@ -75,6 +75,7 @@ def test_sharded_keys(placement):
     check(named, jax.jit(oracle), args, axes, ["b", "t", "e"], placement)
 
 
+@pytest.mark.full
 def test_positional_axes():
     """With a cap so large that it changes nothing, every argument does what it does in JAX's function."""
     q, k, v = array(3, 8, 4, 5), array(3, 6, 2, 5, seed=1), array(3, 6, 2, 5, seed=2)
