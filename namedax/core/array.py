@@ -20,7 +20,7 @@ import jax
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
-from namedax.core.display import Shown, index_text, type_text
+from namedax.core.display import Shown, index_text, type_text, without_padding
 from namedax.core.element_types import as_jax
 from namedax.core.names import Dims, DType, check_dims
 from namedax.core.padded_sharding import PaddedTail, StoredPadding
@@ -577,10 +577,7 @@ def _true_sizes(array: NamedArray) -> Mapping[Hashable, int]:
 
 def true_values(array: NamedArray) -> np.ndarray:
     """Return the values of a concrete array that is stored padded, without padding."""
-    sizes = _true_sizes(array)
-    where = tuple(slice(None) if dim is None else slice(sizes[dim]) for dim in array._dims)
-    values: np.ndarray = np.asarray(array._stored)[where]
-    return values
+    return without_padding(array, np.asarray(array._stored))
 
 
 def refuse_stored_padding(array: NamedArray) -> NoReturn:

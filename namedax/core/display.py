@@ -22,7 +22,14 @@ from namedax.core.names import Dims, escaped
 from namedax.core.region import ambient
 from namedax.errors import AxisSizeError, NamedAxesLeftError, format_value, shape_of, show_dtype
 
-__all__ = ["Shown", "positional_type_text", "shown_placements", "treescope_adapter", "type_text"]
+__all__ = [
+    "Shown",
+    "positional_type_text",
+    "shown_placements",
+    "treescope_adapter",
+    "type_text",
+    "without_padding",
+]
 
 
 class Shown:
@@ -62,7 +69,7 @@ class Shown:
         if jnp.issubdtype(data.dtype, jax.dtypes.extended):
             data = jax.random.key_data(data)
         values = np.array2string(
-            _without_padding(self, np.asarray(data)),
+            without_padding(self, np.asarray(data)),
             threshold=24,
             edgeitems=2,
             precision=4,
@@ -214,10 +221,10 @@ def _values(array: Shown) -> np.ndarray | None:
         return None
     if jnp.issubdtype(data.dtype, jax.dtypes.extended) or _unreduced_over(data):
         return None
-    return _without_padding(array, np.asarray(data))
+    return without_padding(array, np.asarray(data))
 
 
-def _without_padding(array: Shown, values: np.ndarray) -> np.ndarray:
+def without_padding(array: Shown, values: np.ndarray) -> np.ndarray:
     """Remove the padding of an array that is stored padded."""
     if len(array.data.shape) != len(array.dims):
         return values
@@ -422,7 +429,7 @@ def treescope_adapter() -> Any:
         def get_array_data_with_truncation(
             self, array: Shown, mask: object, edge_items_per_axis: tuple[int | None, ...]
         ) -> tuple[np.ndarray, np.ndarray]:
-            values = _without_padding(array, np.asarray(array.data))
+            values = without_padding(array, np.asarray(array.data))
             visible = np.ones(values.shape, bool) if mask is None else _mask(mask, array)
             for axis, edge in enumerate(edge_items_per_axis):
                 if edge is not None:
