@@ -155,17 +155,27 @@ def run_mapped(
     shardings, mesh = _shardings_of(call)
     if mesh is None:
         return None
+    return (_run_cached(call, shardings, mesh),)
+
+
+def _run_cached(
+    call: _Call,
+    shardings: Sequence[tuple[NamedArray, Assignment]],
+    mesh: Mesh,
+    gathers: bool = True,
+) -> Any:
+    """Run the program of a call, and cache it; `gathers` is that of `_make_program`."""
     key = _cache_key(call, shardings, mesh)
     program = None if key is None else _programs.get(key)
     if program is not None:
-        return (program(call.operands),)
+        return program(call.operands)
     try:
-        program, result = _make_program(call, _resources(call, shardings), mesh)
+        program, result = _make_program(call, _resources(call, shardings), mesh, gathers)
     except _NotImplementedError:
-        return (NotImplemented,)
+        return NotImplemented
     if key is not None:
         _store(key, program)
-    return (result,)
+    return result
 
 
 def _call_of(
@@ -213,21 +223,12 @@ def run_padded(
     shardings, mesh = _shardings_of(call)
     shardings += [(x, dict(padding_of(x).resources)) for x in padded]  # type: ignore[union-attr]
     mesh = _mesh_of_padded(op, padded, mesh)
-    key = _cache_key(call, shardings, mesh)
-    program = None if key is None else _programs.get(key)
-    if program is not None:
-        return program(call.operands)
     try:
-        program, result = _make_program(call, _resources(call, shardings), mesh, gathers=False)
-    except _NotImplementedError:
-        return NotImplemented
+        return _run_cached(call, shardings, mesh, gathers=False)
     except Exception as failed:
         if not _needs_values(failed):
             raise
         raise StoredPaddingError(f"{what} The shape of its result depends on values.") from failed
-    if key is not None:
-        _store(key, program)
-    return result
 
 
 def _mesh_of_padded(op: str, padded: Sequence[NamedArray], mesh: Mesh | None) -> Mesh:
