@@ -13,7 +13,7 @@ import numpy as np
 
 from namedax.analysis.records import Collective, Operation, Step
 from namedax.core.names import DType, Mesh
-from namedax.errors import ArgumentError, ArgumentTypeError
+from namedax.errors import ArgumentError, ArgumentTypeError, show_names
 from namedax.machines.links import (
     Level,
     Link,
@@ -65,9 +65,14 @@ class Machine:
       name: the name in messages; default: `"this machine"`.
       launch: the seconds to start an operation. An operation on a few numbers (64 bytes) is assumed
         to be fused with another. Default: 0.
+      efficiency: the fraction of the peaks in `flops` that large products reach: a number for all
+        dtypes, or a dict by dtype, `{"bfloat16": 0.8}`, in which a dtype that is not listed has 1.
+        Default: 1.
+      memory_efficiency: the fraction of `bandwidth` that large operations reach. Default: 1.
 
     Raises:
-      ArgumentError: a figure is not positive, or a dtype or a link is invalid.
+      ArgumentError: a figure is not positive, a fraction is greater than 1, or a dtype or a link is
+        invalid.
 
     >>> import namedax as nx
     >>> machine = nx.machines.Machine(
@@ -85,6 +90,8 @@ class Machine:
     overlap: bool = False
     name: str = dataclasses.field(default="this machine", kw_only=True)
     launch: float = dataclasses.field(default=0.0, kw_only=True)
+    efficiency: float | Mapping[str, float] = dataclasses.field(default=1.0, kw_only=True)
+    memory_efficiency: float = dataclasses.field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.flops, Mapping) or not self.flops:
@@ -93,11 +100,7 @@ class Machine:
                 " as {'bfloat16': 197e12}."
             )
         for name, value in self.flops.items():
-            if _dtype_of(name) is None:
-                raise ArgumentError(
-                    f"Machine: flops has the key {name!r}, which is not a dtype. Use a name such as"
-                    " 'bfloat16'."
-                )
+            _check_dtype("flops", name)
             positive("Machine", f"flops[{name!r}]", value, "operations per second")
         positive("Machine", "memory", self.memory, "bytes")
         positive("Machine", "bandwidth", self.bandwidth, "bytes per second")
@@ -113,12 +116,26 @@ class Machine:
                 " nx.machines.Link(...)}. The key ... stands for all other axes."
             )
         # Private copies, so that later changes by the caller have no effect.
-        object.__setattr__(
-            self,
-            "flops",
-            {jnp.dtype(name).name: float(value) for name, value in self.flops.items()},
-        )
+        object.__setattr__(self, "flops", _by_name(self.flops))
         object.__setattr__(self, "links", dict(self.links))
+        self._check_efficiencies()
+
+    def _check_efficiencies(self) -> None:
+        """Check the fractions of the peaks and of the bandwidth; `flops` has been checked."""
+        _fraction("memory_efficiency", self.memory_efficiency)
+        if not isinstance(self.efficiency, Mapping):
+            _fraction("efficiency", self.efficiency)
+            return
+        for name, value in self.efficiency.items():
+            _check_dtype("efficiency", name)
+            _fraction(f"efficiency[{name!r}]", value)
+        by_name = _by_name(self.efficiency)
+        if unknown := [name for name in by_name if name not in self.flops]:
+            raise ArgumentError(
+                f"Machine: efficiency has the dtypes {show_names(unknown)}, which flops lacks."
+                f" Choose from {show_names(self.flops)}."
+            )
+        object.__setattr__(self, "efficiency", by_name)
 
     def with_links(self, links: Links) -> Machine:
         """Return the machine with other links for these mesh axes.
@@ -176,7 +193,29 @@ class Machine:
         >>> nx.machines.v5e.peak("float64") == nx.machines.v5e.peak("float32") / 4
         True
         """
-        return self._rate(str(dtype) if isinstance(dtype, str) else jnp.dtype(dtype).name)[0]
+        listed, divisor, _ = self._counted_as(_name_of(dtype))
+        return self.flops[listed] / divisor
+
+    def rate(self, dtype: DType) -> float:
+        """Return the operations per second that large products of a dtype reach.
+
+        It is `peak` times `efficiency`. A dtype that is not listed in `flops` has the efficiency of
+        the dtype that `peak` takes for it.
+
+        Args:
+          dtype: a dtype or its name.
+
+        >>> import dataclasses, namedax as nx
+        >>> real = dataclasses.replace(nx.machines.v5e, efficiency={"bfloat16": 0.5})
+        >>> real.peak("bfloat16"), real.rate("bfloat16"), real.rate("float16")
+        (197000000000000.0, 98500000000000.0, 98500000000000.0)
+        """
+        return self._rate(_name_of(dtype))[0]
+
+    def _efficiency_of(self, listed: str) -> float:
+        if isinstance(self.efficiency, Mapping):
+            return self.efficiency.get(listed, 1.0)
+        return self.efficiency
 
     def two_level_from(
         self,
@@ -262,7 +301,8 @@ class Machine:
     def _cost(self, step: Step, rate_of: _RateOf, levels_over: _LevelsOver) -> Cost:
         if isinstance(step, Operation):
             rate, assumption = rate_of(step.dtype)
-            computing, moving = step.flops / rate, step.bytes / self.bandwidth
+            computing = step.flops / rate
+            moving = step.bytes / (self.bandwidth * self.memory_efficiency)
             bound, text = ("compute", assumption) if computing > moving else ("memory", "")
             starting = 0.0 if is_small(step) else self.launch
             return Cost(step.trips * (max(computing, moving) + starting), bound, text)
@@ -277,26 +317,37 @@ class Machine:
         )
 
     def _rate(self, dtype: str) -> tuple[float, str]:
-        """Return the operations per second, and the assumption behind them."""
+        """Return the operations per second that products reach, and the assumption behind them."""
+        listed, divisor, text = self._counted_as(dtype)
+        return self.flops[listed] * self._efficiency_of(listed) / divisor, text
+
+    def _counted_as(self, dtype: str) -> tuple[str, float, str]:
+        """Return the listed dtype that stands for a dtype, a divisor of its rate, and the reason.
+
+        The reason is text, empty for listed dtypes.
+        """
         if dtype in self.flops:
-            return self.flops[dtype], ""
+            return dtype, 1.0, ""
         mine = _dtype_of(dtype)
         if mine is None:
             return (
-                min(self.flops.values()),
+                min(self.flops, key=self.flops.__getitem__),
+                1.0,
                 f"{dtype} at the rate of the slowest type of {self.name}",
             )
         if jnp.issubdtype(mine, jnp.complexfloating):
             part = "float32" if mine.itemsize == 8 else "float64"
+            listed, divisor, _ = self._counted_as(part)
             return (
-                self._rate(part)[0] / 4,
+                listed,
+                4 * divisor,
                 f"{dtype} at a quarter of the rate of {part} on {self.name}",
             )
         floating = jnp.issubdtype(mine, jnp.floating)
-        listed = [jnp.dtype(name) for name in self.flops]
+        listed_types = [jnp.dtype(name) for name in self.flops]
         same = [
-            other for other in listed if jnp.issubdtype(other, jnp.floating) == floating
-        ] or listed
+            other for other in listed_types if jnp.issubdtype(other, jnp.floating) == floating
+        ] or listed_types
         wide = [other for other in same if other.itemsize >= mine.itemsize]
         size = (
             min(other.itemsize for other in wide) if wide else max(other.itemsize for other in same)
@@ -309,7 +360,35 @@ class Machine:
         text = f"{dtype} at the rate of {chosen.name} on {self.name}" + (
             f", divided by {products:g}" if products > 1 else ""
         )
-        return self.flops[chosen.name] / products, text
+        return chosen.name, products, text
+
+
+def _by_name(figures: Mapping[str, float]) -> dict[str, float]:
+    return {jnp.dtype(name).name: float(value) for name, value in figures.items()}
+
+
+def _name_of(dtype: DType) -> str:
+    return str(dtype) if isinstance(dtype, str) else jnp.dtype(dtype).name
+
+
+def _check_dtype(field: str, name: str) -> None:
+    if _dtype_of(name) is None:
+        raise ArgumentError(
+            f"Machine: {field} has the key {name!r}, which is not a dtype. Use a name such as"
+            " 'bfloat16'."
+        )
+
+
+def _fraction(name: str, value: object) -> None:
+    if (
+        not isinstance(value, (int, float, np.floating))
+        or isinstance(value, bool)
+        or not 0 < value <= 1
+    ):
+        raise ArgumentError(
+            f"Machine: {name}={value!r} must be a fraction greater than 0 and at most 1, such as"
+            " 0.8."
+        )
 
 
 def _dtype_of(name: DType) -> np.dtype | None:

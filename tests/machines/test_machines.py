@@ -252,6 +252,21 @@ def test_types_that_are_not_listed():
     assert "\nassumed: float64 at the rate of" in str(times)
 
 
+def test_efficiencies():
+    flops = {"bfloat16": 8e12, "float32": 4e12, "int8": 16e12}
+    on = machine(flops=flops, efficiency=0.5, memory_efficiency=0.25)
+    assert (on.peak("bfloat16"), on.rate("bfloat16"), on.rate("float64")) == (8e12, 4e12, 0.5e12)
+    assert on.time_of(operation(2e9, 0)) == pytest.approx(2e9 / 2e12)
+    assert on.time_of(operation(0, 10**6)) == pytest.approx(1e6 / (1e11 / 4))
+    assert on.time([operation(2e9, 0), operation(0, 10**6)]).total == pytest.approx(1e-3 + 4e-5)
+    some = machine(flops=flops, efficiency={jnp.bfloat16.dtype.name: 0.5})
+    # float16 counts as bfloat16, with its efficiency; float32 has none.
+    assert [some.rate(name) for name in ("bfloat16", "float16", "float32", jnp.complex64)] == [4e12, 4e12, 4e12, 1e12]
+    # The bottleneck follows: 4 ms of computing against 2 ms of memory, then 4 against 8.
+    assert machine(efficiency=0.5).time([operation(2e9, 2 * 10**8)]).compute == pytest.approx(4e-3)
+    assert machine(efficiency=0.5, memory_efficiency=0.25).time([operation(2e9, 2 * 10**8)]).memory == pytest.approx(8e-3)
+
+
 # --- one after the other, or side by side ----------------------------------------------------------------------------------------
 
 
@@ -574,6 +589,26 @@ def test_entries(name):
         (lambda: machine(memory=None), "Machine: memory=None must be a positive number of bytes, such as 1e9."),
         (lambda: machine(bandwidth=0), "Machine: bandwidth=0 must be a positive number of bytes per second, such as 1e9."),
         (lambda: machine(launch=-1), "Machine: launch=-1 must be a positive number of seconds, such as 1e9."),
+        (
+            lambda: machine(efficiency=1.5),
+            "Machine: efficiency=1.5 must be a fraction greater than 0 and at most 1, such as 0.8.",
+        ),
+        (
+            lambda: machine(efficiency={"float32": 0}),
+            "Machine: efficiency['float32']=0 must be a fraction greater than 0 and at most 1, such as 0.8.",
+        ),
+        (
+            lambda: machine(efficiency={"bf": 1}),
+            "Machine: efficiency has the key 'bf', which is not a dtype. Use a name such as 'bfloat16'.",
+        ),
+        (
+            lambda: machine(efficiency={"int8": 1}),
+            "Machine: efficiency has the dtypes 'int8', which flops lacks. Choose from 'float32'.",
+        ),
+        (
+            lambda: machine(memory_efficiency=True),
+            "Machine: memory_efficiency=True must be a fraction greater than 0 and at most 1, such as 0.8.",
+        ),
         (lambda: machine(overlap=1), "Machine: overlap=1 must be True or False."),
         (
             lambda: machine(links={"x": 1}),
