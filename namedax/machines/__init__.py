@@ -10,9 +10,9 @@ collectives by the formulas of rings and switches.
 >>> print(f"{machines.v5e.peak('bfloat16'):.3g} operations per second")
 1.97e+14 operations per second
 
-`links` defines the links of mesh axes, assigns them to the axes of a mesh, and has the formulas of
-collectives. `schedule` orders steps one after the other or overlapping. `machine` combines these
-modules and has the entries, and `measuring` makes one. Read `links` first.
+`links` defines the links of mesh axes and assigns them to the axes of a mesh. `collectives` has the
+formulas of collectives over them. `schedule` orders steps one after the other or overlapping.
+`machine` combines these modules and has the entries, and `measuring` makes one. Read `links` first.
 """
 
 from namedax.machines.links import Link as Link

@@ -1,19 +1,18 @@
-"""Links of mesh axes (rings, lines and switches), and the times of collectives over them."""
+"""Links of mesh axes (rings, lines, switches and direct links), and their placement on a mesh."""
 
 from __future__ import annotations
 
+import bisect
 import collections
 import dataclasses
 import itertools
 import math
-import sys
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeGuard, get_args
 
 from namedax.core.names import Mesh
 from namedax.core.records import Record
 from namedax.errors import ArgumentError, MeshError, did_you_mean, show_names
-from namedax.hlo import KINDS
 
 __all__ = [
     "Kind",
@@ -23,13 +22,11 @@ __all__ = [
     "levels_of",
     "placed",
     "positive",
-    "seconds_of",
     "sizes_of",
-    "smallest_in_two_levels",
 ]
 
 
-Kind = Literal["ring", "line", "switch"]
+Kind = Literal["ring", "line", "switch", "direct"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,13 +36,15 @@ class Link:
     On a ring each device has a neighbor on both sides, and collectives send in both directions at
     once. A line is a ring that does not close: data for the other end goes in one direction, with
     half of the bandwidth. On a switch every device reaches every other with its full bandwidth.
+    With direct links, each pair of devices has a link of its own: `n` devices out of `reach` use
+    `n - 1` of the `reach - 1` links of each device, and only that part of the bandwidth.
 
     Attributes:
       bandwidth: bytes per second that one device can send along this mesh axis; on a ring or a
-        line, in both directions together.
+        line, in both directions together; over direct links, over all of them together.
       latency: the minimum seconds of a message: for each hop on a ring or a line, for each round
-        through a switch.
-      kind: `"ring"`, `"line"` or `"switch"`; default: `"ring"`.
+        through a switch or over direct links.
+      kind: `"ring"`, `"line"`, `"switch"` or `"direct"`; default: `"ring"`.
       closes: a ring closes only along axes whose size is a multiple of this; others are lines. A
         v5e slice closes at 16 chips, a v5p slice at multiples of 4. Default: 1.
       dimensions: for a torus, the number of axes with separate links. More mesh axes than that
@@ -54,10 +53,15 @@ class Link:
         256 chips in a pod. Default: `None`, any number.
       beyond: the link between such groups of devices, such as the network between nodes. Default:
         `None`.
+      by_size: the fractions of the bandwidth that messages of some sizes reach, `((bytes,
+        fraction), ...)` in the order of their sizes. Between two sizes the fraction follows a power
+        of the size; beyond the first and the last it is constant. Default: `()`, the whole
+        bandwidth at every size.
 
     Raises:
       ArgumentError: a bandwidth that is not positive, a negative latency, an unknown kind, or
-        counts that are not positive integers.
+        counts that are not positive integers, a table that is not in order, or direct links
+        without `reach`.
 
     >>> Link(bandwidth=9e10, latency=1e-6)
     Link(bandwidth=90000000000.0, latency=1e-06, kind='ring', closes=1, dimensions=None, ...)
@@ -70,6 +74,7 @@ class Link:
     dimensions: int | None = dataclasses.field(default=None, kw_only=True)
     reach: int | None = dataclasses.field(default=None, kw_only=True)
     beyond: Link | None = dataclasses.field(default=None, kw_only=True)
+    by_size: tuple[tuple[float, float], ...] = dataclasses.field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         positive("Link", "bandwidth", self.bandwidth, "bytes per second")
@@ -81,7 +86,7 @@ class Link:
         if self.kind not in get_args(Kind):
             raise ArgumentError(
                 f"Link: kind={self.kind!r} is not a kind of link. Choose from 'ring', 'line',"
-                f" 'switch'.{did_you_mean(self.kind, get_args(Kind))}"
+                f" 'switch', 'direct'.{did_you_mean(self.kind, get_args(Kind))}"
             )
         for name in ("closes", "dimensions", "reach"):
             value = getattr(self, name)
@@ -99,6 +104,58 @@ class Link:
                 "Link: beyond= is the link between groups of devices. Pass the size of a group as"
                 " reach=."
             )
+        if self.kind == "direct" and self.reach is None:
+            raise ArgumentError(
+                "Link: kind='direct' divides the bandwidth among the links to the other devices."
+                " Pass the number of devices that are connected as reach=."
+            )
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        try:
+            table = tuple((size, part) for size, part in self.by_size)
+        except (TypeError, ValueError):
+            table = ((math.nan, math.nan),)
+        fits = all(
+            _is_number(size) and 0 < size < math.inf and _is_number(part) and 0 < part <= 1
+            for size, part in table
+        )
+        if not fits or any(one[0] >= other[0] for one, other in itertools.pairwise(table)):
+            raise ArgumentError(
+                f"Link: by_size={self.by_size!r} must be pairs of bytes and fractions of at most 1,"
+                " in the order of their bytes, such as ((65536, 0.25), (1048576, 0.5))."
+            )
+        for one, other in itertools.pairwise(table):
+            if other[1] / one[1] > other[0] / one[0] * (1 + 1e-9):
+                raise ArgumentError(
+                    f"Link: by_size has the fractions {one[1]} at {one[0]} bytes and {other[1]} at"
+                    f" {other[0]} bytes, so a larger message is faster than a smaller one. Move"
+                    " constant times into latency=."
+                )
+        # A tuple, so that links can be keys.
+        object.__setattr__(self, "by_size", table)
+
+    def bandwidth_at(self, size: float) -> float:
+        """Return the bytes per second that messages of a size reach.
+
+        Args:
+          size: the bytes of a message.
+
+        >>> link = Link(1e9, 0.0, "switch", by_size=((1000, 0.25), (16000, 1.0)))
+        >>> [round(link.bandwidth_at(size) / 1e9, 3) for size in (10, 1000, 4000, 10**6)]
+        [0.25, 0.25, 0.5, 1.0]
+        """
+        if not self.by_size:
+            return self.bandwidth
+        (first, low), (last, high) = self.by_size[0], self.by_size[-1]
+        if size <= first:
+            return self.bandwidth * low
+        if size >= last:
+            return self.bandwidth * high
+        index = bisect.bisect_right(self.by_size, size, key=lambda pair: pair[0])
+        (left, less), (right, more) = self.by_size[index - 1], self.by_size[index]
+        position = math.log(size / left) / math.log(right / left)
+        return self.bandwidth * less * (more / less) ** position
 
     def closed(self, size: int) -> bool:
         """Return True if an axis of `size` devices is a closed ring."""
@@ -284,154 +341,3 @@ def _share(over: Mapping[str, tuple[tuple[int, Link], ...]], link: Link) -> floa
         return 1.0
     axes = sum(part[1] == link for parts in over.values() for part in parts)
     return min(1.0, link.dimensions / axes)
-
-
-# --- times of collectives -------------------------------------------------------------------------
-# With `n` devices, `B` bytes of payload, a bandwidth of `W` bytes per second in both directions
-# together and a latency of `L` seconds:
-#
-#     kind                   on a ring                            through a switch
-#     all-gather             (n - 1) / n * B / W + n // 2 * L     (n - 1) / n * B / W
-#                                                                 + ceil(log2 n) * L
-#     reduce-scatter         the same                             the same
-#     all-reduce             twice that                           twice that
-#     all-to-all             n // 2 * ((n + 1) // 2) / n * B / W  (n - 1) / n * B / W + L
-#                            + n // 2 * L
-#     collective-permute     B / (W / 2) + L                      B / W + L
-#     collective-broadcast   B / W + n // 2 * L                   B / W + ceil(log2 n) * L
-#
-# On a ring a collective sends half of its bytes in each direction; a permutation to the next device
-# sends all of them in one. In an all-to-all each device's blocks for the others travel `n / 4` hops
-# on average. On a line, `W / 2` replaces `W`, and `n - 1` hops replace `n // 2`: data from one end
-# for the other end passes through every link, in one direction. Collectives through a switch are
-# assumed to use recursive doubling, which sends as many bytes as a ring in fewer rounds.
-#
-# Several mesh axes of one torus are used at once. An all-gather has the sum of their bandwidths and
-# of their hops. In an all-to-all each axis carries its own part, and the longest axis takes the
-# longest time. Several mesh axes through one switch are one group of devices.
-#
-# If the links differ (chips within pods, GPUs within nodes), the collective runs level by level. An
-# all-gather runs over the slow network first, while blocks are small, then over the fast one. A
-# reduce-scatter runs the other way round, and an all-reduce down and up. The fastest order is used.
-
-
-def seconds_of(kind: str, payload: float, levels: tuple[Level, ...]) -> float:
-    """Return the seconds of one run of a collective.
-
-    Args:
-      kind: one of `nx.hlo.KINDS`.
-      payload: the bytes of one device: the larger side, as in `nx.hlo.Collective`.
-      levels: the levels of links that it uses.
-
-    Returns:
-      Seconds.
-
-    >>> seconds_of("all-gather", 4e6, (Level((4,), Link(3e9, 0.0)),))
-    0.001
-    """
-    levels = tuple(level for level in levels if level.count > 1)
-    if not levels:
-        return 0.0
-    if kind in ("all-gather", "reduce-scatter"):
-        return _gather(payload, levels)
-    if kind == "all-reduce":
-        return 2 * _gather(payload, levels)
-    if kind in ("all-to-all", "ragged-all-to-all"):
-        return sum(_exchange(payload, level) for level in levels)
-    if kind == "collective-permute":
-        return max(_shift(payload, level) for level in levels)
-    if kind == "collective-broadcast":
-        return sum(
-            payload / _bandwidth(level) + _hops(level) * level.link.latency for level in levels
-        )
-    raise ArgumentError(
-        f"Machine.time: {kind!r} is not a kind of collective. Choose from"
-        f" nx.hlo.KINDS.{did_you_mean(kind, KINDS)}"
-    )
-
-
-def _gather(payload: float, levels: tuple[Level, ...]) -> float:
-    """Return the seconds of an all-gather whose result is the payload, or of a reduce-scatter."""
-
-    def seconds(order: tuple[Level, ...]) -> float:
-        total, held = 0.0, payload / math.prod(level.count for level in order)
-        for level in order:
-            total += (level.count - 1) * held / _bandwidth(level) + _hops(
-                level
-            ) * level.link.latency
-            held *= level.count
-        return total
-
-    return min(map(seconds, itertools.permutations(levels)))
-
-
-def _exchange(payload: float, level: Level) -> float:
-    link = level.link
-    if link.kind == "switch":
-        return (level.count - 1) / level.count * payload / _bandwidth(level) + link.latency
-    along = (
-        (n // 2) * ((n + 1) // 2) / n * payload / _axis_bandwidth(level, n) for n in level.sizes
-    )
-    return max(along) + _hops(level) * link.latency
-
-
-def _shift(payload: float, level: Level) -> float:
-    link = level.link
-    if link.kind == "switch":
-        return payload / _bandwidth(level) + link.latency
-    hops = sum(1 if link.closed(n) else n - 1 for n in level.sizes)
-    return payload / (link.bandwidth * level.share / 2) + hops * link.latency
-
-
-def _axis_bandwidth(level: Level, size: int) -> float:
-    """Return the bandwidth along one axis of a ring or a line."""
-    whole = level.link.bandwidth * level.share
-    return whole if level.link.closed(size) else whole / 2
-
-
-def _bandwidth(level: Level) -> float:
-    """Return the bandwidth of a device for data that goes to all other devices."""
-    if level.link.kind == "switch":
-        return level.link.bandwidth * level.share
-    return sum(_axis_bandwidth(level, n) for n in level.sizes)
-
-
-def _hops(level: Level) -> int:
-    """Return the number of messages that depend on each other."""
-    if level.link.kind == "switch":
-        return math.ceil(math.log2(level.count))
-    return sum(n // 2 if level.link.closed(n) else n - 1 for n in level.sizes)
-
-
-def smallest_in_two_levels(
-    slow: tuple[Level, ...], fast: tuple[Level, ...], starting: float = 0.0
-) -> int:
-    """Return the payload in bytes from which on an all-reduce is faster in two levels.
-
-    One level has all devices on the slowest link.
-
-    Args:
-      slow: the levels of the slow axes.
-      fast: the levels of the fast axes.
-      starting: the seconds to start two more collectives. Default: 0.
-
-    Returns:
-      The number of bytes; `sys.maxsize` if two levels are never faster.
-    """
-    inner = math.prod(level.count for level in fast)
-    outer = math.prod(level.count for level in slow)
-    if inner == 1 or outer == 1:
-        return sys.maxsize
-    slowest = min(slow, key=_bandwidth)
-    flat = (Level((inner * outer,), slowest.link, slowest.share),)
-
-    def gained(payload: float) -> float:
-        parts = 2 * seconds_of("all-gather", payload, fast)
-        parts += seconds_of("all-reduce", payload / inner, slow)
-        return seconds_of("all-reduce", payload, flat) - parts - starting
-
-    at_zero = gained(0.0)  # seconds are affine in the payload
-    each = (gained(1e9) - at_zero) / 1e9
-    if each <= 0:
-        return sys.maxsize
-    return min(sys.maxsize, max(0, math.ceil(-at_zero / each)))

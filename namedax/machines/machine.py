@@ -14,17 +14,8 @@ import numpy as np
 from namedax.analysis.records import Collective, Operation, Step
 from namedax.core.names import DType, Mesh
 from namedax.errors import ArgumentError, ArgumentTypeError, show_names
-from namedax.machines.links import (
-    Level,
-    Link,
-    Links,
-    levels_of,
-    placed,
-    positive,
-    seconds_of,
-    sizes_of,
-    smallest_in_two_levels,
-)
+from namedax.machines.collectives import seconds_of, smallest_in_two_levels
+from namedax.machines.links import Level, Link, Links, levels_of, placed, positive, sizes_of
 from namedax.machines.schedule import Cost, Times, is_small, schedule
 
 __all__ = [

@@ -155,13 +155,17 @@ def test_slow_links_carry_small_blocks():
     slow, fast = Link(1e9, 1e-5, "switch"), Link(1e11, 1e-6, "switch")
     both = machine({"node": slow, "gpu": fast})
     mesh = {"node": 4, "gpu": 8}
-    # Gathered between nodes first, an eighth of the whole, then within: and backwards the same.
-    wanted = 3 / 4 * 1e6 / 8 / 1e9 + 2e-5 + 7 / 8 * 1e6 / 1e11 + 3e-6
+    # Each of the eight gathers an eighth of the whole from the other nodes, 93.75 us, and what it has within the node at the same
+    # time, 8.75 us. The latencies add up: two rounds between, three within.
+    wanted = 3 / 4 * 1e6 / 8 / 1e9 + 2e-5 + 3e-6
     for kind, times in (("all-gather", 1), ("reduce-scatter", 1), ("all-reduce", 2)):
         for axes in (("node", "gpu"), ("gpu", "node")):
             assert both.time_of(collective(kind, axes, 32, 10**6), mesh) == pytest.approx(times * wanted)
     exchange = both.time_of(collective("all-to-all", ("node", "gpu"), 32, 10**6), mesh)
-    assert exchange == pytest.approx(3 / 4 * 1e6 / 1e9 + 1e-5 + 7 / 8 * 1e6 / 1e11 + 1e-6)
+    assert exchange == pytest.approx(3 / 4 * 1e6 / 1e9 + 1e-5 + 1e-6)
+    # Each device of a node receives an eighth of a broadcast from its node, and the rest from its neighbors.
+    broadcast = both.time_of(collective("collective-broadcast", ("node", "gpu"), 32, 10**6), mesh)
+    assert broadcast == pytest.approx(1e6 / 8 / 1e9 + 2e-5 + 3e-6)
     shift = both.time_of(collective("collective-permute", ("node", "gpu"), 32, 10**6), mesh)
     assert shift == pytest.approx(1e6 / 1e9 + 1e-5)  # every link carries a block, the slowest takes the longest
 
@@ -174,7 +178,7 @@ def test_the_last_mesh_axes_fill_a_node():
     assert h100.time_of(collective(gather, ("data",), 64, 10**9), {"data": 64, "model": 8}) == pytest.approx(between)
     # Half of the node is left for the axis before: two within, and 32 between.
     mesh = {"data": 64, "model": 4}
-    partly = 31 / 32 * 1e9 / 2 / 50e9 + 5 * 5e-6 + 1 / 2 * 1e9 / 450e9 + 1e-6
+    partly = 31 / 32 * 1e9 / 2 / 50e9 + 5 * 5e-6 + 1e-6  # 9.7 ms between while 1.1 ms within
     assert h100.time_of(collective(gather, ("data",), 64, 10**9), mesh) == pytest.approx(partly)
     one = 15 / 16 * 1e9
     whole = nx.machines.v5e.time_of(collective(gather, ("model",), 16, 10**9), {"pod": 2, "data": 16, "model": 16})
@@ -416,8 +420,15 @@ SIZES = st.fixed_dictionaries({"x": st.integers(1, 9), "y": st.integers(1, 9)})
 
 @st.composite
 def links(draw):
-    kind = draw(st.sampled_from(["ring", "line", "switch"]))
-    return Link(draw(st.floats(1e6, 1e12)), draw(st.floats(0, 1e-3)), kind, closes=draw(st.sampled_from([1, 2, 4])))
+    kind = draw(st.sampled_from(["ring", "line", "switch", "direct"]))
+    bandwidth, latency, closes = draw(st.floats(1e6, 1e12)), draw(st.floats(0, 1e-3)), draw(st.sampled_from([1, 2, 4]))
+    table, size, part = [], 0.0, 0.0
+    for _ in range(draw(st.integers(0, 3))):
+        more = draw(st.floats(1.01, 1000))
+        size = size * more or draw(st.floats(1, 1e6))
+        part = min(1.0, part * draw(st.floats(0.1, more)) or draw(st.floats(1e-3, 1)))
+        table.append((size, part))
+    return Link(bandwidth, latency, kind, closes=closes, reach=128 if kind == "direct" else None, by_size=tuple(table))
 
 
 @quick
@@ -460,21 +471,22 @@ def test_a_schedule_adds_up(data, link, overlap, faster):
     )
     steps = data.draw(st.lists(one, max_size=12))
     on = machine(link, overlap=overlap)
-    times = on.time(steps)
+    mesh = {"x": 4}
+    times = on.time(steps, mesh)
     assert [one.step for one in times.schedule] == steps
     parts = times.compute + times.memory + times.communication
     assert times.total + times.hidden == pytest.approx(parts)
     computing = times.compute + times.memory
     assert max(computing, times.communication) <= times.total * (1 + 1e-9)
     for one in times.schedule:
-        assert one.end - one.start == pytest.approx(on.time_of(one.step), abs=1e-9 * max(1, times.total))
+        assert one.end - one.start == pytest.approx(on.time_of(one.step, mesh), abs=1e-9 * max(1, times.total))
         assert -1e-9 <= one.start <= one.end <= times.total * (1 + 1e-9) + 1e-12
     # What one resource does, it does one after the other.
     for kind in (Operation, Collective):
         mine = [one for one in times.schedule if isinstance(one.step, kind)]
         assert all(a.end <= b.start + 1e-9 * max(1, times.total) for a, b in itertools.pairwise(mine))
     quicker = dataclasses.replace(on, flops={"float32": 1e12 * faster}, bandwidth=1e11 * faster)
-    assert quicker.time(steps).total <= times.total * (1 + 1e-9)
+    assert quicker.time(steps, mesh).total <= times.total * (1 + 1e-9)
 
 
 # --- the figures of a chapter --------------------------------------------------------------------------------------------------
@@ -562,7 +574,7 @@ def test_entries(name):
         (lambda: Link(1, -1), "Link: latency=-1 must be zero or a positive number of seconds, such as 1e-6."),
         (
             lambda: Link(1, 0, "rign"),
-            "Link: kind='rign' is not a kind of link. Choose from 'ring', 'line', 'switch'. Did you mean 'ring'?",
+            "Link: kind='rign' is not a kind of link. Choose from 'ring', 'line', 'switch', 'direct'. Did you mean 'ring'?",
         ),
         (lambda: Link(1, 0, closes=0), "Link: closes=0 must be a positive integer."),
         (lambda: Link(1, 0, reach=2.5), "Link: reach=2.5 must be a positive integer."),
@@ -573,6 +585,24 @@ def test_entries(name):
         (
             lambda: Link(1, 0, beyond=Link(1, 0)),
             "Link: beyond= is the link between groups of devices. Pass the size of a group as reach=.",
+        ),
+        (
+            lambda: Link(1, 0, "direct"),
+            "Link: kind='direct' divides the bandwidth among the links to the other devices. Pass the number of devices that are "
+            "connected as reach=.",
+        ),
+        *(
+            (
+                lambda table=table: Link(1, 0, by_size=table),
+                f"Link: by_size={table!r} must be pairs of bytes and fractions of at most 1, in the order of their bytes, such as "
+                "((65536, 0.25), (1048576, 0.5)).",
+            )
+            for table in (3, (1, 2), ((1, 0.5, 2),), ((0, 0.5),), ((1, 1.5),), ((1, True),), ((2, 0.5), (1, 0.5)), {1: 0.5})
+        ),
+        (
+            lambda: Link(1, 0, by_size=((10, 0.1), (20, 0.3))),
+            "Link: by_size has the fractions 0.1 at 10 bytes and 0.3 at 20 bytes, so a larger message is faster than a smaller one. "
+            "Move constant times into latency=.",
         ),
         (
             lambda: machine(flops={}),
