@@ -1,4 +1,4 @@
-"""Machines: the figures of one device, estimates of step times, and entries from public figures."""
+"""Machines: the figures of one device, and estimates of step times on it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,7 @@ from namedax.machines.collectives import seconds_of, smallest_in_two_levels
 from namedax.machines.links import Level, Link, Links, levels_of, placed, positive, sizes_of
 from namedax.machines.schedule import Cost, Times, is_small, schedule
 
-__all__ = [
-    "DCN_V5E",
-    "DCN_V5P",
-    "DCN_V6E",
-    "ICI_V5E",
-    "ICI_V5P",
-    "ICI_V6E",
-    "INFINIBAND",
-    "NVLINK",
-    "Machine",
-    "h100",
-    "h200",
-    "v5e",
-    "v5p",
-    "v6e",
-]
+__all__ = ["Machine"]
 
 _RateOf: TypeAlias = Callable[[str], tuple[float, str]]
 _LevelsOver: TypeAlias = Callable[[tuple[str, ...], int], tuple[Level, ...]]
@@ -60,6 +45,7 @@ class Machine:
         dtypes, or a dict by dtype, `{"bfloat16": 0.8}`, in which a dtype that is not listed has 1.
         Default: 1.
       memory_efficiency: the fraction of `bandwidth` that large operations reach. Default: 1.
+      sources: the sources of the figures, as text. Default: `()`.
 
     Raises:
       ArgumentError: a figure is not positive, a fraction is greater than 1, or a dtype or a link is
@@ -83,6 +69,7 @@ class Machine:
     launch: float = dataclasses.field(default=0.0, kw_only=True)
     efficiency: float | Mapping[str, float] = dataclasses.field(default=1.0, kw_only=True)
     memory_efficiency: float = dataclasses.field(default=1.0, kw_only=True)
+    sources: tuple[str, ...] = dataclasses.field(default=(), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.flops, Mapping) or not self.flops:
@@ -110,6 +97,12 @@ class Machine:
         object.__setattr__(self, "flops", _by_name(self.flops))
         object.__setattr__(self, "links", dict(self.links))
         self._check_efficiencies()
+        if isinstance(self.sources, str) or not all(isinstance(text, str) for text in self.sources):
+            raise ArgumentError(
+                f"Machine: sources={self.sources!r} must be a tuple of texts, such as"
+                " ('a data sheet',)."
+            )
+        object.__setattr__(self, "sources", tuple(self.sources))
 
     def _check_efficiencies(self) -> None:
         """Check the fractions of the peaks and of the bandwidth; `flops` has been checked."""
@@ -234,10 +227,10 @@ class Machine:
         >>> import dataclasses, namedax as nx
         >>> nodes = {"node": 4, "gpu": 8}
         >>> nx.machines.h100.two_level_from("node", "gpu", nodes)
-        0
+        297448
         >>> slow_start = dataclasses.replace(nx.machines.h100, launch=2e-5)
         >>> slow_start.two_level_from("node", "gpu", nodes)
-        514286
+        1619436
         """
         sizes = sizes_of(mesh) or {}
         inner = (fast,) if isinstance(fast, str) else tuple(fast)
@@ -387,97 +380,3 @@ def _dtype_of(name: DType) -> np.dtype | None:
         return jnp.dtype(name)
     except TypeError:
         return None
-
-
-# --- machines from public figures -----------------------------------------------------------------
-# Each figure is per device (a chip, a GPU), with its source in a comment.
-#
-# Sources:
-#
-# - "Cloud TPU": Google Cloud's documentation of TPU v5e, v5p and v6e, the tables of specifications.
-# - "Scaling book": "How to Scale Your Model" (Google DeepMind), chapter "How to Think About TPUs",
-#   the tables of chips and interconnects.
-# - "H100 datasheet", "H200 datasheet": NVIDIA's datasheets of the H100 and H200 Tensor Core GPUs,
-#   SXM columns. The datasheets show rates with structured sparsity; the entries use the dense
-#   rates, which are half of them.
-# - "DGX": NVIDIA's datasheets of DGX H100 and DGX H200.
-#
-# Only large matrix products reach the peaks, and never completely. `float32` has the rate at which
-# JAX multiplies by default: on TPUs in one pass of `bfloat16`, on GPUs in TensorFloat-32. With
-# `jax.default_matmul_precision("highest")` a TPU makes six passes: `dataclasses.replace(v5e,
-# flops={**v5e.flops, "float32": 197e12 / 6})`.
-#
-# No vendor publishes latencies. The Scaling book uses a microsecond for each hop between chips. The
-# latencies of networks are assumptions, of the order that users report.
-
-
-#: The data-center network between pods of v5e, for each chip. Cloud TPU: 6.4 Tbit/s for a pod of
-#: 256 chips.
-DCN_V5E = Link(6.4e12 / 8 / 256, 1e-5, "switch")
-#: The same for v5p. Cloud TPU: 50 Gbit/s for each chip.
-DCN_V5P = Link(50e9 / 8, 1e-5, "switch")
-#: The same for v6e. Cloud TPU: 25.6 Tbit/s for a pod of 256 chips.
-DCN_V6E = Link(25.6e12 / 8 / 256, 1e-5, "switch")
-
-#: The links between chips of a v5e pod, along one axis of its torus. Cloud TPU: 400 GB/s for each
-#: chip over 4 ports, both directions counted, so 50e9 for each port one way; the Scaling book
-#: counts 4.5e10 of these as usable. A 16 x 16 torus, whose axes close at 16 chips.
-ICI_V5E = Link(2 * 4.5e10, 1e-6, "ring", closes=16, dimensions=2, reach=256, beyond=DCN_V5E)
-#: The same for a v5p pod. Cloud TPU: 1200 GB/s over 6 ports, both directions, so 100e9; the Scaling
-#: book counts 9e10. A torus of three dimensions made of cubes of 4 x 4 x 4 chips. An axis closes if
-#: it consists of complete cubes.
-ICI_V5P = Link(2 * 9e10, 1e-6, "ring", closes=4, dimensions=3, reach=8960, beyond=DCN_V5P)
-#: The same for a v6e pod. Cloud TPU: 800 GB/s over 4 ports, both directions, so 100e9; the Scaling
-#: book counts 9e10.
-ICI_V6E = Link(2 * 9e10, 1e-6, "ring", closes=16, dimensions=2, reach=256, beyond=DCN_V6E)
-
-#: Between nodes, for each GPU. DGX: eight ConnectX-7 of 400 Gbit/s in a node of eight GPUs.
-INFINIBAND = Link(400e9 / 8, 5e-6, "switch")
-#: Within a node. H100 and H200 datasheet: 900 GB/s for each GPU, both directions counted. Eight
-#: GPUs on NVSwitch.
-NVLINK = Link(450e9, 1e-6, "switch", reach=8, beyond=INFINIBAND)
-
-#: Cloud TPU: 197 TFLOPS in bfloat16, 393 TOPS in int8, 16 GB at 819 GB/s.
-v5e = Machine(
-    flops={"bfloat16": 197e12, "float32": 197e12, "int8": 393e12},
-    memory=16e9,
-    bandwidth=819e9,
-    links={...: ICI_V5E},
-    name="v5e",
-)
-
-#: Cloud TPU: 459 TFLOPS in bfloat16, 95 GB at 2765 GB/s. Scaling book: 918 TOPS in int8.
-v5p = Machine(
-    flops={"bfloat16": 459e12, "float32": 459e12, "int8": 918e12},
-    memory=95e9,
-    bandwidth=2765e9,
-    links={...: ICI_V5P},
-    name="v5p",
-)
-
-#: Cloud TPU: 918 TFLOPS in bfloat16, 1836 TOPS in int8, 32 GB at 1638 GB/s.
-v6e = Machine(
-    flops={"bfloat16": 918e12, "float32": 918e12, "int8": 1836e12},
-    memory=32e9,
-    bandwidth=1638e9,
-    links={...: ICI_V6E},
-    name="v6e",
-)
-
-# H100 and H200 datasheet, SXM: 1,979 TFLOPS in bfloat16 and float16, 989 in TensorFloat-32, 3,958
-# in FP8 and INT8, all with sparsity; 67 in FP64 on tensor cores.
-_HOPPER = {
-    "bfloat16": 989.5e12,
-    "float16": 989.5e12,
-    "float32": 494.5e12,
-    "float64": 67e12,
-    "float8_e4m3fn": 1979e12,
-    "float8_e5m2": 1979e12,
-    "int8": 1979e12,
-}
-
-#: H100 datasheet, SXM: 80 GB at 3.35 TB/s. Nodes of eight.
-h100 = Machine(flops=_HOPPER, memory=80e9, bandwidth=3.35e12, links={...: NVLINK}, name="h100")
-
-#: H200 datasheet, SXM: 141 GB at 4.8 TB/s. Nodes of eight.
-h200 = Machine(flops=_HOPPER, memory=141e9, bandwidth=4.8e12, links={...: NVLINK}, name="h200")

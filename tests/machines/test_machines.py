@@ -172,13 +172,13 @@ def test_slow_links_carry_small_blocks():
 
 def test_the_last_mesh_axes_fill_a_node():
     h100, gather = nx.machines.h100, "all-gather"
-    within = 7 / 8 * 1e9 / 450e9 + 3e-6
+    within = 7 / 8 * 1e9 / (0.82 * 450e9) + 3 * 6.5e-6
     assert h100.time_of(collective(gather, ("model",), 8, 10**9), {"data": 64, "model": 8}) == pytest.approx(within)
     between = 63 / 64 * 1e9 / 50e9 + 6 * 5e-6
     assert h100.time_of(collective(gather, ("data",), 64, 10**9), {"data": 64, "model": 8}) == pytest.approx(between)
     # Half of the node is left for the axis before: two within, and 32 between.
     mesh = {"data": 64, "model": 4}
-    partly = 31 / 32 * 1e9 / 2 / 50e9 + 5 * 5e-6 + 1e-6  # 9.7 ms between while 1.1 ms within
+    partly = 31 / 32 * 1e9 / 2 / 50e9 + 5 * 5e-6 + 6.5e-6  # 9.7 ms between while 1.4 ms within
     assert h100.time_of(collective(gather, ("data",), 64, 10**9), mesh) == pytest.approx(partly)
     one = 15 / 16 * 1e9
     whole = nx.machines.v5e.time_of(collective(gather, ("model",), 16, 10**9), {"pod": 2, "data": 16, "model": 16})
@@ -539,27 +539,6 @@ def test_the_chapters_collective_matmul_with_the_rate_of_its_product():
     v5e = dataclasses.replace(nx.machines.v5e, flops={**nx.machines.v5e.flops, "int32": product.flops / CHAPTER[2]})
     errors = [v5e.time(one, SLICE).total / wanted - 1 for one, wanted in zip(steps, CHAPTER, strict=True)]
     assert [round(error, 3) for error in errors] == [-0.045, -0.082, 0]
-
-
-# --- entries -------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["v5e", "v5p", "v6e", "h100", "h200"])
-def test_entries(name):
-    entry = getattr(nx.machines, name)
-    assert entry.name == name
-    assert entry.peak("bfloat16") > 1e14
-    assert 10e9 < entry.memory < 200e9
-    # A product becomes bound by arithmetic at some hundreds of operations for each byte, and a collective needs more still.
-    assert 100 < entry.peak("bfloat16") / entry.bandwidth < 1000
-    link = entry.links[...]
-    assert link.bandwidth < entry.bandwidth
-    assert link.beyond.bandwidth < link.bandwidth
-    assert not entry.overlap
-    mesh = {"data": 512, "model": 8}
-    everywhere = entry.time_of(collective("all-reduce", ("data", "model"), 4096, 10**9), mesh)
-    assert entry.time_of(collective("all-reduce", ("model",), 8, 10**9), mesh) > 1e9 / link.bandwidth
-    assert everywhere > 1e9 / (2 * link.bandwidth)  # a torus of two axes at most
 
 
 # --- messages ------------------------------------------------------------------------------------------------------------------
