@@ -24,10 +24,11 @@ and v6e in GiB; the entries have the smaller unit.
 GPUs of NVIDIA in TensorFloat-32. With `jax.default_matmul_precision("highest")` a TPU makes six
 passes: `dataclasses.replace(v5e, flops={**v5e.flops, "float32": 197e12 / 6})`.
 
-No vendor publishes latencies. The Scaling book uses a microsecond for each hop between chips. The
-latencies of NVLink are those of the sweeps: an all-reduce of at most 512 KiB among eight H200 takes
-39 microseconds, which are six rounds of 6.5. The latencies of networks are assumptions, of the
-order that users report.
+No vendor publishes latencies. The Scaling book uses a microsecond for each hop between chips.
+Collectives of GPUs start as in the sweeps: an all-reduce of at most 512 KiB among eight H200 takes
+39 microseconds, which are six rounds of one microsecond, an assumption, and a start of 33. The
+latencies of networks are assumptions, of the order that users report, and their collectives start
+like those within a node.
 """
 
 from __future__ import annotations
@@ -109,16 +110,17 @@ D2D_TPU7X = Link(6 * 1e11, 1e-6, "switch", reach=2, beyond=ICI_TPU7X)
 
 #: Between nodes, for each GPU. DGX H100, H200, B200 and GB200: an adapter of 400 Gbit/s for each
 #: GPU.
-INFINIBAND = Link(400e9 / 8, 5e-6, "switch")
+INFINIBAND = Link(400e9 / 8, 5e-6, "switch", start=33e-6)
 #: The same for A100. DGX A100: eight adapters of 200 Gbit/s in a node of eight GPUs.
-INFINIBAND_200 = Link(200e9 / 8, 5e-6, "switch")
+INFINIBAND_200 = Link(200e9 / 8, 5e-6, "switch", start=38e-6)
 #: Within a node of A100. A100 datasheet: 600 GB/s for each GPU, both directions counted. Open Book:
 #: the sweep of all-reduces among eight A100, 44 microseconds for the smallest, 0.78 of the
 #: bandwidth for the largest. The table has the rest of each time, by the bytes of a block.
 NVLINK3 = Link(
     300e9,
-    7.3e-6,
+    1e-6,
     "switch",
+    start=38e-6,
     reach=8,
     beyond=INFINIBAND_200,
     by_size=(
@@ -132,19 +134,24 @@ NVLINK3 = Link(
 )
 #: Within a node of H100 or H200. Datasheet: 900 GB/s for each GPU, both directions counted. Eight
 #: GPUs on NVSwitch. Open Book: 367.6 GB/s in all-reduces of 16 GiB by rings, 0.82 of the bandwidth.
-NVLINK = Link(450e9, 6.5e-6, "switch", reach=8, beyond=INFINIBAND, by_size=((2**20, 0.82),))
+NVLINK = Link(
+    450e9, 1e-6, "switch", start=33e-6, reach=8, beyond=INFINIBAND, by_size=((2**20, 0.82),)
+)
 #: Within a node of B200. DGX B200: 14.4 TB/s for eight GPUs, both directions counted. Open Book:
-#: 682.2 GB/s in all-reduces of 8 GiB by rings, 0.76 of the bandwidth. The latency is that of H200.
-NVLINK5 = Link(900e9, 6.5e-6, "switch", reach=8, beyond=INFINIBAND, by_size=((2**20, 0.76),))
+#: 682.2 GB/s in all-reduces of 8 GiB by rings, 0.76 of the bandwidth. Collectives start like those
+#: of H200, an assumption.
+NVLINK5 = Link(
+    900e9, 1e-6, "switch", start=33e-6, reach=8, beyond=INFINIBAND, by_size=((2**20, 0.76),)
+)
 #: Within a rack of GB200 NVL72. DGX: 72 GPUs in one domain. Open Book: 680 GB/s without reductions
 #: in the switch (NVIDIA, GTC 2025, session S72583), 0.76 of the bandwidth.
 NVLINK5_NVL72 = dataclasses.replace(NVLINK5, reach=72)
 #: Within a node of MI300X. Datasheet: 128 GB/s for each of seven links, both directions counted,
 #: one to each other GPU. Open Book: 312.9 GB/s in all-reduces of 4 GiB among eight, 0.7 of the
-#: bandwidth, and 47.7 GB/s of 64 between two. The latency is an assumption, three rounds of NVLink.
-#: Between nodes one adapter of 400 Gbit/s for each GPU is assumed.
+#: bandwidth, and 47.7 GB/s of 64 between two. Assumptions: collectives start like those of H200,
+#: and between nodes each GPU has one adapter of 400 Gbit/s.
 INFINITY_FABRIC = Link(
-    7 * 64e9, 2e-5, "direct", reach=8, beyond=INFINIBAND, by_size=((2**20, 0.7),)
+    7 * 64e9, 1e-6, "direct", start=33e-6, reach=8, beyond=INFINIBAND, by_size=((2**20, 0.7),)
 )
 
 
@@ -238,7 +245,7 @@ tpu7x = Machine(
 
 _OPEN_BOOK = '"Machine Learning Engineering Open Book" (Stas Bekman)'
 _ACHIEVED = f'{_OPEN_BOOK}, "Maximum Achievable Matmul FLOPS": efficiency'
-_SWEEPS = f"{_OPEN_BOOK}, all-reduces by size: latency and fraction of NVLink"
+_SWEEPS = f"{_OPEN_BOOK}, all-reduces by size: start and fraction of NVLink"
 
 
 def _datasheet(title: str, figures: str) -> str:
@@ -412,6 +419,6 @@ mi300x = Machine(
         '"Instinct MI300X Accelerator data sheet" (AMD): rates, memory, Infinity Fabric links',
         _ACHIEVED,
         f"{_OPEN_BOOK}, all-reduces of MI300X: fraction of Infinity Fabric",
-        "assumptions: latency, and the network between nodes",
+        "assumptions: start of collectives, and the network between nodes",
     ),
 )

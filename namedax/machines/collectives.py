@@ -116,6 +116,10 @@ def seconds_of(kind: str, payload: float, levels: tuple[Level, ...]) -> float:
     levels = tuple(level for level in levels if level.count > 1)
     if not levels:
         return 0.0
+    return _running(kind, payload, levels) + max(level.link.start for level in levels)
+
+
+def _running(kind: str, payload: float, levels: tuple[Level, ...]) -> float:
     if kind in ("all-gather", "reduce-scatter"):
         return _nested(payload, levels, _gather) + _latencies(levels)
     if kind == "all-reduce":

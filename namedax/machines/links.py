@@ -57,6 +57,7 @@ class Link:
         fraction), ...)` in the order of their sizes. Between two sizes the fraction follows a power
         of the size; beyond the first and the last it is constant. Default: `()`, the whole
         bandwidth at every size.
+      start: the seconds to start a collective, once for each. Default: 0.
 
     Raises:
       ArgumentError: a bandwidth that is not positive, a negative latency, an unknown kind, or
@@ -75,14 +76,17 @@ class Link:
     reach: int | None = dataclasses.field(default=None, kw_only=True)
     beyond: Link | None = dataclasses.field(default=None, kw_only=True)
     by_size: tuple[tuple[float, float], ...] = dataclasses.field(default=(), kw_only=True)
+    start: float = dataclasses.field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         positive("Link", "bandwidth", self.bandwidth, "bytes per second")
-        if not _is_number(self.latency) or not 0 <= self.latency < math.inf:
-            raise ArgumentError(
-                f"Link: latency={self.latency!r} must be zero or a positive number of seconds, such"
-                " as 1e-6."
-            )
+        for name in ("latency", "start"):
+            value = getattr(self, name)
+            if not _is_number(value) or not 0 <= value < math.inf:
+                raise ArgumentError(
+                    f"Link: {name}={value!r} must be zero or a positive number of seconds, such as"
+                    " 1e-6."
+                )
         if self.kind not in get_args(Kind):
             raise ArgumentError(
                 f"Link: kind={self.kind!r} is not a kind of link. Choose from 'ring', 'line',"
@@ -130,7 +134,7 @@ class Link:
                 raise ArgumentError(
                     f"Link: by_size has the fractions {one[1]} at {one[0]} bytes and {other[1]} at"
                     f" {other[0]} bytes, so a larger message is faster than a smaller one. Move"
-                    " constant times into latency=."
+                    " constant times into latency= and start=."
                 )
         # A tuple, so that links can be keys.
         object.__setattr__(self, "by_size", table)

@@ -227,10 +227,10 @@ class Machine:
         >>> import dataclasses, namedax as nx
         >>> nodes = {"node": 4, "gpu": 8}
         >>> nx.machines.h100.two_level_from("node", "gpu", nodes)
-        297448
+        1388088
         >>> slow_start = dataclasses.replace(nx.machines.h100, launch=2e-5)
         >>> slow_start.two_level_from("node", "gpu", nodes)
-        1619436
+        2710077
         """
         sizes = sizes_of(mesh) or {}
         inner = (fast,) if isinstance(fast, str) else tuple(fast)

@@ -34,7 +34,7 @@ from namedax.machines.links import Kind, Level, Link
 from namedax.machines.machine import Machine
 from namedax.resources.mesh import concrete_mesh
 
-__all__ = ["measure"]
+__all__ = ["fitted", "measure"]
 
 _ROUNDS = 7
 _LONG_ENOUGH = 4e-3  # seconds, much more than the cost of a call
@@ -48,8 +48,10 @@ def measure(mesh: Mesh | None = None) -> Machine:
     The measurement runs matrix products in `float32` and `bfloat16` (square ones that double in
     size until their rate no longer grows), an elementwise operation on arrays larger than caches,
     and the start of an operation. Along each mesh axis, and each set of them, it runs an all-gather
-    and an all-reduce, and along one axis also a permutation, in two sizes. Bandwidth and latency
-    follow by least squares. Every process of a mesh has to call this function.
+    and an all-reduce, and along one axis also a permutation, with messages of three sizes. The
+    bandwidth, the latency and the start of a collective follow by least squares. If fractions of
+    the bandwidth by size fit the times much better, the link has them (`Link.by_size`). Every
+    process of a mesh has to call this function.
 
     Args:
       mesh: a mesh with devices; default: that of `jax.set_mesh`, and otherwise all devices along
@@ -211,23 +213,69 @@ def _links(mesh: Mesh, groups: Sequence[tuple[str, ...]]) -> dict[Any, Link]:
 
 
 def _link(mesh: Mesh, axes: tuple[str, ...], kind: Kind) -> Link:
-    """Measure the bandwidth and latency of collectives over these mesh axes."""
+    """Measure the link of these mesh axes by collectives over them."""
     n = math.prod(mesh.shape[axis] for axis in axes)
-    sizes = (2**14, 2**20) if mesh.devices.flat[0].platform == "cpu" else (2**16, 2**24)
-    cases = [(name, body, size) for size in sizes for name, body in _collectives(axes, n)]
-    times = _times([_repeated(mesh, body, (size // 4,)) for _, body, size in cases])
-    # Every formula is linear in the seconds for a byte and the latency.
+    cases = [
+        (name, body, message, message if name == "collective-permute" else n * message)
+        for message in _MESSAGES["cpu" if mesh.devices.flat[0].platform == "cpu" else "others"]
+        for name, body in _collectives(axes, n)
+    ]
+    times = _times([_repeated(mesh, body, (size // 4,)) for _, body, _, size in cases])
+    return fitted([(name, message, size) for name, _, message, size in cases], times, n, kind)
+
+
+#: The bytes of a message, on processors and on accelerators.
+_MESSAGES = {"cpu": (2**11, 2**15, 2**19), "others": (2**13, 2**18, 2**23)}
+
+
+def fitted(
+    cases: Sequence[tuple[str, int, int]], times: Sequence[float], n: int, kind: Kind
+) -> Link:
+    """Return the link of `n` devices whose formulas are nearest to measured times.
+
+    Args:
+      cases: the kind, the bytes of a message, and the payload of each collective.
+      times: the seconds of each.
+      n: the number of devices.
+      kind: the kind of the link.
+    """
+    messages = sorted({message for _, message, _ in cases})
+    # Every formula is linear in the seconds for a byte, the latency and the start.
     rows = []
-    for name, _, size in cases:
+    for name, message, size in cases:
         free, instant = Link(1e30, 1.0, kind), Link(1.0, 0.0, kind)
-        rows.append(
-            [
-                seconds_of(name, size, (Level((n,), instant),)),
-                seconds_of(name, size, (Level((n,), free),)),
-            ]
-        )
-    per_byte, latency = _least_squares(np.array(rows) / np.array(times)[:, None])
-    return Link(1 / max(per_byte, 1e-30), latency, kind)
+        by_message = [0.0] * len(messages)
+        by_message[messages.index(message)] = seconds_of(name, size, (Level((n,), instant),))
+        rows.append([*by_message, seconds_of(name, size, (Level((n,), free),)), 1.0])
+    table = np.array(rows) / np.array(times)[:, None]
+    count = len(messages)
+    plain = np.column_stack([table[:, :count].sum(1), table[:, count:]])
+    (per_byte, latency, start), error = _least_squares(plain)
+    # Otherwise a table follows the noise.
+    if error > _GOOD_ENOUGH and len(cases) >= table.shape[1] + 2:
+        values, lower = _least_squares(table)
+        if lower < _MUCH_BETTER * error and all(value > 0 for value in values[:count]):
+            return _link_by_size(messages, values, kind)
+    return Link(1 / max(per_byte, 1e-30), latency, kind, start=start)
+
+
+# A table has more figures than one bandwidth, so it has to explain much more.
+_MUCH_BETTER = 0.7
+# Two measurements of one program differ by more.
+_GOOD_ENOUGH = 0.05
+
+
+def _link_by_size(messages: Sequence[int], values: Sequence[float], kind: Kind) -> Link:
+    """Return a link from the seconds for a byte in messages of some sizes, latency and start."""
+    *by_message, latency, start = values
+    for i in range(1, len(messages)):  # a larger message is never faster
+        shrunk = by_message[i - 1] * messages[i - 1] / messages[i]
+        by_message[i] = max(by_message[i], shrunk)
+    least = min(by_message)
+    pairs = [
+        (size, min(1.0, least / value)) for size, value in zip(messages, by_message, strict=True)
+    ]
+    return Link(1 / least, latency, kind, start=start, by_size=tuple(pairs))
 
 
 def _collectives(axes: tuple[str, ...], n: int) -> Iterator[tuple[str, _Step]]:
@@ -247,12 +295,20 @@ def _collectives(axes: tuple[str, ...], n: int) -> Iterator[tuple[str, _Step]]:
         )
 
 
-def _least_squares(rows: np.ndarray) -> tuple[float, float]:
-    """Return the non-negative coefficients of two columns whose combination is nearest to one."""
-    ones = np.ones(len(rows))
-    both, *_ = np.linalg.lstsq(rows, ones, rcond=None)
-    if (both >= 0).all():
-        return float(both[0]), float(both[1])
-    alone = [max(0.0, float(column @ ones / (column @ column))) for column in rows.T]
-    first, second = (alone[0], 0.0), (0.0, alone[1])
-    return min((first, second), key=lambda pair: float(((rows @ np.array(pair) - ones) ** 2).sum()))
+def _least_squares(rows: np.ndarray) -> tuple[list[float], float]:
+    """Return the non-negative coefficients whose combination of the columns is nearest to one.
+
+    Returns:
+      The coefficients, and the error: the root of the mean square of the differences, which counts
+      coefficients as lost measurements.
+    """
+    height, width = rows.shape
+    best, error = np.zeros(width), math.inf
+    for count in range(1, width + 1):
+        for chosen in itertools.combinations(range(width), count):
+            values, *_ = np.linalg.lstsq(rows[:, chosen], np.ones(height), rcond=None)
+            squares = float(((rows[:, chosen] @ values - 1) ** 2).sum())
+            if (values >= 0).all() and squares < error * (1 - 1e-9):
+                best, error = np.zeros(width), squares
+                best[list(chosen)] = values
+    return [float(value) for value in best], math.sqrt(error / max(1, height - width))

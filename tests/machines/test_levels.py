@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import namedax as nx
 from namedax.analysis.records import Collective
 from namedax.machines import Link, Machine
 
@@ -124,6 +125,24 @@ def test_direct_links(kind, wanted, n):
     assert seconds(link, kind, {"y": 8 // n, "x": n}, 1e6, ("x",)) == pytest.approx(wanted(n))
     if n == 8:
         assert seconds(link, kind, {"x": 2, "y": 4}, 1e6) == pytest.approx(wanted(n))
+
+
+def test_a_collective_starts_once():
+    slow, fast = Link(1e9, 1e-5, "switch", start=3e-5), Link(1e11, 1e-6, "switch", start=7e-6)
+    for kind in nx.hlo.KINDS:
+        with_start = seconds({"node": slow, "gpu": fast}, kind, {"node": 4, "gpu": 8}, 1e6)
+        without = {axis: dataclasses.replace(link, start=0.0) for axis, link in (("node", slow), ("gpu", fast))}
+        assert with_start - seconds(without, kind, {"node": 4, "gpu": 8}, 1e6) == pytest.approx(3e-5)
+        assert seconds(slow, kind, {"x": 1}, 1e6) == 0
+    # Two levels start three collectives, and one level starts one.
+    on = Machine({"float32": 1e12}, 16e9, 1e11, {"node": slow, "gpu": fast})
+    saved = 2 * (31 / 32 * 1e-9 - 7 / 8 * 1e-11 - 3 / 32 * 1e-9)  # seconds for a byte
+    lost = (2 * 7e-6 + 3e-5) + (2 * 3 * 1e-6 + 2 * 2 * 1e-5) - 3e-5 - 2 * 5 * 1e-5  # less than nothing: fewer slow rounds
+    assert lost < 0
+    assert on.two_level_from("node", "gpu", {"node": 4, "gpu": 8}) == 0
+    later = on.with_links({"gpu": dataclasses.replace(fast, start=1e-3)})
+    wanted = (lost + 2 * (1e-3 - 7e-6)) / saved
+    assert later.two_level_from("node", "gpu", {"node": 4, "gpu": 8}) == math.ceil(wanted)
 
 
 # --- message sizes -------------------------------------------------------------------------------------------------------------

@@ -172,13 +172,13 @@ def test_slow_links_carry_small_blocks():
 
 def test_the_last_mesh_axes_fill_a_node():
     h100, gather = nx.machines.h100, "all-gather"
-    within = 7 / 8 * 1e9 / (0.82 * 450e9) + 3 * 6.5e-6
+    within = 7 / 8 * 1e9 / (0.82 * 450e9) + 36e-6
     assert h100.time_of(collective(gather, ("model",), 8, 10**9), {"data": 64, "model": 8}) == pytest.approx(within)
-    between = 63 / 64 * 1e9 / 50e9 + 6 * 5e-6
+    between = 63 / 64 * 1e9 / 50e9 + 6 * 5e-6 + 33e-6
     assert h100.time_of(collective(gather, ("data",), 64, 10**9), {"data": 64, "model": 8}) == pytest.approx(between)
     # Half of the node is left for the axis before: two within, and 32 between.
     mesh = {"data": 64, "model": 4}
-    partly = 31 / 32 * 1e9 / 2 / 50e9 + 5 * 5e-6 + 6.5e-6  # 9.7 ms between while 1.4 ms within
+    partly = 31 / 32 * 1e9 / 2 / 50e9 + (33 + 5 * 5 + 1) * 1e-6  # 9.7 ms between while 1.4 ms within
     assert h100.time_of(collective(gather, ("data",), 64, 10**9), mesh) == pytest.approx(partly)
     one = 15 / 16 * 1e9
     whole = nx.machines.v5e.time_of(collective(gather, ("model",), 16, 10**9), {"pod": 2, "data": 16, "model": 16})
@@ -550,6 +550,7 @@ def test_the_chapters_collective_matmul_with_the_rate_of_its_product():
         (lambda: Link(0, 0), "Link: bandwidth=0 must be a positive number of bytes per second, such as 1e9."),
         (lambda: Link(math.inf, 0), "Link: bandwidth=inf must be a positive number of bytes per second, such as 1e9."),
         (lambda: Link("1", 0), "Link: bandwidth='1' must be a positive number of bytes per second, such as 1e9."),
+        (lambda: Link(1, 0, start=None), "Link: start=None must be zero or a positive number of seconds, such as 1e-6."),
         (lambda: Link(1, -1), "Link: latency=-1 must be zero or a positive number of seconds, such as 1e-6."),
         (
             lambda: Link(1, 0, "rign"),
@@ -581,7 +582,7 @@ def test_the_chapters_collective_matmul_with_the_rate_of_its_product():
         (
             lambda: Link(1, 0, by_size=((10, 0.1), (20, 0.3))),
             "Link: by_size has the fractions 0.1 at 10 bytes and 0.3 at 20 bytes, so a larger message is faster than a smaller one. "
-            "Move constant times into latency=.",
+            "Move constant times into latency= and start=.",
         ),
         (
             lambda: machine(flops={}),
