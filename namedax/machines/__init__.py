@@ -13,8 +13,8 @@ collectives by the formulas of rings and switches.
 
 `links` defines the links of mesh axes and assigns them to the axes of a mesh. `collectives` has the
 formulas of collectives over them. `schedule` orders steps one after the other or overlapping.
-`machine` combines these modules. `catalog` has the entries, and `measuring` makes one. Read `links`
-first.
+`machine` combines these modules. `catalog` has the entries, and `measuring` makes one. `tables`
+shows a machine, and `saving` makes dicts of it. Read `links` first.
 """
 
 from namedax.machines.catalog import D2D_TPU7X as D2D_TPU7X

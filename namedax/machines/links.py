@@ -7,12 +7,14 @@ import collections
 import dataclasses
 import itertools
 import math
+import sys
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeGuard, get_args
 
 from namedax.core.names import Mesh
 from namedax.core.records import Record
 from namedax.errors import ArgumentError, MeshError, did_you_mean, show_names
+from namedax.machines.saving import arguments_of
 
 __all__ = [
     "Kind",
@@ -25,6 +27,8 @@ __all__ = [
     "sizes_of",
 ]
 
+
+_LARGEST = sys.float_info.max  # an integer may be larger
 
 Kind = Literal["ring", "line", "switch", "direct"]
 
@@ -82,7 +86,7 @@ class Link:
         positive("Link", "bandwidth", self.bandwidth, "bytes per second")
         for name in ("latency", "start"):
             value = getattr(self, name)
-            if not _is_number(value) or not 0 <= value < math.inf:
+            if not _is_number(value) or not 0 <= value <= _LARGEST:
                 raise ArgumentError(
                     f"Link: {name}={value!r} must be zero or a positive number of seconds, such as"
                     " 1e-6."
@@ -121,7 +125,7 @@ class Link:
         except (TypeError, ValueError):
             table = ((math.nan, math.nan),)
         fits = all(
-            _is_number(size) and 0 < size < math.inf and _is_number(part) and 0 < part <= 1
+            _is_number(size) and 0 < size <= _LARGEST and _is_number(part) and 0 < part <= 1
             for size, part in table
         )
         if not fits or any(one[0] >= other[0] for one, other in itertools.pairwise(table)):
@@ -161,6 +165,38 @@ class Link:
         position = math.log(size / left) / math.log(right / left)
         return self.bandwidth * less * (more / less) ** position
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields as a dict that JSON can store; `from_dict` reads it.
+
+        >>> Link(1e9, 1e-6).to_dict()["kind"]
+        'ring'
+        """
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {
+            **fields,
+            "beyond": None if self.beyond is None else self.beyond.to_dict(),
+            "by_size": [list(pair) for pair in self.by_size],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> Link:
+        """Return the link of a dict that `to_dict` made.
+
+        Args:
+          data: the dict. Fields with a default may be missing.
+
+        Raises:
+          ArgumentError: a key is missing or unknown, or a figure is invalid.
+
+        >>> Link.from_dict({"bandwidth": 1e9, "latency": 0.0}) == Link(1e9, 0.0)
+        True
+        """
+        fields = [field.name for field in dataclasses.fields(cls)]
+        arguments = arguments_of("Link.from_dict", data, fields, fields[:2])
+        if arguments.get("beyond") is not None:
+            arguments["beyond"] = cls.from_dict(arguments["beyond"])
+        return cls(**arguments)
+
     def closed(self, size: int) -> bool:
         """Return True if an axis of `size` devices is a closed ring."""
         return self.kind == "ring" and size % self.closes == 0
@@ -178,7 +214,7 @@ def positive(of: str, name: str, value: object, unit: str) -> None:
       ...
     namedax.errors.ArgumentError: Machine: memory=-1 must be a positive number of bytes, ...
     """
-    if not _is_number(value) or not 0 < value < math.inf:
+    if not _is_number(value) or not 0 < value <= _LARGEST:
         raise ArgumentError(
             f"{of}: {name}={value!r} must be a positive number of {unit}, such as 1e9."
         )

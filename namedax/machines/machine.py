@@ -16,7 +16,9 @@ from namedax.core.names import DType, Mesh
 from namedax.errors import ArgumentError, ArgumentTypeError, show_names
 from namedax.machines.collectives import seconds_of, smallest_in_two_levels
 from namedax.machines.links import Level, Link, Links, levels_of, placed, positive, sizes_of
+from namedax.machines.saving import arguments_of, links_as_list, links_from_list
 from namedax.machines.schedule import Cost, Times, is_small, schedule
+from namedax.machines.tables import as_html, as_text
 
 __all__ = ["Machine"]
 
@@ -97,7 +99,11 @@ class Machine:
         object.__setattr__(self, "flops", _by_name(self.flops))
         object.__setattr__(self, "links", dict(self.links))
         self._check_efficiencies()
-        if isinstance(self.sources, str) or not all(isinstance(text, str) for text in self.sources):
+        if not isinstance(self.name, str):
+            raise ArgumentError(f"Machine: name={self.name!r} must be a text, such as 'v5e'.")
+        if not isinstance(self.sources, (tuple, list)) or not all(
+            isinstance(text, str) for text in self.sources
+        ):
             raise ArgumentError(
                 f"Machine: sources={self.sources!r} must be a tuple of texts, such as"
                 " ('a data sheet',)."
@@ -120,6 +126,54 @@ class Machine:
                 f" Choose from {show_names(self.flops)}."
             )
         object.__setattr__(self, "efficiency", by_name)
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures as a dict that JSON can store; `from_dict` reads it.
+
+        Raises:
+          ArgumentError: a mesh axis of `links` is not a text.
+
+        >>> import json, namedax as nx
+        >>> text = json.dumps(nx.machines.h100.to_dict())
+        >>> nx.machines.Machine.from_dict(json.loads(text)) == nx.machines.h100
+        True
+        """
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {
+            **fields,
+            "flops": dict(self.flops),
+            "links": links_as_list(self.links, Link.to_dict),
+            "efficiency": (
+                dict(self.efficiency) if isinstance(self.efficiency, Mapping) else self.efficiency
+            ),
+            "sources": list(self.sources),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> Machine:
+        """Return the machine of a dict that `to_dict` made.
+
+        Args:
+          data: the dict. Fields with a default may be missing.
+
+        Raises:
+          ArgumentError: a key is missing or unknown, or a figure is invalid.
+
+        >>> import namedax as nx
+        >>> small = {"flops": {"float32": 1e12}, "memory": 16e9, "bandwidth": 1e11, "links": []}
+        >>> nx.machines.Machine.from_dict(small).peak("float32")
+        1000000000000.0
+        """
+        fields = [field.name for field in dataclasses.fields(cls)]
+        arguments = arguments_of("Machine.from_dict", data, fields, fields[:4])
+        arguments["links"] = links_from_list(arguments["links"], Link.from_dict)
+        return cls(**arguments)
 
     def with_links(self, links: Links) -> Machine:
         """Return the machine with other links for these mesh axes.
