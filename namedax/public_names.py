@@ -11,7 +11,7 @@ __all__ = ["ALIASES", "NAMES", "homes"]
 #: The public names of each module. Public modules of the package are listed under "".
 NAMES: dict[str, str] = {
     "": (
-        "checkpoints distributed errors hlo image interop lax machines nn numpy random scipy"
+        "checkpoints debug distributed errors hlo image interop lax machines nn numpy random scipy"
         " testing typing"
     ),
     "analysis.explain": "explain",

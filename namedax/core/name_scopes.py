@@ -23,6 +23,7 @@ from namedax.core.region import active_regions, check_regions_live, escaped_bloc
 from namedax.errors import UnevenAxisError
 
 __all__ = [
+    "DEBUGGING",
     "OPERATIONS_ON_FUNCTIONS",
     "Renaming",
     "Scope",
@@ -38,6 +39,9 @@ __all__ = [
     "silent",
     "theirs",
 ]
+
+#: The beginning of the scopes of functions that show values of the program.
+DEBUGGING = "nx.debug"
 
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")

@@ -25,10 +25,12 @@ from jax.sharding import AxisType
 from namedax.core.closure_capture import ClosureCapture
 from namedax.core.names import Mesh, PyTree, check_name
 from namedax.core.padded_sharding import Uneven, block_size, dividing_sizes
+from namedax.core.records import Record
 from namedax.errors import AxisResourceError, PlacementConflictError, UnevenAxisError, show_names
 
 __all__ = [
     "MANUAL",
+    "HiddenAxis",
     "Placements",
     "Region",
     "TraceState",
@@ -41,6 +43,7 @@ __all__ = [
     "hiding",
     "placements_after",
     "record_escape",
+    "vectorized_axes",
     "vmapped_by",
     "without_region",
 ]
@@ -444,6 +447,22 @@ escaped_blocks: set[int] = set()
 ambient: Callable[[], Region | None] = functools.partial(operator.attrgetter("value"), _context)
 
 
+class HiddenAxis(Record):
+    """The axis name of a `jax.vmap` over a name that the vectorized function does not see.
+
+    Rules of batching read it. `place` has the mesh axes over which the name is sharded.
+    """
+
+    name: Hashable
+    place: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: Hashable) -> HiddenAxis:
+        """Return the axis of a name in the ambient region."""
+        region = ambient()
+        return cls(name, () if region is None or not region.manual else region.place(name))
+
+
 @contextlib.contextmanager
 def hiding(op: str, names: Iterable[Hashable]) -> Iterator[None]:
     """Enter a context for a function of single slices along `names`.
@@ -470,6 +489,14 @@ def hidden_axes(region: Region) -> frozenset[str]:
     These are the mesh axes of names that are hidden from functions of single slices.
     """
     return frozenset(axis for _, _, axes in _hidden_in(region) for axis in axes)
+
+
+def vectorized_axes(region: Region) -> frozenset[str]:
+    """Return the mesh axes of hidden names over which the function of slices is vectorized.
+
+    A function that `nx.map` calls is not: on each device it gets one element after another.
+    """
+    return frozenset(axis for _, op, axes in _hidden_in(region) if op != "map" for axis in axes)
 
 
 def vmapped_by(name: Hashable) -> str | None:

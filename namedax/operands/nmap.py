@@ -37,7 +37,7 @@ from namedax.core.jax_errors import ErrorKind, named_result, recognize
 from namedax.core.name_scopes import Scope, is_in_program, is_open, scope_of_lifted
 from namedax.core.names import Dims, PyTree, check_dims
 from namedax.core.records import Record
-from namedax.core.region import Region, ambient, enter, hiding
+from namedax.core.region import HiddenAxis, Region, ambient, enter, hiding
 from namedax.core.strict_broadcasting import check_names, is_strict, strict_scopes
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
@@ -55,7 +55,7 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.programs.evaluator import collective_axes, has_reverse_rules, with_plain_layouts
-from namedax.programs.raw_collective_check import DELIBERATE, said_of_names
+from namedax.programs.raw_collective_check import DELIBERATE, check_agreement, said_of_names
 from namedax.resources.padding_masks import without_gradient_of_padding
 from namedax.resources.serial import LoopAxis
 
@@ -456,7 +456,7 @@ class Lifted:
             for leaf in leaves:
                 refuse_foreign(op, leaf)
         all_dims = [dims_of(block) for block in blocks]
-        mapped = _vectorized(positional, names, all_dims)
+        mapped = _vectorized(positional, names, all_dims, not theirs)
         with explain_type_errors, _ExplainNames(theirs, self._shown, blocks, leaves, function):
             try:
                 hidden = frozenset[str]()
@@ -470,7 +470,7 @@ class Lifted:
                         and has_reverse_rules(jax.make_jaxpr(mapped)(*datas).jaxpr)
                     ):
                         datas, all_dims = _mask_padding_for_rules(datas, all_dims, region)
-                        mapped = _vectorized(positional, names, all_dims)
+                        mapped = _vectorized(positional, names, all_dims, not theirs)
                     result = _on_its_device(op, names, mapped, hidden, datas)
                 elif (
                     region is not None
@@ -535,19 +535,24 @@ def _sizes_by_name(op: str, blocks: Sequence[Any]) -> dict[Any, int]:
 
 
 def _vectorized(
-    function: Callable[..., Any], names: Sequence[Hashable], all_dims: Sequence[Dims]
+    function: Callable[..., Any],
+    names: Sequence[Hashable],
+    all_dims: Sequence[Dims],
+    is_users: bool,
 ) -> Callable[..., Any]:
     """Map `function` over the axes `names` of arguments with these dims.
 
-    These axes come first in every result.
+    These axes come first in every result. In a function of the user, JAX's batching rules see the
+    names.
     """
     remaining = [list(dims) for dims in all_dims]
     batched = []
     for name in names:
         batched.append(tuple(dims.index(name) if name in dims else None for dims in remaining))
         remaining = [[dim for dim in dims if dim != name] for dims in remaining]
-    for axes in reversed(batched):
-        function = jax.vmap(function, in_axes=axes, out_axes=0)
+    for name, axes in zip(reversed(names), reversed(batched), strict=True):
+        axis_name = HiddenAxis.of(name) if is_users else None
+        function = jax.vmap(function, in_axes=axes, out_axes=0, axis_name=axis_name)
     return function
 
 
@@ -609,13 +614,14 @@ def _on_its_device(
       PlacementConflictError: it communicates along these axes, and would mix elements of `names`.
     """
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*datas)
-    if collective_axes(closed.jaxpr, or_index=True) & axes:
+    if collective_axes(closed.jaxpr, or_index=True, without_debugging=True) & axes:
         raise PlacementConflictError(
             f"{op}: the names {show_names(names)} are sharded over mesh axes {sorted(axes)}, and"
             " the function communicates along these, which would mix their elements. A lifted"
             " function has no names: move the code that names an axis on these mesh axes out of it,"
             " or rename that axis to one that is not mapped."
         )
+    check_agreement(closed, op)
     run = jaxpr_as_fun(closed)
     flat = with_plain_layouts(run, datas) if on_cpus() else run(*datas)
     return jax.tree.unflatten(jax.tree.structure(shape), flat)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from jax.extend.core import JaxprEqn
 
 from namedax.core.user_code import LEAF
-from namedax.programs.primitives import TABLE, Atom, Kind, aval_of, axes_of
+from namedax.programs.primitives import CALL_OF_PYTHON, TABLE, Atom, Kind, aval_of, axes_of
 from namedax.resources.communication import PRIMITIVE
 from namedax.resources.padding import MASK_COTANGENT, ZERO_COTANGENT
 
@@ -31,7 +31,7 @@ Rule = Callable[[JaxprEqn, Known], tuple[Sequence[Sharding | None], Mixed]]
 NONE: Mixed = frozenset()
 
 # Callbacks run once on every device with its block, by design.
-CALLBACKS = frozenset({"debug_callback", "debug_print", "io_callback"})
+CALLBACKS = frozenset({"debug_callback", "debug_print", "io_callback", CALL_OF_PYTHON})
 
 # The primitive that marks leaves (`namedax.core.user_code`).
 MARK = LEAF.name

@@ -19,9 +19,11 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jax.extend.source_info_util import NameStack, SourceInfo, current_name_stack, user_context
 
+from namedax.core.name_scopes import DEBUGGING
 from namedax.core.names import PyTree
 from namedax.errors import ArgumentError, did_you_mean
 from namedax.programs.primitives import (
+    CALL_OF_PYTHON,
     HIGH,
     LOCAL_KINDS,
     Atom,
@@ -32,6 +34,7 @@ from namedax.programs.primitives import (
     called,
     called_in_steps,
     facts_of,
+    has_side_effects,
     is_inlined,
     is_to_be_inlined,
     jaxprs_of,
@@ -53,6 +56,8 @@ __all__ = [
     "calls_jax",
     "collective_axes",
     "consts_to_inputs",
+    "diverging_axes",
+    "has_calls_of_python",
     "has_reverse_rules",
     "has_sums",
     "inlined",
@@ -69,6 +74,7 @@ __all__ = [
     "summed_axes",
     "with_jaxpr",
     "with_plain_layouts",
+    "without_calls_of_python",
 ]
 
 
@@ -164,16 +170,56 @@ def number_of(literal: Literal) -> Any:
     return None if isinstance(value, jax.core.Tracer) or np.ndim(value) or not is_number else value
 
 
-def collective_axes(jaxpr: Jaxpr, or_index: bool = False) -> frozenset[str]:
+def collective_axes(
+    jaxpr: Jaxpr, or_index: bool = False, without_debugging: bool = False
+) -> frozenset[str]:
     """Return the mesh axes along which a jaxpr communicates.
 
-    With `or_index`, include those whose device index it reads.
+    With `or_index`, include those whose device index it reads. With `without_debugging`, leave out
+    gathers of values that are only shown (`nx.debug`), which mix no elements.
     """
     silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.DEVICE_INDEX, Kind.OWN_BLOCK}
-    found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) not in silent)
-    return frozenset[str]().union(
-        *found, *(collective_axes(inner, or_index) for inner in jaxprs_within(jaxpr))
+    found = (
+        axes
+        for eqn in jaxpr.eqns
+        if kind_of(eqn) not in silent
+        and (axes := axes_of(eqn))
+        and not (without_debugging and _is_of_debugging(eqn))
     )
+    return frozenset[str]().union(
+        *found,
+        *(collective_axes(inner, or_index, without_debugging) for inner in jaxprs_within(jaxpr)),
+    )
+
+
+def _is_of_debugging(eqn: JaxprEqn) -> bool:
+    return f"{DEBUGGING}." in str(eqn.source_info.name_stack)
+
+
+def has_calls_of_python(closed: ClosedJaxpr) -> bool:
+    """Return True if a jaxpr may call Python, as `nx.debug` does."""
+    return any(type(effect).__name__ != "NamedAxisEffect" for effect in closed.effects)
+
+
+def diverging_axes(jaxpr: Jaxpr) -> frozenset[str]:
+    """Return the mesh axes along which devices would wait for each other forever.
+
+    These are axes of communication in a loop or a branch of JAX whose condition differs between
+    devices along them.
+    """
+    found = set[str]()
+    for eqn in jaxpr.eqns:
+        if "cond_jaxpr" in eqn.params:
+            (condition,) = eqn.params["cond_jaxpr"].out_avals
+        elif "branches" in eqn.params:
+            condition = eqn.invars[0].aval
+        else:
+            continue
+        differs = condition.manual_axis_type.varying
+        if differs:
+            for part in jaxprs_of(eqn):
+                found |= differs & collective_axes(open_jaxpr(part))
+    return found.union(*map(diverging_axes, jaxprs_within(jaxpr)))
 
 
 def has_reverse_rules(jaxpr: Jaxpr) -> bool:
@@ -438,6 +484,41 @@ def with_jaxpr(
         outvars=list(results),
         params={**eqn.params, **_with_jaxpr(eqn, jaxpr)},
     )
+
+
+def without_calls_of_python(jaxpr: Jaxpr) -> Jaxpr:
+    """Return a jaxpr without the calls that show its values once (`nx.debug`).
+
+    For a program that computes these values again.
+    """
+    if not any(map(has_side_effects, jaxpr.eqns)):
+        return jaxpr
+    eqns = [
+        _without_calls(eqn) if has_side_effects(eqn) else eqn
+        for eqn in jaxpr.eqns
+        if eqn.primitive.name != CALL_OF_PYTHON
+    ]
+    effects = frozenset[Any]().union(*(eqn.effects for eqn in eqns))
+    return jaxpr.replace(eqns=eqns, effects=frozenset(jaxpr.effects) & effects)
+
+
+def _without_calls(eqn: JaxprEqn) -> JaxprEqn:
+    parts = jaxprs_of(eqn)
+    if not parts or eqn.primitive.name == HIGH:
+        return eqn
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            return type(value)(map(changed, value))
+        if isinstance(value, ClosedJaxpr):
+            return ClosedJaxpr(without_calls_of_python(value.jaxpr), value.consts)
+        return without_calls_of_python(value) if isinstance(value, Jaxpr) else value
+
+    params = {name: changed(value) for name, value in eqn.params.items()}
+    before = frozenset[Any]().union(*(open_jaxpr(part).effects for part in parts))
+    eqn = eqn.replace(params=params)
+    after = frozenset[Any]().union(*(open_jaxpr(part).effects for part in jaxprs_of(eqn)))
+    return eqn.replace(effects=frozenset(eqn.effects) - (before - after))
 
 
 def _with_jaxpr(eqn: JaxprEqn, jaxpr: Jaxpr) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from namedax.resources.two_level import PRIMITIVE as TWO_LEVEL
 # Long: one table of all facts about primitives, and the accessors of their parameters.
 
 __all__ = [
+    "CALL_OF_PYTHON",
     "COLLECTIVES",
     "HIGH",
     "LOCAL_KINDS",
@@ -116,6 +117,8 @@ def aval_of(var: Atom) -> ShapedArray:
 # derivative rules. The functions here give these the names and the parameters of the older
 # primitives. Every other high primitive is represented by the jaxpr that its `expand` traces.
 
+#: The primitive of `namedax.debug`, which calls Python once for all devices.
+CALL_OF_PYTHON = "named_callback"
 HIGH = "call_hi_primitive"
 _OLDER = {
     "RematTraced": "remat2",

@@ -37,8 +37,15 @@ from namedax.core.user_code import (
     is_transparent,
 )
 from namedax.core.variance import varying_of
-from namedax.errors import NamedaxError, RawBlockError, hints, show_names
+from namedax.errors import (
+    NamedaxError,
+    PlacementConflictError,
+    RawBlockError,
+    hints,
+    show_names,
+)
 from namedax.programs.block_dimensions import Dimensions, Finding, Path, findings, is_used
+from namedax.programs.evaluator import diverging_axes, has_calls_of_python
 from namedax.programs.primitives import (
     COLLECTIVES,
     LOCAL_KINDS,
@@ -57,6 +64,7 @@ from namedax.programs.primitives import (
 __all__ = [
     "DELIBERATE",
     "Dimensions",
+    "check_agreement",
     "explain_unbound_axes",
     "explain_values_from_around",
     "looked_through",
@@ -116,6 +124,24 @@ def refuse_raw(
                 )
     if reductions and names:
         _refuse_mixing(closed, names, function, dimensions)
+
+
+def check_agreement(closed: ClosedJaxpr, function: str) -> None:
+    """Raise if `nx.debug` gathers values where devices may not agree that they run it.
+
+    Raises:
+      PlacementConflictError: it does so in a loop or a branch of JAX whose condition differs
+        between devices.
+    """
+    if not has_calls_of_python(closed):
+        return
+    if axes := diverging_axes(closed.jaxpr):
+        raise PlacementConflictError(
+            f"nx.debug: in {function} it gathers values over the mesh axes {show_names(axes)} in a"
+            " loop or a branch of JAX whose condition differs between devices, so that some would"
+            " wait for others forever. Call it after the loop, or use nx.while_loop or nx.cond,"
+            " whose devices take the same steps."
+        )
 
 
 def _refuse_mixing(

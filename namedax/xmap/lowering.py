@@ -44,6 +44,7 @@ from namedax.programs.postpone_psum import ClosesOver, Traced, postponing
 from namedax.programs.primitives import call_whole
 from namedax.programs.raw_collective_check import (
     Dimensions,
+    check_agreement,
     explain_unbound_axes,
     explain_values_from_around,
     refuse_raw,
@@ -682,6 +683,7 @@ class Call:
             self.name,
             dimensions=Dimensions(resources, self.whole, *dims),
         )
+        check_agreement(closed, self.name)
 
     def replicated_datas(self) -> list[Any]:
         """Return the data of the arguments, replicated over the Explicit axes in their types.

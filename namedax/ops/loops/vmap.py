@@ -21,7 +21,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import checks_signature
 from namedax.core.names import Dims, PyTree
 from namedax.core.padded_sharding import Uneven
-from namedax.core.region import ambient, hiding
+from namedax.core.region import HiddenAxis, ambient, hiding
 from namedax.core.user_code import call_checked_code, call_user_code
 from namedax.core.variance import cast, cast_data
 from namedax.errors import (
@@ -37,7 +37,7 @@ from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import array_of, as_block, data_of, flatten
 from namedax.ops.loops.control_flow import scan_entries
 from namedax.programs.evaluator import collective_axes
-from namedax.programs.raw_collective_check import looked_through, refuse_raw
+from namedax.programs.raw_collective_check import check_agreement, looked_through, refuse_raw
 
 __all__ = ["map", "run_hidden", "vmap"]
 
@@ -59,7 +59,7 @@ def run_hidden(
     datas = [cast_data(data, placement) for data in datas]
 
     closed = jax.make_jaxpr(functools.partial(call_checked_code, function))(*datas)
-    mixed = collective_axes(closed.jaxpr) & frozenset(placement)
+    mixed = collective_axes(closed.jaxpr, without_debugging=True) & frozenset(placement)
     if mixed:
         raise PlacementConflictError(
             f"{op}: {name!r} is mapped to mesh axis {min(mixed)!r}, but the function communicates"
@@ -68,6 +68,7 @@ def run_hidden(
             " that axis to a name with another sharding, or pass that array as an argument."
         )
     refuse_raw(closed, _seen(placement), op)
+    check_agreement(closed, op)
     return jaxpr_as_fun(closed)(*datas)
 
 
@@ -349,7 +350,8 @@ def _vectorise(
         # Vectorized, a reduction of all elements reduces only some; so the check applies to the
         # function of one element.
         function = looked_through(function, _seen(placement), "vmap")
-    outs = run_hidden("vmap", name, placement, jax.vmap(function), datas)
+    vectorized = jax.vmap(function, axis_name=HiddenAxis(name, placement))
+    outs = run_hidden("vmap", name, placement, vectorized, datas)
     return entry.tree.unflatten(
         [result.result(data, dims) for data, dims in zip(outs, entry.dims, strict=True)]
     )

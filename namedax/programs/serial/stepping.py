@@ -37,6 +37,7 @@ from namedax.core.element_types import weak_as
 from namedax.core.names import Mesh, PyTree
 from namedax.core.records import Record
 from namedax.errors import SerialLoopError
+from namedax.programs.evaluator import without_calls_of_python
 from namedax.programs.postpone_psum import postponing
 from namedax.programs.primitives import jaxprs_within, mapped_jaxpr
 from namedax.programs.serial.steps import Stepper
@@ -209,10 +210,14 @@ class _TracedBody(Record):
         return run(*datas)
 
     def _pullback(
-        self, wanted: Sequence[int], outs: Sequence[int], blocks: Sequence[jax.Array]
+        self,
+        wanted: Sequence[int],
+        outs: Sequence[int],
+        blocks: Sequence[jax.Array],
+        jaxpr: ClosedJaxpr,
     ) -> tuple[list[jax.Array], Callable[[list[jax.Array]], tuple[jax.Array, ...]]]:
-        """Return the results, and a pullback from those in `outs` to the arguments in `wanted`."""
-        function = jaxpr_as_fun(self.jaxpr)
+        """Return the results of `jaxpr`, and a pullback from those in `outs` to some arguments."""
+        function = jaxpr_as_fun(jaxpr)
 
         def part(*given: jax.Array) -> tuple[list[jax.Array], list[jax.Array]]:
             filled = list(blocks)
@@ -228,7 +233,7 @@ class _TracedBody(Record):
         """Return the body of all results, and of the gradient of one."""
 
         def body(*blocks: jax.Array) -> list[jax.Array]:
-            results, pullback = self._pullback(wanted, [loss], blocks)
+            results, pullback = self._pullback(wanted, [loss], blocks, self.jaxpr)
             return [*results, *pullback([jnp.ones_like(results[loss])])]
 
         return self._traced(
@@ -238,9 +243,10 @@ class _TracedBody(Record):
     def _derivative(self, wanted: Sequence[int], outs: Sequence[int]) -> _TracedBody:
         """Return the vector-Jacobian product, a function of arguments and cotangents."""
         count = len(self.in_specs)
+        again = ClosedJaxpr(without_calls_of_python(self.jaxpr.jaxpr), self.jaxpr.consts)
 
         def body(*blocks: jax.Array) -> list[jax.Array]:
-            _, pullback = self._pullback(wanted, outs, blocks[:count])
+            _, pullback = self._pullback(wanted, outs, blocks[:count], again)
             return list(pullback(list(blocks[count:])))
 
         return self._traced(body, outs, tuple(self.in_specs[i] for i in wanted))
