@@ -16,12 +16,16 @@ from namedax.drawing.canvas import svg
 from namedax.hlo import size_text
 
 __all__ = [
+    "BLUE",
+    "RED",
+    "bar",
     "details",
     "enclosed",
     "escaped",
     "html_table",
     "picture_html",
     "report_html",
+    "scrolled",
     "write_page",
 ]
 
@@ -46,7 +50,7 @@ _STYLE = """<style>
 .nx-report li{max-width:60em;margin:.2em 0}
 </style>"""
 _AROUND = 2  # source lines shown before and after a line with a cost
-_BLUE, _RED = "70,130,220", "220,90,80"
+BLUE, RED = "70,130,220", "220,90,80"
 
 
 def report_html(report: Figures) -> str:
@@ -56,7 +60,7 @@ def report_html(report: Figures) -> str:
         f" s'>{escaped(more)}</td></tr>"
         for what, figure, more in total_rows(report)
     )
-    parts = [f"<p><b>{escaped(title(report))}</b></p>", _scrolled(totals)]
+    parts = [f"<p><b>{escaped(title(report))}</b></p>", scrolled(totals)]
     if report.collectives:
         rows = sent_rows(report)
         parts.append(details("Collectives, most bytes first", html_table(rows, 3), len(rows) <= 25))
@@ -77,7 +81,7 @@ def escaped(words: str) -> str:
     return html.escape(words)
 
 
-def _scrolled(rows: str) -> str:
+def scrolled(rows: str) -> str:
     """Wrap a table so that it scrolls separately if the page is narrow."""
     return f"<div class='w'><table>{rows}</table></div>"
 
@@ -103,7 +107,7 @@ def html_table(rows: Sequence[tuple[str, ...]], first_text: int) -> str:
             + "</tr>"
         )
 
-    return _scrolled(row(rows[0], "th") + "".join(row(cells, "td") for cells in rows[1:]))
+    return scrolled(row(rows[0], "th") + "".join(row(cells, "td") for cells in rows[1:]))
 
 
 def _html_sources(report: Figures) -> list[str]:
@@ -133,7 +137,7 @@ def _html_sources(report: Figures) -> list[str]:
                     "<tr><td></td><td></td><td></td><td></td><td class='n'>⋮</td><td></td></tr>"
                 )
             rows.append(_source_row(report, name, number, totals.get(number), most))
-        parts.append(details(name, _scrolled("".join(rows)), not i))
+        parts.append(details(name, scrolled("".join(rows)), not i))
     return parts
 
 
@@ -145,21 +149,21 @@ def _source_row(
     cells = [("", ""), ("", ""), ("", "")]
     if total is not None:
         cells = [
-            (flops_text(total.flops) if total.flops else "", _bar(total.flops, most[0], _BLUE)),
+            (flops_text(total.flops) if total.flops else "", bar(total.flops, most[0], BLUE)),
             (size_text(total.bytes_accessed) if total.bytes_accessed else "", ""),
             (
                 size_text(total.wire_bytes) if total.collectives else "",
-                _bar(total.wire_bytes, most[1], _RED),
+                bar(total.wire_bytes, most[1], RED),
             ),
         ]
-    figures = "".join(f"<td{bar}>{words}</td>" for words, bar in cells)
+    figures = "".join(f"<td{behind}>{words}</td>" for words, behind in cells)
     return (
         f"<tr>{figures}<td>{size_text(kept) if kept else ''}</td><td class='n'>{number}</td><td"
         f" class='t'>{escaped(code)}</td></tr>"
     )
 
 
-def _bar(part: float, most: float, color: str) -> str:
+def bar(part: float, most: float, color: str) -> str:
     """Return a bar behind a figure; the largest figure fills the cell."""
     if not part:
         return ""

@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import jax.numpy as jnp
+
 from namedax.analysis.figures import Figures
 from namedax.analysis.line_times import LineTimes, line_times
 from namedax.analysis.page import (
@@ -27,8 +29,9 @@ from namedax.drawing.traffic import draw_collectives
 from namedax.errors import ArgumentError
 from namedax.hlo import KINDS, size_text
 from namedax.machines.machine import Machine
+from namedax.ops.loops.pipeline_timetable import SCHEDULES
 
-__all__ = ["Difference", "Report"]
+__all__ = ["Difference", "Report", "check_report"]
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -133,9 +136,17 @@ class Report(Figures):
         Raises:
           ImportError: matplotlib is not installed (`pip install namedax[draw]`).
         """
-        write_page(path, f"{self.name}: communication and memory", self._sections(machine))
+        write_page(path, f"{self.name}: communication and memory", self.sections(machine))
 
-    def _sections(self, machine: Machine | None) -> list[str]:
+    def sections(self, machine: Machine | None = None) -> list[str]:
+        """Return the parts of `save` as HTML.
+
+        Args:
+          machine: as for `save`. Default: none.
+
+        Returns:
+          The tables, and each picture with its heading.
+        """
         pictures = [("Communication", self.draw())]
         if machine is not None:
             pictures.append((f"Timeline on {machine.name}", self.draw(machine)))
@@ -307,5 +318,41 @@ def _read_report(data: Mapping[str, Any]) -> Report:
     steps = [next(collectives if letter == "c" else operations, None) for letter in order]
     if None in steps or next(collectives, next(operations, None)) is not None:
         raise Malformed("the number of collectives and operations differs from 'order'")
-    report: Report = from_plain({**left, "steps": []}, Report)
-    return dataclasses.replace(report, steps=tuple(step for step in steps if step is not None))
+    bare: Report = from_plain({**left, "steps": []}, Report)
+    report = dataclasses.replace(bare, steps=tuple(step for step in steps if step is not None))
+    check_report(report)
+    return report
+
+
+def check_report(report: Report, where: str = "the report") -> None:
+    """Check the values of a report that was read: those that its tables and pictures use.
+
+    Raises:
+      Malformed: a value is impossible.
+    """
+    if not all(size >= 1 for size in report.mesh.values()):
+        raise Malformed(f"{where} has a mesh axis without devices")
+    for step in report.steps:
+        if step.trips < 0 or step.bytes < 0:
+            raise Malformed(f"{where} has a step with a negative number of bytes or trips")
+        try:
+            jnp.dtype(step.dtype)
+        except TypeError:
+            if not step.dtype.startswith("key<"):
+                raise Malformed(f"{where} has a step of dtype {step.dtype!r}") from None
+        if isinstance(step, Operation):
+            continue
+        if step.kind not in KINDS:
+            raise Malformed(f"{where} has a collective of kind {step.kind!r}")
+        if not set(step.mesh_axes) <= report.mesh.keys() or step.group_size < 1:
+            raise Malformed(f"{where} has a collective over {step.mesh_axes}, not mesh axes")
+    for line, run in report.pipelines.items():
+        counts = (run.stages, run.rounds, run.microbatches, run.idle + 1, run.stored + 1)
+        works = run.rounds * run.microbatches * len(run.passes)
+        if (
+            min(counts) < 1
+            or not run.passes
+            or run.schedule not in SCHEDULES
+            or run.columns < max(works, run.stages)
+        ):
+            raise Malformed(f"{where} has an impossible pipeline at {line!r}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import math
 import types
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -69,9 +70,7 @@ def _fields(cls: type) -> dict[str, Any] | None:
             if field.metadata.get("plain", True)
         }
     if isinstance(cls, type) and issubclass(cls, Record):
-        return {
-            name: hint for name, hint in get_type_hints(cls).items() if not name.startswith("_")
-        }
+        return dict(inspect.get_annotations(cls, eval_str=True))
     return None
 
 
