@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from namedax.core.names import Mesh
-from namedax.drawing.panels import draw_front
+from namedax.drawing.front import draw_front
 from namedax.hlo import size_text
 from namedax.machines import Machine
 from namedax.ops.contraction.rings import Overlap
