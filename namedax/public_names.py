@@ -15,6 +15,7 @@ NAMES: dict[str, str] = {
         " testing typing"
     ),
     "analysis.explain": "explain",
+    "analysis.report": "Report",
     "core.array": "NamedArray",
     "core.strict_broadcasting": "strict_broadcasting",
     "distributed": "from_process_local process_entries",
@@ -79,6 +80,7 @@ NAMES: dict[str, str] = {
     "ops.window.convolution": "conv conv_transpose convolve",
     "ops.window.neighbours": "diff halo pad roll shift",
     "planning.planner": "plan",
+    "planning.result": "Plan",
     "resources.serial": "SerialLoop serial_loop",
     "resources.wire": "Wire",
     "typing.checking": "checked",

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 from jax.sharding import NamedSharding
 
+from namedax.analysis.figures import Compiled
 from namedax.analysis.findings import (
     SMALL,
     Added,
@@ -24,7 +25,7 @@ from namedax.analysis.findings import (
 )
 from namedax.analysis.graph import Body, Given, Graph, Node, Spec, Value, build, prune, spec_of
 from namedax.analysis.records import Memory, Phase, PipelineRun
-from namedax.analysis.report import Compiled, Report
+from namedax.analysis.report import Report
 from namedax.analysis.sharing import mark_uniform, share
 from namedax.analysis.sources import Origin
 from namedax.analysis.steps import steps_of

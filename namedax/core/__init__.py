@@ -9,7 +9,8 @@ pytree operations may move). `axis_mappings` is the notation that `nx.named` and
 `display` formats arrays, `variance` casts between varying and invariant types, `cpu_workarounds`
 has the sums that XLA's CPU backend cannot compile, and `error_function` derivatives that JAX 0.12
 can map. `element_types` converts to JAX arrays: it chooses dtypes and rejects arrays of other
-libraries. `reshape` merges dimensions, `records` are classes of fields, `name_scopes` names
+libraries. `reshape` merges dimensions, `records` are classes of fields, `plain_data` converts
+them for JSON, `name_scopes` names
 operations in programs, `stack_room` saves page faults of deep calls, and `functions` reads
 signatures, docstrings and source locations.
 `call_errors` and `argument_kinds` check calls; `protocol_hints` is

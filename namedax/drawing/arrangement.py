@@ -17,9 +17,10 @@ import jax
 import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 
-from namedax.core.array import NamedArray
+from namedax.core.array import NamedArray, padding_of
 from namedax.core.display import type_text
 from namedax.core.names import Dims
+from namedax.core.padded_sharding import block_size
 from namedax.core.records import Record
 from namedax.errors import ArgumentError, ArgumentTypeError
 from namedax.resources.assignment import Assignment, named_sharding
@@ -58,7 +59,7 @@ class Dimension(Record):
     """A dimension of an array: its label, size, mesh axes, and number of parts.
 
     `undivided` has the mesh axes of a layout that do not shard it, because its size does not divide
-    over them.
+    over them. `padding` is the number of elements at the end of `size` that are padding.
     """
 
     label: str
@@ -66,6 +67,12 @@ class Dimension(Record):
     mesh_axes: tuple[tuple[str, int], ...]
     parts: int
     undivided: tuple[tuple[str, int], ...] = ()
+    padding: int = 0
+
+    def real(self, part: int) -> float:
+        """Return the fraction of a part that is not padding."""
+        block = self.size // self.parts
+        return min(max(self.size - self.padding - part * block, 0), block) / block
 
     def entries(self, part: int) -> tuple[int, int]:
         """Return the first and the last index of a part."""
@@ -113,7 +120,10 @@ def _layout(axes: tuple[tuple[str, int], ...], ids: tuple[int, ...], platform: s
 
 
 def holding_of(
-    leaf: object, path: str, place: tuple[Assignment, Mesh | AbstractMesh] | None
+    leaf: object,
+    path: str,
+    place: tuple[Assignment, Mesh | AbstractMesh] | None,
+    is_padded: bool = False,
 ) -> Holding:
     """Return the placement of an array on devices.
 
@@ -122,6 +132,7 @@ def holding_of(
       path: its path in the tree.
       place: a layout and a mesh, possibly an abstract one, or `None` to read the array's own
         sharding.
+      is_padded: whether a layout pads sizes that do not divide. Default: False, it replicates them.
 
     Raises:
       ArgumentTypeError: it is not an array.
@@ -138,8 +149,15 @@ def holding_of(
             )
         data = np.asarray(data)
     dims = leaf.dims if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
+    stored = padding_of(leaf) if isinstance(leaf, NamedArray) else None
+    true = tuple(
+        n if stored is None else stored.sizes.get(dim, n)
+        for dim, n in zip(dims, data.shape, strict=True)
+    )
+    shape = tuple(data.shape)
     if place is not None:
-        sharding: Any = named_sharding(dims, data.shape, *place, "draw")
+        shape = _padded(dims, true, *place) if is_padded else true
+        sharding: Any = named_sharding(dims, shape, *place, "draw")
     else:
         sharding = None if isinstance(data, jax.core.Tracer) else getattr(data, "sharding", None)
         if sharding is None:
@@ -148,12 +166,23 @@ def holding_of(
                 f"{what}, {_type_of(leaf)}, {why}, so the devices of its blocks are unknown. Pass a"
                 " layout: nx.draw(x, axis_resources, mesh)."
             )
-    size = math.prod(data.shape) * int(data.dtype.itemsize)
+    size = math.prod(shape) * int(data.dtype.itemsize)
     known = {"path": path, "type": _type_of(leaf), "bytes": size}
     if isinstance(sharding, NamedSharding):
         wanted = [() if place is None else place[0].get(dim, ()) for dim in dims]
-        return _by_names(sharding, dims, data.shape, known, what, wanted)
-    return _by_indices(sharding, dims, data.shape, known)
+        return _by_names(sharding, dims, shape, true, known, what, wanted)
+    return _by_indices(sharding, dims, shape, known)
+
+
+def _padded(
+    dims: Dims, shape: tuple[int, ...], assignment: Assignment, mesh: Mesh | AbstractMesh
+) -> tuple[int, ...]:
+    """Return the sizes of an array that is stored padded."""
+    counts = [
+        math.prod(mesh.shape[axis] for axis in assignment.get(dim, ())) if dim is not None else 1
+        for dim in dims
+    ]
+    return tuple(block_size(n, count) * count for n, count in zip(shape, counts, strict=True))
 
 
 def _type_of(leaf: object) -> str:
@@ -171,13 +200,15 @@ def _by_names(
     sharding: NamedSharding,
     dims: Dims,
     shape: tuple[int, ...],
+    true: tuple[int, ...],
     known: Mapping[str, Any],
     what: str,
     wanted: Sequence[tuple[str, ...]],
 ) -> Holding:
     """Return the placement by the mesh axes of each dimension, which an abstract mesh has too.
 
-    `wanted` has the mesh axes that a layout gives each dimension.
+    `true` has the sizes without padding, and `wanted` the mesh axes that a layout gives each
+    dimension.
     """
     layout = layout_of(sharding.mesh)
     sizes = layout.sizes
@@ -198,7 +229,12 @@ def _by_names(
             undivided = ()
         found.append(
             Dimension(
-                label, shape[i], tuple((axis, sizes[axis]) for axis in axes), parts, undivided
+                label,
+                shape[i],
+                tuple((axis, sizes[axis]) for axis in axes),
+                parts,
+                undivided,
+                shape[i] - true[i],
             )
         )
     rest = [axis for axis in sizes if axis not in used]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-_MOST_PANELS = 12
+_MOST_PANELS, _MOST_SIZES = 12, 8
 _PAGE, _NARROWEST, _MARGIN, _GAP = 12.5, 5.5, 0.25, 0.4  # in inches
 
 
@@ -47,6 +48,7 @@ def draw(
     mesh: Mesh | None = None,
     *,
     ax: Axes | None = None,
+    padded: bool = False,
 ) -> Figure:
     """Draw the blocks of arrays, with the devices that store each block.
 
@@ -67,6 +69,9 @@ def draw(
         order. Default: that of `jax.set_mesh`.
       ax: matplotlib axes to fill with the blocks of one array, without captions, as part of another
         figure. Labels that do not fit are shortened to a count, or left out. Default: a new figure.
+      padded: whether `axis_resources` shards an axis that does not divide over its mesh axes, in
+        padded blocks, as in `nx.shard`. Padding is hatched. Default: False, such an axis is
+        replicated. Arrays that are stored padded are always drawn with their padding.
 
     Returns:
       A `matplotlib.figure.Figure`, which notebooks show as SVG; `figure.savefig("blocks.png")`
@@ -98,7 +103,7 @@ def draw(
             f"draw: {x!r} contains no array. Pass an array, or a tree of arrays or of their types."
         )
     held = [
-        holding_of(leaf, jax.tree_util.keystr(path, simple=True, separator="."), place)
+        holding_of(leaf, jax.tree_util.keystr(path, simple=True, separator="."), place, padded)
         for path, leaf in paths
     ]
     if ax is not None:
@@ -210,6 +215,7 @@ def _heading(
             f"With more than {MOST_BLOCKS} devices, only the first blocks and the last one of each"
             " axis are drawn."
         )
+    sentences += _uneven(chosen)
     if len(chosen) < len(held):
         kinds = {(each.type, each.dims, each.layout) for each in chosen}
         alike = sum((each.type, each.dims, each.layout) in kinds for each in held) - len(chosen)
@@ -219,6 +225,32 @@ def _heading(
             " with the layout of one that is drawn."
         )
     return title, sentences + ([note] if note else [])
+
+
+def _uneven(held: Sequence[Holding]) -> list[str]:
+    """Return sentences about axes that do not divide: their blocks, and padding."""
+    found = {}
+    for dim in (dim for each in held for dim in each.dims):
+        if dim.padding:
+            block, true = dim.size // dim.parts, dim.size - dim.padding
+            full, rest = divmod(true, block)
+            sizes = [str(block)] * full + ([str(rest)] if rest else [])
+            sizes += ["0"] * (dim.parts - len(sizes))
+            if len(sizes) > _MOST_SIZES:
+                sizes = [*sizes[:3], "…", *sizes[-2:]]
+            blocks = ", ".join(sizes)
+            found[dim.label] = (
+                f"The {true:,} elements of {dim.label} do not divide over {dim.parts} devices: the"
+                f" blocks of {block} have {blocks} elements, and padding."
+            )
+        elif dim.undivided:
+            count = math.prod(n for _, n in dim.undivided)
+            found[dim.label] = (
+                f"The {dim.size:,} elements of {dim.label} do not divide over {count} devices, so"
+                " all devices have all of them; with padded=True, they have padded blocks."
+            )
+    hatched = any(dim.padding for each in held for dim in each.dims)
+    return [*found.values(), *(["Hatched parts are padding."] if hatched else [])]
 
 
 def _flow(panels: Sequence[Panel]) -> tuple[list[tuple[float, float]], float, float]:

@@ -143,11 +143,11 @@ def broken(text: str, width: float, measure: Callable[[str], float]) -> list[str
 
 
 def shortened(text: str, width: float, measure: Callable[[str], float]) -> str:
-    """Shorten a text at its beginning as needed: the end of a path is the most informative part."""
+    """Shorten a text at its end as needed, with an ellipsis."""
     if measure(text) <= width:
         return text
-    first = next((i for i in range(1, len(text)) if measure("…" + text[i:]) <= width), len(text))
-    return "…" + text[first:]
+    last = next((i for i in range(len(text), 0, -1) if measure(text[:i] + "…") <= width), 0)
+    return text[:last].rstrip() + "…"
 
 
 # --- the colors of pictures: one for each device, and one for each kind of step -------------------

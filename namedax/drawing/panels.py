@@ -8,8 +8,6 @@ shortened to a count, or left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,33 +24,21 @@ from namedax.drawing.arrangement import (
 from namedax.drawing.canvas import (
     GRAY,
     INK,
-    PALETTE,
-    RULE,
+    PAPER,
     Canvas,
     Color,
     DeviceColors,
-    Entry,
-    count_of,
     devices_text,
-    draw_list,
-    draw_marks,
     height_of,
     ink_on,
     lines_of,
-    list_height,
-    new_canvas,
-    plot_axes,
     shortened,
-    style_of,
     text_height,
     text_width,
-    time_text,
-    time_unit,
 )
-from namedax.errors import ArgumentError
 from namedax.hlo import size_text
 
-__all__ = ["Panel", "draw_front", "draw_panel", "fill", "mesh_panel", "panel_of"]
+__all__ = ["Panel", "draw_panel", "fill", "mesh_panel", "panel_of"]
 
 
 TITLE, TEXT = 10.0, 8.0
@@ -93,6 +79,9 @@ def axis_text(dim: Dimension) -> str:
     It is `batch: 128 over x=4`, or `batch: 130 does not divide over x=4`.
     """
     over = ", ".join(f"{axis}={size}" for axis, size in dim.mesh_axes)
+    if over and dim.padding:
+        true = dim.size - dim.padding
+        return f"{dim.label}: {true:,} over {over}, padded to {dim.size:,}"
     if over:
         return f"{dim.label}: {dim.size:,} over {over}"
     if dim.undivided:
@@ -298,8 +287,10 @@ def _draw_sheet(
     middle = {"ha": "center", "va": "center"}
     for i, j, row, column in cells(sheet):
         if row is not None and column is not None:
-            ids = panel.held.holders[panel.how.block(sheet, row, column, len(panel.held.dims))]
-            _draw_block(canvas, panel, x + columns[j], y + rows[i], sorted(ids.tolist()), colors)
+            index = panel.how.block(sheet, row, column, len(panel.held.dims))
+            ids = sorted(panel.held.holders[index].tolist())
+            real = _real(panel, index)
+            _draw_block(canvas, panel, x + columns[j], y + rows[i], ids, real, colors)
     for i, row in enumerate(sheet.rows):
         if row is None:
             canvas.text(x + columns[-1] / 2, y + rows[i] + _GAP / 2, "⋮", 10, GRAY, **middle)
@@ -308,10 +299,38 @@ def _draw_sheet(
             canvas.text(x + columns[j] + _GAP / 2, y + rows[-1] / 2, "⋯", 10, GRAY, **middle)
 
 
-def _draw_block(
-    canvas: Canvas, panel: Panel, x: float, y: float, ids: list[int], colors: DeviceColors
+def _real(panel: Panel, index: tuple[int, ...]) -> tuple[float, float]:
+    """Return the fractions of a block that are not padding, downwards and to the right."""
+    found = [dim.real(part) for dim, part in zip(panel.held.dims, index, strict=True)]
+    how = panel.how
+    down, right = (1.0 if dim is None else found[dim] for dim in (how.row, how.column))
+    if not all(found[i] for i in how.across):
+        return 0.0, 0.0
+    return down, right
+
+
+def _draw_padding(
+    canvas: Canvas, x: float, y: float, width: float, height: float, real: tuple[float, float]
 ) -> None:
-    """Draw a block, in front of the same block on other devices."""
+    """Hatch the padding of a block, at its lower and right ends."""
+    down, right = real
+    style = {"alpha": 0.75, "edgecolor": GRAY, "linewidth": 0, "hatch": "//////", "gid": "padding"}
+    if down < 1:
+        canvas.rectangle(x, y + down * height, width, (1 - down) * height, PAPER, **style)
+    if right < 1 and down:
+        canvas.rectangle(x + right * width, y, (1 - right) * width, down * height, PAPER, **style)
+
+
+def _draw_block(
+    canvas: Canvas,
+    panel: Panel,
+    x: float,
+    y: float,
+    ids: list[int],
+    real: tuple[float, float],
+    colors: DeviceColors,
+) -> None:
+    """Draw a block, in front of the same block on other devices; `real` is not padding."""
     count = min(len(ids), _DEEPEST)
     sheets = [ids[round(i * (len(ids) - 1) / max(count - 1, 1))] for i in range(count)]
     behind = count - 1
@@ -326,8 +345,9 @@ def _draw_block(
         if not panel.cell.breaking
         else (_broken(devices_text(ids), panel.cell.breaking), TEXT)
     )
+    _draw_padding(canvas, x, y + _SHIFT * behind, width, height, real)
     if label:
-        ink = ink_on(colors[sheets[0]])
+        ink = ink_on(colors[sheets[0]]) if min(real) > 0.5 else INK
         style = {"ha": "center", "va": "center", "weight": "bold", "linespacing": 1.1}
         canvas.text(x + width / 2, y + _SHIFT * behind + height / 2, label, size, ink, **style)
 
@@ -358,142 +378,3 @@ def _fitting(ids: list[int], width: float, height: float) -> tuple[str, float]:
             ):
                 return label, size
     return "", TEXT
-
-
-# --- `draw_front`: layouts by time and memory, with the Pareto front ------------------------------
-
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-
-_WIDTH, _MARGIN, _LEFT, _PLOT = 9.0, 0.25, 0.75, 3.2  # in inches
-_MOST = 10  # the maximum number of numbered points
-_DECADES = 20  # the ratio of largest to smallest value from which a scale is logarithmic
-
-Point = tuple[float, float, str, bool]
-
-
-def draw_front(points: Sequence[Point], memory: float | None = None) -> Figure:
-    """Draw candidates by memory and time.
-
-    Those on the front are connected by a line, numbered from the fastest on, and listed.
-
-    Args:
-      points: for each candidate: the time in seconds, the memory in bytes, its label, and whether
-        it is on the front.
-      memory: the memory limit in bytes, drawn as a line; default: none.
-
-    Returns:
-      A figure, like that of `nx.draw`.
-
-    Raises:
-      ArgumentError: there is no candidate.
-      ImportError: matplotlib is not installed.
-
-    >>> figure = draw_front([(1e-3, 2**30, "{'batch': 'x'}", True), (2e-3, 2**31, "{}", False)])
-    """
-    if not points:
-        raise ArgumentError("draw_front: there is no candidate to draw. Pass at least one point.")
-    front = sorted((point for point in points if point[3]), key=lambda point: (point[0], point[1]))
-    numbered = (
-        [front[round(i * (len(front) - 1) / (_MOST - 1))] for i in range(_MOST)]
-        if len(front) > _MOST
-        else front
-    )
-    entries = [
-        Entry(label, PALETTE[0], (time_text(time), size_text(round(size))))
-        for time, size, label, _ in numbered
-    ]
-    inner = _WIDTH - 2 * _MARGIN
-    title = f"{count_of(len(points), 'candidate')}, {len(front)} on the front"
-    sentence = "Blue candidates are on the front: no other is both faster and smaller."
-    if memory is not None:
-        sentence += f" The dashed line is the memory limit, {size_text(round(memory))}."
-    if len(numbered) < len(front):
-        sentence += f" {len(numbered)} of them are listed."
-    head = height_of(12) + len(lines_of(sentence, inner, 8.5)) * height_of(8.5) + 0.2
-    canvas = new_canvas(
-        _WIDTH, 2 * _MARGIN + head + 0.4 + _PLOT + 0.6 + list_height(entries, inner), "draw_front"
-    )
-    canvas.text(_MARGIN, _MARGIN, title, 12, INK, weight="bold")
-    canvas.paragraph(_MARGIN, _MARGIN + height_of(12), sentence, inner, 8.5)
-    y = _MARGIN + head + 0.4
-    axes = plot_axes(canvas, _MARGIN + _LEFT, y, inner - _LEFT - 0.1, _PLOT)
-    byte, second = _plot(axes, points, front, memory)
-    low, high = _MARGIN + _LEFT, _WIDTH - _MARGIN
-    places = [_on_paper(canvas, axes, size / byte, time / second) for time, size, *_ in numbered]
-    draw_marks(canvas, places, y - 0.2, low, high)
-    draw_list(canvas, _MARGIN, y + _PLOT + 0.6, inner, entries)
-    return canvas.figure
-
-
-def _plot(
-    axes: Axes, points: Sequence[Point], front: Sequence[Point], memory: float | None
-) -> tuple[float, float]:
-    """Plot the candidates, memory to the right, time upwards, and return the sizes of the units.
-
-    These are in bytes and in seconds.
-    """
-    from matplotlib.ticker import FuncFormatter
-
-    sizes = [size for _, size, *_ in points] + ([] if memory is None else [memory])
-    times = [time for time, *_ in points]
-    unit, second = time_unit(max(times) / 2)
-    prefix, byte = next(
-        (
-            (text, 2.0**power)
-            for text, power in (("GiB", 30), ("MiB", 20), ("KiB", 10))
-            if max(sizes) >= 2**power
-        ),
-        ("B", 1.0),
-    )
-    axes.plot(
-        [p[1] / byte for p in front],
-        [p[0] / second for p in front],
-        color=PALETTE[0],
-        linewidth=1.2,
-        zorder=2,
-    )
-    for of_front, color, dot in ((False, RULE, 4.0), (True, PALETTE[0], 6.0)):
-        these = [p for p in points if p[3] == of_front]
-        xs, ys = [p[1] / byte for p in these], [p[0] / second for p in these]
-        edge = GRAY if not of_front else PALETTE[0]
-        axes.plot(
-            xs,
-            ys,
-            "o",
-            color=color,
-            markeredgecolor=edge,
-            markeredgewidth=0.6,
-            markersize=dot,
-            zorder=3,
-        )
-    if memory is not None:
-        axes.axvline(memory / byte, color=GRAY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    for axis, values, one, name in (
-        (axes.xaxis, sizes, byte, prefix),
-        (axes.yaxis, times, second, unit),
-    ):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        spaced = min(values) > 0 and max(values) / min(values) >= _DECADES
-        scale = axes.set_xscale if axis is axes.xaxis else axes.set_yscale
-        if spaced:
-            scale("log")
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            axis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
-        limits = (
-            (min(values) / one / 1.4, max(values) / one * 1.4)
-            if spaced
-            else (0, max(values) / one * 1.08 or 1.0)
-        )
-        (axes.set_xlim if axis is axes.xaxis else axes.set_ylim)(*limits)
-        axis.set_label_text(name, fontproperties=style_of(8.5), color=GRAY)
-    return byte, second
-
-
-def _on_paper(canvas: Canvas, axes: Axes, x: float, y: float) -> tuple[float, float]:
-    """Return the position of a point of a plot, in inches of the canvas."""
-    right, up = axes.transData.transform((x, y)) / canvas.figure.dpi
-    return right, canvas.height - up

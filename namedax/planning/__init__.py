@@ -6,8 +6,11 @@
   of them are equivalent, and which are neighbors.
 - `search` decides which choice is tried next. `pipelines` judges layouts again with other schedules
   of pipelines.
-- `planner` has the public function, which can also measure on the available devices. `result` has
-  its result and prints it, and `reasons` explains it in text.
+- `planner` has the public function, which can also measure on the available devices.
+- `candidates` has a layout that was judged. `result` has the plan and prints it, `advice` has its
+  sentences on axis names, `plan_page` renders it as HTML, and `files` as JSON.
+- `why` compares a layout with the best one; `again` judges it, if the search has not.
+- `command` is `python -m namedax.plan`.
 
 Read `space` and `search` first.
 """

@@ -8,7 +8,7 @@ from typing import Any
 
 from namedax.errors import NamedaxError
 from namedax.ops.loops.pipeline_options import choosing
-from namedax.planning.result import Candidate
+from namedax.planning.candidates import Candidate
 
 __all__ = ["with_schedules"]
 

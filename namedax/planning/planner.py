@@ -28,17 +28,13 @@ from namedax.machines import Machine, Times
 from namedax.machines.links import positive
 from namedax.ops.contraction.rings import Overlap
 from namedax.ops.loops.pipeline_options import choosing
+from namedax.planning.advice import advice, uneven_advice
+from namedax.planning.again import Again
+from namedax.planning.candidates import Candidate, resources_text, seconds_text
 from namedax.planning.meshes import Meshes, meshes_for
 from namedax.planning.pipelines import with_schedules
 from namedax.planning.program import Census, Program
-from namedax.planning.result import (
-    Candidate,
-    Plan,
-    advice,
-    resources_text,
-    seconds_text,
-    uneven_advice,
-)
+from namedax.planning.result import Plan
 from namedax.planning.search import Outcome, search
 from namedax.planning.space import Choice, Space
 from namedax.resources.serial import SerialLoop
@@ -232,6 +228,9 @@ def plan(
         tuple(judge.rejected),
         words,
         judge.traces,
+        census.sizes,
+        census.arguments,
+        again=Again(program, meshes, bound),
     )
 
 

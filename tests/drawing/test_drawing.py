@@ -20,7 +20,7 @@ from matplotlib.patches import Ellipse, Rectangle
 import namedax as nx
 from namedax.analysis.records import Collective, Operation
 from namedax.drawing.canvas import svg
-from namedax.drawing.panels import draw_front
+from namedax.drawing.front import draw_front
 from namedax.drawing.timeline import draw_timeline
 from namedax.drawing.traffic import draw_collectives
 from namedax.errors import (

@@ -1,0 +1,149 @@
+"""`Candidate`: one layout that was judged, and its main costs in one line."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from namedax.analysis.report import Report
+from namedax.hlo import size_text
+from namedax.machines import Machine, Times
+from namedax.ops.contraction.rings import Overlap
+
+__all__ = [
+    "Candidate",
+    "candidate",
+    "layout",
+    "mesh_text",
+    "reason",
+    "resources_text",
+    "seconds_text",
+]
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a time as text, such as `1.23 ms`."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}" if seconds < 1000 * size else f"{seconds:.0f} s"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def resources_text(axis_resources: Mapping[Hashable, Any]) -> str:
+    """Return `axis_resources` as code."""
+    return repr(dict(axis_resources))
+
+
+def candidate(one: Candidate) -> str:
+    """Render a candidate in one line."""
+    measured = f", measured {seconds_text(one.measured)}" if one.measured is not None else ""
+    beyond = "" if one.fits else ", over the memory limit"
+    overlap = f", overlap={one.overlap!r}" if one.overlap else ""
+    return (
+        f"Candidate({resources_text(one.axis_resources)}{overlap}:"
+        f" {seconds_text(one.time)}{measured}, {size_text(one.peak)}{beyond})"
+    )
+
+
+def layout(one: Candidate, with_mesh: bool) -> str:
+    """Return the chosen layout as text, with the mesh if that is chosen too."""
+    words = resources_text(one.axis_resources)
+    if one.overlap:
+        words += f" with overlap={one.overlap!r}"
+    if one.pipeline:
+        chosen = ", ".join(f"{name}={value!r}" for name, value in one.pipeline.items())
+        words += f" with nx.pipeline(..., {chosen})"
+    return f"{mesh_text(one)}: {words}" if with_mesh else words
+
+
+def mesh_text(one: Candidate) -> str:
+    """Return the sizes of the mesh axes."""
+    return ", ".join(f"{axis}={size}" for axis, size in one.mesh.items()) or "1 device"
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Candidate:
+    """One layout that was judged.
+
+    Attributes:
+      axis_resources: the layout, for `nx.xmap`.
+      mesh: the size of each mesh axis.
+      overlap: the value of `overlap`, for `nx.xmap`.
+      report: the report of `nx.explain`.
+      time: the estimated seconds of a step on the machine.
+      peak: the estimated peak memory of a device, in bytes.
+      fits: True if the peak is within the memory limit.
+      measured: the measured seconds of a step, with `verify=`; otherwise `None`.
+      reason: the main costs, in one line.
+      pipeline: the arguments of `nx.pipeline` that the program leaves open, as chosen for this
+        candidate; empty for their defaults.
+    """
+
+    axis_resources: dict[Hashable, Any]
+    mesh: dict[str, int]
+    overlap: Overlap
+    report: Report
+    time: float
+    peak: int
+    fits: bool
+    measured: float | None
+    reason: str
+    pipeline: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        axis_resources: dict[Hashable, Any],
+        mesh: Mapping[str, int],
+        overlap: Overlap,
+        report: Report,
+        machine: Machine,
+        times: Times,
+        memory: float,
+    ) -> Candidate:
+        """Return the candidate for a report and the machine's times for it."""
+        peak = report.memory.peak
+        why = reason(report, machine, dict(mesh), times)
+        return cls(
+            axis_resources,
+            dict(mesh),
+            overlap,
+            report,
+            times.total,
+            peak,
+            peak <= memory,
+            None,
+            why,
+        )
+
+    def __repr__(self) -> str:
+        return candidate(self)
+
+
+def reason(report: Report, machine: Machine, mesh: Mapping[str, int], times: Times) -> str:
+    """Describe the main costs of a layout's step: its largest communication, with the names."""
+    whole = times.compute + times.memory + times.communication
+    if not whole:
+        return "computes and sends nothing"
+    parts = (
+        ("computes", times.compute),
+        ("moves memory", times.memory),
+        ("sends", times.communication),
+    )
+    shares = ", ".join(
+        f"{verb} {part / whole:.0%}" for verb, part in sorted(parts, key=lambda p: -p[1]) if part
+    )
+    groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], float] = {}
+    sent: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
+    for step in report.collectives:
+        key = (step.kind, step.mesh_axes, step.names)
+        groups[key] = groups.get(key, 0.0) + machine.time_of(step, mesh)
+        sent[key] += step.wire_bytes * step.trips
+    if not groups:
+        return f"{shares}; sends nothing"
+    (kind, axes, names), seconds = max(groups.items(), key=lambda item: item[1])
+    words = f" for {', '.join(names)}" if names else ""
+    size = size_text(sent[kind, axes, names])
+    return f"{shares}; most in {kind}{words} over {'+'.join(axes)} ({size}, {seconds / whole:.0%})"
