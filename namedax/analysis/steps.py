@@ -16,7 +16,8 @@ from namedax.analysis.graph import Body, Node
 from namedax.analysis.records import Collective, Operation, Step
 from namedax.analysis.resharding import moves
 from namedax.analysis.sources import Origin
-from namedax.analysis.storage import Storage, is_view
+from namedax.analysis.fusion import is_view
+from namedax.analysis.storage import Storage
 from namedax.programs import costs
 from namedax.programs.primitives import Kind, axes_of, is_whole_exchange, name_of
 
@@ -214,10 +215,4 @@ def _bytes(node: Node, storage: Storage) -> int:
     if costs.is_update(eqn):
         changed = node.operands[1] if node.kind == Kind.UPDATE else node.operands[-1]
         return 2 * (0 if changed is None else changed.bytes)
-    written = sum(value.bytes for value in node.results if storage.is_written[id(value)])
-    largest = max((value.bytes for value in node.results), default=0)
-    read = 0
-    for value in dict.fromkeys(node.reads):
-        if storage.is_read_here(value):
-            read += min(value.bytes, largest) if costs.is_fused(eqn) else value.bytes
-    return read + written
+    return storage.bytes_of(node)

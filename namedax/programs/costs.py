@@ -130,7 +130,8 @@ def is_view(eqn: JaxprEqn) -> bool:
 
 def is_fused(eqn: JaxprEqn) -> bool:
     """Return True if XLA computes the result where it is used, without writing it to memory."""
-    return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in _MOVES
+    name = eqn.primitive.name
+    return name in _ELEMENTWISE or name in _MOVES or name in _RANDOM
 
 
 def copies_operand(eqn: JaxprEqn) -> bool:
