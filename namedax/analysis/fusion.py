@@ -63,10 +63,12 @@ class Fusions:
 
     Args:
       body: the program.
+      is_simple: whether contractions are kernels of their own, and arrays that several operations
+        read are written unless they are cheap. Default: False.
     """
 
-    def __init__(self, body: Body):
-        self._body = body
+    def __init__(self, body: Body, is_simple: bool = False):
+        self._body, self._is_simple = body, is_simple
         self._users: dict[int, list[Node]] = defaultdict(list)
         for node in body.nodes:
             for value in dict.fromkeys(node.reads):
@@ -164,7 +166,7 @@ class Fusions:
         if node.eqn is None or node.bodies:
             return False
         if costs.is_contraction(node.eqn):
-            return id(value) not in self._joined
+            return id(value) not in self._joined and not self._is_simple
         return _joins_kernels(node)
 
     # --- the arrays that are written, in reverse order --------------------------------------------
@@ -194,7 +196,7 @@ class Fusions:
         if not (is_contraction or _is_fusible(node)):
             return True
         if is_contraction:
-            if not self.has_users(value) or any(
+            if self._is_simple or not self.has_users(value) or any(
                 user is None or not _joins_kernels(user)
                 for user in self.consumers(value)
             ):
@@ -202,6 +204,9 @@ class Fusions:
             return self._kernels_of_users(value) != {self._kernel[id(value)]}
         if self._has_to_be_written(value):
             return True
+        if self._is_simple:
+            is_shared = len(list(self.consumers(value))) > 1
+            return is_shared and (not costs.is_cheap(node.eqn) or id(value) in self._joined)
         own, users = self._kernel[id(value)], self._kernels_of_users(value)
         others = len(users - {own})
         if not others:

@@ -27,14 +27,14 @@ class Storage:
     def __init__(self, body: Body):
         self._body = body
         self._inner: dict[int, Storage] = {}
-        self._fusions = Fusions(body)
+        self._fusions = Fusions(body, is_simple=True)
         self.is_written = self._fusions.is_written
         self._traffic: dict[int, int] | None = None
 
     def bytes_of(self, node: Node) -> int:
         """Return the bytes that an operation of the program reads and writes, per run."""
         if self._traffic is None:
-            self._traffic = self._fusions.traffic()
+            self._traffic = Fusions(self._body).traffic()
         return self._traffic.get(id(node), 0)
 
     def within(self, body: Body) -> Storage:
