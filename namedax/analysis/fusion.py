@@ -14,6 +14,8 @@ modeled by rules that its backends have in common:
 - An array that several kernels read is either written by one of them, or computed again in each.
   The choice is the one with fewer bytes. Contractions, and elements joined from several arrays, are
   not computed again.
+- A function with a declared cost (`nx.machines.cost`) reads and writes memory. Its own operations are
+  left out.
 - Everything else (sorts, cumulative operations, updates, loops, collectives) reads and writes
   memory.
 
@@ -118,7 +120,7 @@ class Fusions:
         depth = max((kernel.depth + ends for _, kernel, ends in operands), default=0)
         elements = _elements(node)
         contraction = 0
-        if node.eqn is not None and costs.is_contraction(node.eqn):
+        if _is_contraction(node):
             depth, contraction = depth + 1, id(node)
         elif _joins_kernels(node):
             contraction = next(
@@ -165,7 +167,7 @@ class Fusions:
         """Return True if an operation can compute an operand itself."""
         if node.eqn is None or node.bodies:
             return False
-        if costs.is_contraction(node.eqn):
+        if _is_contraction(node):
             return id(value) not in self._joined and not self._is_simple
         return _joins_kernels(node)
 
@@ -176,7 +178,7 @@ class Fusions:
         for value in node.results:
             self.is_written[id(value)] = self._written(node, value)
             if self.is_written[id(value)] or node.eqn is None or not (
-                _is_fusible(node) or costs.is_contraction(node.eqn)
+                _is_fusible(node) or _is_contraction(node)
             ):
                 kernels.add(self._kernel[id(value)])
             else:
@@ -192,7 +194,7 @@ class Fusions:
             return False
         if node.eqn is None or node.bodies:
             return True
-        is_contraction = costs.is_contraction(node.eqn)
+        is_contraction = _is_contraction(node)
         if not (is_contraction or _is_fusible(node)):
             return True
         if is_contraction:
@@ -269,10 +271,10 @@ class Fusions:
         kernels: dict[Kernel, dict[Part, int]] = defaultdict(dict)
         found: dict[int, int] = {}
         for node in self._body.nodes:
-            if node.eqn is None or node.bodies or is_view(node):
+            if node.eqn is None or node.bodies or node.kernel or is_view(node):
                 continue
             written = sum(value.bytes for value in node.results if self.is_written[id(value)])
-            is_shared = _joins_kernels(node) or costs.is_contraction(node.eqn)
+            is_shared = _joins_kernels(node) or _is_contraction(node)
             if not written and not costs.sums_up(node.eqn) and is_shared:
                 continue  # it counts where its result is used
             kernel = self._kernel[id(node.results[0])]
@@ -305,13 +307,14 @@ def _ends_a_kernel(maker: Node | None) -> bool:
     """Return True if operations on the result of a node are in a later kernel."""
     if maker is None or maker.eqn is None or maker.bodies:
         return True
-    return not (_is_fusible(maker) or costs.is_contraction(maker.eqn))
+    return not (_is_fusible(maker) or _is_contraction(maker))
 
 
 def _is_fusible(node: Node) -> bool:
     return (
         node.eqn is not None
         and not node.bodies
+        and not node.kernel
         and costs.is_fused(node.eqn)
         and node.kind != Kind.UPDATE
     )
@@ -320,8 +323,15 @@ def _is_fusible(node: Node) -> bool:
 def _joins_kernels(node: Node) -> bool:
     """Return True for elementwise operations and reductions."""
     return _is_fusible(node) or (
-        node.eqn is not None and not node.bodies and costs.sums_up(node.eqn)
+        node.eqn is not None
+        and not node.bodies
+        and not node.kernel
+        and costs.sums_up(node.eqn)
     )
+
+
+def _is_contraction(node: Node) -> bool:
+    return node.eqn is not None and not node.kernel and costs.is_contraction(node.eqn)
 
 
 def _elements(node: Node) -> int:

@@ -59,11 +59,13 @@ class _Steps:
         self._loop_numbers = itertools.count(1)
         self._ahead_numbers = itertools.count(1)
         self._makers: dict[int, tuple[int, ...]] = {}  # of a value, the steps that it needs
+        self._charged: set[int] = set()  # the marks of calls with a declared cost that count
         self._carried: set[int] = set()  # the values that depend on the carry of their loop
 
     def of_body(self, body: Body, storage: Storage, loops: _Loops) -> list[Step]:
         """Return the steps of a program in order."""
         found: list[Step] = []
+        self._charged |= _charged(body)
         for node in body.nodes:
             if node.kind == Kind.BRANCH:
                 found += self._of_branches(node, storage, loops)
@@ -118,6 +120,9 @@ class _Steps:
             yield from _moved(node, self._label, trips)
         elif node.kind in (*_REDUCING, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE):
             yield from _collectives(node, self._label, trips)
+        elif node.kernel:
+            if id(node) in self._charged:
+                yield _kernel(node, self._label, trips)
         elif node.eqn is not None:
             yield from _operation(node, storage, self._label, trips)
             yield from _partitioned(node, self._label, trips)
@@ -309,6 +314,51 @@ def _operation(node: Node, storage: Storage, label: Label, trips: int) -> Iterat
     dtype = str(typed.dtype)
     yield Operation(
         name_of(eqn), names, flops, moved, trips, dtype, origin.operation, text, origin.phase
+    )
+
+
+def _charged(body: Body) -> set[int]:
+    """Return the ids of the marks that count for the calls of functions with a declared cost.
+
+    Each call has several marks, of which the first that is needed counts.
+    """
+    marks: dict[tuple[int, str], list[tuple[int, Node]]] = {}
+    for node in body.nodes:
+        charge = costs.kernel_charge(node.eqn) if node.kernel and node.eqn is not None else None
+        if charge is None:
+            continue
+        call, stage, index = charge
+        if call.number == node.kernel and stage != "result":  # not within another kernel
+            marks.setdefault((call.number, stage), []).append((index, node))
+    first = {key: min(index for index, _ in found) for key, found in marks.items()}
+    return {
+        id(node)
+        for key, found in marks.items()
+        for index, node in found
+        if index == first[key]
+    }
+
+
+def _kernel(node: Node, label: Label, trips: int) -> Operation:
+    """Return the declared cost of a call; a tangent counts as another call."""
+    charge = costs.kernel_charge(node.eqn)
+    assert charge is not None
+    call, stage, _ = charge
+    count = costs.kernel_instances(node.eqn) / node.results[0].parts
+    flops, size = call.flops, call.bytes
+    if stage == "gradient":
+        flops, size = call.gradient_flops, call.gradient_bytes
+    origin = node.origin
+    return Operation(
+        call.name,
+        origin.names,
+        flops * count,
+        round(size * count),
+        trips,
+        str(node.results[0].aval.dtype),
+        origin.operation,
+        label(origin),
+        origin.phase,
     )
 
 

@@ -77,6 +77,7 @@ class Storage:
                     self.is_written[id(value)]
                     and id(value) not in in_place
                     and not self._is_left_out(node, value)
+                    and not self.is_within_kernel(node, value)
                 ):
                     made[id(value)] = (value, when)
             if node.bodies or any(self.is_written[id(value)] for value in node.results):
@@ -98,7 +99,9 @@ class Storage:
                 copies.append(copy)
                 made[id(copy)], last[id(copy)] = (copy, begin), order[id(node)]
             for value in (
-                node.reads if node.eqn is not None and costs.copies_operand(node.eqn) else ()
+                node.reads
+                if node.eqn is not None and not node.kernel and costs.copies_operand(node.eqn)
+                else ()
             ):
                 copy = Value(value.aval, value.layout, value.sizes)
                 copies.append(copy)
@@ -113,6 +116,13 @@ class Storage:
         if node.kind != Kind.SCAN or self._fusions.has_users(value):
             return False
         return all(value is not carried for carried in node.results[: Scan.of(node.eqn).carries])
+
+    def is_within_kernel(self, node: Node, value: Value) -> bool:
+        """Return True for an array within a function with a declared cost."""
+        return bool(node.kernel) and all(
+            user is not None and user.kernel == node.kernel
+            for user in self._fusions.consumers(value)
+        )
 
     def _in_place(self, loop: Node, body: Body) -> set[int]:
         """Return the new values of a carry that XLA writes over the old ones.
@@ -169,7 +179,11 @@ class Storage:
             reused = sum(size[key] for key in dying) if self._is_in_place(node) else 0
             grown = sum(size[key] for key in new)
             inner = max(
-                (self.within(body).peak(self._in_place(node, body)) for body in node.bodies),
+                (
+                    self.within(body).peak(self._in_place(node, body))
+                    for body in node.bodies
+                    if not node.kernel
+                ),
                 default=0,
             )
             if node.kind in (
@@ -205,7 +219,7 @@ def _updates(node: Node, value: Value) -> bool:
 
 def _rearranged(node: Node) -> list[Value]:
     """Return the operands of a contraction that are first copied into another order."""
-    orders = costs.is_in_order(node.eqn) if node.eqn is not None else ()
+    orders = costs.is_in_order(node.eqn) if node.eqn is not None and not node.kernel else ()
     return [
         value
         for value, good in zip(node.operands, orders, strict=False)
@@ -229,7 +243,7 @@ def kept_for_gradient(body: Body, storage: Storage) -> Iterator[tuple[Node, int]
         if node.origin.phase == "gradient":
             continue
         for value in node.results:
-            if id(value) not in read:
+            if id(value) not in read or storage.is_within_kernel(node, value):
                 continue
             for source in storage.sources(value):
                 maker = source.maker

@@ -11,10 +11,12 @@ collectives by the formulas of rings and switches.
 1.97e+14 operations per second
 
 `links` defines the links of mesh axes, assigns them to the axes of a mesh, and has the formulas of
-collectives. `schedule` orders steps one after the other or overlapping. `machine` combines these
+collectives. `schedule` orders steps one after the other, and `streams` two streams of steps that
+overlap. `kernels` declares the cost of a function. `machine` combines these
 modules and has the entries, and `measuring` makes one. Read `links` first.
 """
 
+from namedax.machines.kernels import cost as cost
 from namedax.machines.links import Link as Link
 from namedax.machines.machine import DCN_V5E as DCN_V5E
 from namedax.machines.machine import DCN_V5P as DCN_V5P
@@ -47,6 +49,7 @@ __all__ = [
     "Machine",
     "Timed",
     "Times",
+    "cost",
     "h100",
     "h200",
     "measure",

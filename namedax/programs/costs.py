@@ -15,6 +15,7 @@ import numpy as np
 from jax.core import ShapedArray
 from jax.extend.core import JaxprEqn
 
+from namedax.core.kernel_marks import KERNEL_MARK, KernelCall
 from namedax.programs.primitives import aval_of
 from namedax.resources.padding import ZERO_COTANGENT
 
@@ -34,6 +35,8 @@ __all__ = [
     "is_zero_cotangent",
     "joins",
     "keeps_uniform",
+    "kernel_charge",
+    "kernel_instances",
     "moved_dimensions",
     "reduced_dimensions",
     "size_in_bytes",
@@ -90,7 +93,7 @@ _JOINS = frozenset("pad concatenate gather".split())
 _CUMULATIVE = frozenset("cumsum cumprod cummax cummin cumlogsumexp".split())
 
 #: All primitives whose cost is known.
-KNOWN = _VIEWS | _ELEMENTWISE | _EXPENSIVE | _MOVES | _REDUCTIONS | _FREE | frozenset(_RANDOM)
+KNOWN = frozenset([KERNEL_MARK.name]) | _VIEWS | _ELEMENTWISE | _EXPENSIVE | _MOVES | _REDUCTIONS | _FREE | frozenset(_RANDOM)
 
 
 def size_in_bytes(aval: ShapedArray) -> int:
@@ -248,6 +251,18 @@ def what_it_does(eqn: JaxprEqn) -> tuple[Hashable, ...]:
 def is_cheap(eqn: JaxprEqn) -> bool:
     """Return True if XLA prefers to recompute the result for each use over writing it to memory."""
     return is_fused(eqn) and eqn.primitive.name not in _EXPENSIVE
+
+
+def kernel_charge(eqn: JaxprEqn) -> tuple[KernelCall, str, int] | None:
+    """Return the call, the stage and the index of the mark of a function with a declared cost."""
+    if eqn.primitive is not KERNEL_MARK:
+        return None
+    return eqn.params["call"], eqn.params["stage"], eqn.params["index"]
+
+
+def kernel_instances(eqn: JaxprEqn) -> float:
+    """Return the number of instances of a marked call under `jax.vmap`."""
+    return math.prod(aval_of(eqn.outvars[0]).shape) / max(1, eqn.params["elements"])
 
 
 def flops_of(eqn: JaxprEqn) -> float:
