@@ -14,8 +14,8 @@ modeled by rules that its backends have in common:
 - An array that several kernels read is either written by one of them, or computed again in each.
   The choice is the one with fewer bytes. Contractions, and elements joined from several arrays, are
   not computed again.
-- A function with a declared cost (`nx.machines.cost`) reads and writes memory. Its own operations are
-  left out.
+- A function with a declared cost (`nx.machines.cost`) reads and writes memory. Its own operations
+  are left out.
 - Everything else (sorts, cumulative operations, updates, loops, collectives) reads and writes
   memory.
 
@@ -161,7 +161,9 @@ class Fusions:
         maker = value.maker
         if id(value) not in self._leaves or maker is None or not _is_fusible(maker):
             return True  # also an array of a surrounding program
-        return any(node is None or not self._reads_through(node, value) for node in self.consumers(value))
+        return any(
+            node is None or not self._reads_through(node, value) for node in self.consumers(value)
+        )
 
     def _reads_through(self, node: Node, value: Value) -> bool:
         """Return True if an operation can compute an operand itself."""
@@ -177,8 +179,10 @@ class Fusions:
         kernels: set[Kernel] = set()
         for value in node.results:
             self.is_written[id(value)] = self._written(node, value)
-            if self.is_written[id(value)] or node.eqn is None or not (
-                _is_fusible(node) or _is_contraction(node)
+            if (
+                self.is_written[id(value)]
+                or node.eqn is None
+                or not (_is_fusible(node) or _is_contraction(node))
             ):
                 kernels.add(self._kernel[id(value)])
             else:
@@ -198,9 +202,10 @@ class Fusions:
         if not (is_contraction or _is_fusible(node)):
             return True
         if is_contraction:
-            if self._is_simple or not self.has_users(value) or any(
-                user is None or not _joins_kernels(user)
-                for user in self.consumers(value)
+            if (
+                self._is_simple
+                or not self.has_users(value)
+                or any(user is None or not _joins_kernels(user) for user in self.consumers(value))
             ):
                 return True
             return self._kernels_of_users(value) != {self._kernel[id(value)]}
@@ -226,7 +231,9 @@ class Fusions:
     def _computed_in(self, kernel: Kernel, leaves: Mapping[int, float]) -> float:
         """Return the bytes of the leaf that is the contraction of a kernel."""
         return sum(
-            size for leaf, size in leaves.items() if kernel.contraction and self._makes(kernel, leaf)
+            size
+            for leaf, size in leaves.items()
+            if kernel.contraction and self._makes(kernel, leaf)
         )
 
     def _makes(self, kernel: Kernel, leaf: int) -> bool:
@@ -266,10 +273,12 @@ class Fusions:
     def traffic(self) -> dict[int, int]:
         """Return the bytes that operations of kernels read and write, by the `id` of the operation.
 
-        An array that a kernel reads counts at the first operation with a result that needs it.
+        An array that a kernel reads counts at the first operation with a result that needs it. In a
+        kernel with a contraction everything counts there, as the kernel is as fast as the slower of
+        its arithmetic and its memory traffic.
         """
         kernels: dict[Kernel, dict[Part, int]] = defaultdict(dict)
-        found: dict[int, int] = {}
+        found: dict[int, int] = defaultdict(int)
         for node in self._body.nodes:
             if node.eqn is None or node.bodies or node.kernel or is_view(node):
                 continue
@@ -282,7 +291,8 @@ class Fusions:
             needed: dict[Part, tuple[Value, int]] = {}
             for operand in dict.fromkeys(node.reads):
                 self._add(needed, node, operand, node.results[0])
-            found[id(node)] = written + sum(
+            place = kernel.contraction if is_shared and kernel.contraction else id(node)
+            found[place] += written + sum(
                 _count(counted, part, source, size)
                 for part, (source, size) in needed.items()
                 if not (is_shared and self._is_computed_in(kernel, source))
@@ -323,10 +333,7 @@ def _is_fusible(node: Node) -> bool:
 def _joins_kernels(node: Node) -> bool:
     """Return True for elementwise operations and reductions."""
     return _is_fusible(node) or (
-        node.eqn is not None
-        and not node.bodies
-        and not node.kernel
-        and costs.sums_up(node.eqn)
+        node.eqn is not None and not node.bodies and not node.kernel and costs.sums_up(node.eqn)
     )
 
 

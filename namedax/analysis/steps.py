@@ -12,11 +12,11 @@ from jax.core import ShapedArray
 
 from namedax import hlo
 from namedax.analysis.ahead import ahead_of
+from namedax.analysis.fusion import is_view
 from namedax.analysis.graph import Body, Node, Value
 from namedax.analysis.records import Collective, Operation, Step
 from namedax.analysis.resharding import moves
 from namedax.analysis.sources import Origin
-from namedax.analysis.fusion import is_view
 from namedax.analysis.storage import Storage
 from namedax.programs import costs
 from namedax.programs.primitives import Kind, Scan, While, axes_of, is_whole_exchange, name_of
@@ -129,9 +129,7 @@ class _Steps:
 
     def _of_branches(self, node: Node, storage: Storage, loops: _Loops) -> list[Step]:
         """Return the steps of the most expensive branch of a conditional."""
-        branches = [
-            (self.of_body(body, storage.within(body), loops), body) for body in node.bodies
-        ]
+        branches = [(self.of_body(body, storage.within(body), loops), body) for body in node.bodies]
         steps, body = max(branches, key=lambda branch: _weight(branch[0]))
         chosen = self._needs(node.operands[:1])
         for value, output in zip(node.results, body.outputs, strict=True):
@@ -170,7 +168,7 @@ class _Steps:
 
 
 def _carry(node: Node) -> tuple[list[Value | None], list[tuple[Value, Value | None]]]:
-    """Return the carry of a loop's body, and its changing inputs with the values before the loop."""
+    """Return the carry of a loop's body, and its inputs with the values before the loop."""
     body = node.bodies[0]
     if node.kind == Kind.SCAN:
         scan = Scan.of(node.eqn)
@@ -332,10 +330,7 @@ def _charged(body: Body) -> set[int]:
             marks.setdefault((call.number, stage), []).append((index, node))
     first = {key: min(index for index, _ in found) for key, found in marks.items()}
     return {
-        id(node)
-        for key, found in marks.items()
-        for index, node in found
-        if index == first[key]
+        id(node) for key, found in marks.items() for index, node in found if index == first[key]
     }
 
 

@@ -5,8 +5,8 @@ results of each call are marked, so a report can charge the call once, for each 
 The equations of the call are in a scope such as `kernel_cost{7}`, with the number of the call. The
 transpose of the mark of a result is a mark in the backward pass.
 
-A function under `jax.vmap` sees the type of one instance. The mark sees all of them: the quotient of
-their sizes is the number of instances.
+A function under `jax.vmap` sees the type of one instance. The mark sees all of them: the quotient
+of their sizes is the number of instances.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Two streams: a schedule of computation and communication that respects data dependencies.
 
-A device computes in program order on one stream, and communicates in program order on the other. A
-step starts when its stream is idle and the steps that it needs have ended. So a collective is hidden
-by computation that does not need its result, and only by that.
+A device computes in program order on one stream, and communicates in program order on the other.
+A step starts when its stream is idle and the steps that it needs have ended. So a collective is
+hidden by computation that does not need its result, and only by that.
 
 **Loops.** The steps of one iteration are scheduled in the same way. A collective is free if its
 operands do not depend on the carry, such as a gather of weights, or if its iteration does not need
