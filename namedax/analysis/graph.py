@@ -22,7 +22,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jax.sharding import AxisType, PartitionSpec
 
 from namedax.analysis.sources import Origin
-from namedax.core.kernel_marks import call_in
+from namedax.core.kernel_scopes import Place, place_in
 from namedax.core.records import Record
 from namedax.programs import costs
 from namedax.programs.evaluator import is_remat_of_gradient
@@ -152,7 +152,7 @@ class Node:
       moved: for an array whose sharding outside a mapped function differs from the one inside: the
         sharding before and after.
       is_apart: True if it separates a recomputation from the first computation.
-      kernel: the number of the call of a function with a declared cost that it is part of, or 0.
+      kernel: its place in the call of a function with a declared cost, or `None`.
     """
 
     __slots__ = (
@@ -185,7 +185,7 @@ class Node:
         self.trips = 1
         self.moved: tuple[Spec, Spec] | None = None
         self.is_apart = False
-        self.kernel = call_in(origin.scopes)
+        self.kernel: Place | None = place_in(origin.scopes)
 
     @property
     def reads(self) -> list[Value]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
+import jax.numpy as jnp
 from jax.core import ShapedArray
 
 from namedax import hlo
@@ -18,6 +19,7 @@ from namedax.analysis.records import Collective, Operation, Step
 from namedax.analysis.resharding import moves
 from namedax.analysis.sources import Origin
 from namedax.analysis.storage import Storage
+from namedax.core.kernel_scopes import Place, call_of
 from namedax.programs import costs
 from namedax.programs.primitives import Kind, Scan, While, axes_of, is_whole_exchange, name_of
 
@@ -34,16 +36,21 @@ def steps_of(body: Body, storage: Storage, label: Label) -> Iterator[Step]:
 
     `label` returns a line as text.
     """
-    return iter(_Steps(label).of_body(body, storage, _Loops((), 1, 0, frozenset())))
+    return iter(_Steps(label, _called(body)).of_body(body, storage, _Loops((), 1, 0, frozenset())))
 
 
 class _Loops(NamedTuple):
-    """The surrounding loops, their iterations multiplied, and the loop with collectives ahead."""
+    """The surroundings of an operation.
+
+    They are the loops, their iterations multiplied, the loop with collectives ahead, and the call
+    with a declared cost.
+    """
 
     path: tuple[tuple[int, int], ...]
     trips: int
     loop: int
     ahead: frozenset[int]
+    kernel: int = 0
 
 
 class _Steps:
@@ -51,22 +58,25 @@ class _Steps:
 
     Args:
       label: returns a line as text.
+      called: the numbers of the calls with a declared cost that run in the forward direction.
     """
 
-    def __init__(self, label: Label):
-        self._label = label
+    def __init__(self, label: Label, called: Set[int]):
+        self._label, self._called = label, called
         self._numbers = itertools.count(1)
         self._loop_numbers = itertools.count(1)
         self._ahead_numbers = itertools.count(1)
         self._makers: dict[int, tuple[int, ...]] = {}  # of a value, the steps that it needs
-        self._charged: set[int] = set()  # the marks of calls with a declared cost that count
+        self._run_of: dict[int, int] = {}  # of an operation, the step with its declared cost
         self._carried: set[int] = set()  # the values that depend on the carry of their loop
 
     def of_body(self, body: Body, storage: Storage, loops: _Loops) -> list[Step]:
         """Return the steps of a program in order."""
         found: list[Step] = []
-        self._charged |= _charged(body)
+        runs = _runs(body, loops.kernel)
         for node in body.nodes:
+            if id(node) in runs:
+                found += self._of_run(runs[id(node)], loops)
             if node.kind == Kind.BRANCH:
                 found += self._of_branches(node, storage, loops)
             elif node.bodies:
@@ -92,6 +102,8 @@ class _Steps:
         else:
             pairs = [(node.operands, node.results)]
         needs = self._needs(node.operands)
+        if (run := self._run_of.get(id(node))) is not None:
+            needs = tuple(dict.fromkeys((*needs, run)))
         is_carried = self._is_carried(node.operands)
         for step in self._found(node, storage, loops.trips):
             number = next(self._numbers)
@@ -106,7 +118,7 @@ class _Steps:
                 steps.append(dataclasses.replace(step, **common))
             needs = (number,)
         for operands, results in pairs:
-            made = needs if steps else self._needs(operands)
+            made = needs if steps or run is not None else self._needs(operands)
             depends = self._is_carried(operands)
             for value in results:
                 self._makers[id(value)] = made
@@ -114,15 +126,30 @@ class _Steps:
                     self._carried.add(id(value))
         return steps
 
+    def _of_run(self, run: _Run, loops: _Loops) -> list[Step]:
+        """Return the step of a function with a declared cost."""
+        number = next(self._numbers)
+        inside = {id(value) for node in run.nodes for value in node.results}
+        operands = [v for node in run.nodes for v in node.reads if id(v) not in inside]
+        for node in run.nodes:
+            self._run_of[id(node)] = number
+        step = dataclasses.replace(
+            _declared(run, self._called, self._label, loops.trips),
+            number=number,
+            needs=self._needs(operands),
+            loops=loops.path,
+            loop=loops.loop,
+        )
+        return [step]
+
     def _found(self, node: Node, storage: Storage, trips: int) -> Iterator[Step]:
         """Yield the steps of an operation without programs."""
         if node.moved is not None:
             yield from _moved(node, self._label, trips)
         elif node.kind in (*_REDUCING, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE):
             yield from _collectives(node, self._label, trips)
-        elif node.kernel:
-            if id(node) in self._charged:
-                yield _kernel(node, self._label, trips)
+        elif node.kernel is not None:
+            return  # it is part of the declared cost
         elif node.eqn is not None:
             yield from _operation(node, storage, self._label, trips)
             yield from _partitioned(node, self._label, trips)
@@ -153,7 +180,8 @@ class _Steps:
             ahead = ahead_of(body)
             loop = next(self._ahead_numbers) if ahead else loops.loop
             path = (*loops.path, (next(self._loop_numbers), node.trips))
-            within = _Loops(path, loops.trips * node.trips, loop, ahead or loops.ahead)
+            kernel = node.kernel.number if node.kernel is not None else 0
+            within = _Loops(path, loops.trips * node.trips, loop, ahead or loops.ahead, kernel)
             found = self.of_body(body, storage.within(body), within)
             steps += _marked(found, self._needs(body.outputs[: len(carry)]), len(path))
         self._carried = outside
@@ -315,46 +343,92 @@ def _operation(node: Node, storage: Storage, label: Label, trips: int) -> Iterat
     )
 
 
-def _charged(body: Body) -> set[int]:
-    """Return the ids of the marks that count for the calls of functions with a declared cost.
+class _Run(NamedTuple):
+    """One run of a function with a declared cost: its first operation, and all of them."""
 
-    Each call has several marks, of which the first that is needed counts.
+    first: Node
+    nodes: tuple[Node, ...]
+
+
+def _runs(body: Body, around: int) -> dict[int, _Run]:
+    """Return the runs of functions with a declared cost, by the `id` of their first operation.
+
+    Args:
+      body: the program.
+      around: the number of the call that the program is part of, or 0.
     """
-    marks: dict[tuple[int, str], list[tuple[int, Node]]] = {}
+    found: dict[Place, list[Node]] = {}
     for node in body.nodes:
-        charge = costs.kernel_charge(node.eqn) if node.kernel and node.eqn is not None else None
-        if charge is None:
-            continue
-        call, stage, index = charge
-        if call.number == node.kernel and stage != "result":  # not within another kernel
-            marks.setdefault((call.number, stage), []).append((index, node))
-    first = {key: min(index for index, _ in found) for key, found in marks.items()}
-    return {
-        id(node) for key, found in marks.items() for index, node in found if index == first[key]
-    }
+        if node.kernel is not None and node.eqn is not None and node.kernel.number != around:
+            found.setdefault(node.kernel, []).append(node)
+    runs: dict[int, _Run] = {}
+    for nodes in found.values():
+        # A jaxpr that is called several times has the same equations in each of its runs.
+        seen: set[int] = set()
+        starts: list[int] = []
+        for i, node in enumerate(nodes):
+            if not starts or id(node.eqn) in seen:
+                starts.append(i)
+                seen = set()
+            seen.add(id(node.eqn))
+        for begin, end in itertools.pairwise([*starts, len(nodes)]):
+            runs[id(nodes[begin])] = _Run(nodes[begin], tuple(nodes[begin:end]))
+    return runs
 
 
-def _kernel(node: Node, label: Label, trips: int) -> Operation:
-    """Return the declared cost of a call; a tangent counts as another call."""
-    charge = costs.kernel_charge(node.eqn)
-    assert charge is not None
-    call, stage, _ = charge
-    count = costs.kernel_instances(node.eqn) / node.results[0].parts
+def _largest(nodes: Iterable[Node]) -> int:
+    """Return the number of elements of the largest array that operations compute."""
+    return max(
+        (
+            max(
+                *(math.prod(getattr(v.aval, "shape", ())) // v.parts for v in node.results),
+                *(_largest(body.nodes) for body in node.bodies),
+                0,
+                0,
+            )
+            for node in nodes
+        ),
+        default=0,
+    )
+
+
+def _called(body: Body) -> set[int]:
+    """Return the numbers of the calls with a declared cost that run in the forward direction."""
+    found: set[int] = set()
+    for node in body.nodes:
+        if node.kernel is not None and not node.kernel.is_transposed:
+            found.add(node.kernel.number)
+        for inner in node.bodies:
+            found |= _called(inner)
+    return found
+
+
+def _declared(run: _Run, called: Set[int], label: Label, trips: int) -> Operation:
+    """Return the declared cost of one run of a function."""
+    place = run.first.kernel
+    assert place is not None
+    call = call_of(place.number)
+    instances = max(1.0, _largest(run.nodes) / call.largest) if call.largest else 1.0
     flops, size = call.flops, call.bytes
-    if stage == "gradient":
+    if place.is_transposed and place.number in called:  # not a call in the backward pass itself
         flops, size = call.gradient_flops, call.gradient_bytes
-    origin = node.origin
+    origin = run.first.origin
+    dtypes = [str(v.aval.dtype) for node in run.nodes for v in node.reads if _is_inexact(v)]
     return Operation(
         call.name,
         origin.names,
-        flops * count,
-        round(size * count),
+        flops * instances,
+        round(size * instances),
         trips,
-        str(node.results[0].aval.dtype),
+        dtypes[0] if dtypes else "float32",
         origin.operation,
         label(origin),
         origin.phase,
     )
+
+
+def _is_inexact(value: Value) -> bool:
+    return jnp.issubdtype(getattr(value.aval, "dtype", None) or bool, jnp.inexact)
 
 
 def _bytes(node: Node, storage: Storage) -> int:

@@ -119,8 +119,9 @@ class Storage:
 
     def is_within_kernel(self, node: Node, value: Value) -> bool:
         """Return True for an array within a function with a declared cost."""
-        return bool(node.kernel) and all(
-            user is not None and user.kernel == node.kernel
+        kernel = node.kernel
+        return kernel is not None and all(
+            user is not None and user.kernel is not None and user.kernel.number == kernel.number
             for user in self._fusions.consumers(value)
         )
 

@@ -11,9 +11,10 @@ import jax
 import numpy as np
 
 from namedax.core.call_errors import checks_signature
-from namedax.core.kernel_marks import mark_values, new_call, scope_of
+from namedax.core.kernel_scopes import KernelCall, new_call
 from namedax.core.user_code import call_user_code
 from namedax.errors import ArgumentError, ArgumentTypeError, format_value
+from namedax.programs.costs import largest_result
 
 __all__ = ["Amount", "cost"]
 
@@ -101,17 +102,16 @@ def cost(
             )
             for name, amount in amounts.items()
         }
-        call = new_call(
+        call = KernelCall(
             text,
             known["flops"],
             known["bytes"],
             known.get("gradient_flops", 2 * known["flops"]),
             known.get("gradient_bytes", 2 * known["bytes"]),
+            largest_result(jax.make_jaxpr(kernel)(*args, **kwargs).jaxpr),
         )
-        with jax.named_scope(scope_of(call)):
-            marked, names = jax.tree.unflatten(tree, mark_values(call, "call", leaves))
-            results, form = jax.tree.flatten(call_user_code(kernel, *marked, **names))
-            return jax.tree.unflatten(form, mark_values(call, "result", results))  # type: ignore[no-any-return]
+        with jax.named_scope(new_call(call)):
+            return call_user_code(kernel, *args, **kwargs)
 
     return with_cost
 

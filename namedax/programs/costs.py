@@ -13,10 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
-from jax.extend.core import JaxprEqn
+from jax.extend.core import Jaxpr, JaxprEqn
 
-from namedax.core.kernel_marks import KERNEL_MARK, KernelCall
-from namedax.programs.primitives import aval_of
+from namedax.programs.primitives import aval_of, bodies_of, called_in_steps, open_jaxpr
 from namedax.resources.padding import ZERO_COTANGENT
 
 __all__ = [
@@ -35,8 +34,7 @@ __all__ = [
     "is_zero_cotangent",
     "joins",
     "keeps_uniform",
-    "kernel_charge",
-    "kernel_instances",
+    "largest_result",
     "moved_dimensions",
     "reduced_dimensions",
     "size_in_bytes",
@@ -93,9 +91,7 @@ _JOINS = frozenset("pad concatenate gather".split())
 _CUMULATIVE = frozenset("cumsum cumprod cummax cummin cumlogsumexp".split())
 
 #: All primitives whose cost is known.
-KNOWN = frozenset().union(
-    _VIEWS, _ELEMENTWISE, _EXPENSIVE, _MOVES, _REDUCTIONS, _FREE, _RANDOM, [KERNEL_MARK.name]
-)
+KNOWN = frozenset().union(_VIEWS, _ELEMENTWISE, _EXPENSIVE, _MOVES, _REDUCTIONS, _FREE, _RANDOM)
 
 
 def size_in_bytes(aval: ShapedArray) -> int:
@@ -255,16 +251,18 @@ def is_cheap(eqn: JaxprEqn) -> bool:
     return is_fused(eqn) and eqn.primitive.name not in _EXPENSIVE
 
 
-def kernel_charge(eqn: JaxprEqn) -> tuple[KernelCall, str, int] | None:
-    """Return the call, the stage and the index of the mark of a function with a declared cost."""
-    if eqn.primitive is not KERNEL_MARK:
-        return None
-    return eqn.params["call"], eqn.params["stage"], eqn.params["index"]
-
-
-def kernel_instances(eqn: JaxprEqn) -> float:
-    """Return the number of instances of a marked call under `jax.vmap`."""
-    return math.prod(aval_of(eqn.outvars[0]).shape) / max(1, eqn.params["elements"])
+def largest_result(jaxpr: Jaxpr) -> int:
+    """Return the number of elements of the largest array that a jaxpr computes."""
+    largest = 0
+    for eqn in jaxpr.eqns:
+        inner = called_in_steps(eqn)
+        called = [] if inner is None else [inner]
+        for body in [*called, *bodies_of(eqn)]:
+            largest = max(largest, largest_result(open_jaxpr(body)))
+        if inner is None:
+            shapes = (getattr(var.aval, "shape", ()) for var in eqn.outvars)
+            largest = max(largest, *map(math.prod, shapes), 0)
+    return largest
 
 
 def flops_of(eqn: JaxprEqn) -> float:

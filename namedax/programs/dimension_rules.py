@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from jax.extend.core import JaxprEqn
 
-from namedax.core.kernel_marks import KERNEL_MARK
 from namedax.core.user_code import LEAF
 from namedax.programs.primitives import TABLE, Atom, Kind, aval_of, axes_of
 from namedax.resources.communication import PRIMITIVE
@@ -50,7 +49,7 @@ ELEMENTWISE = frozenset(
     shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient
     sub tan tanh threefry2x32 pvary xor zeta
     """.split()
-) | {MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name, KERNEL_MARK.name}
+) | {MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name}
 
 
 def united(known: Known, ndim: int) -> tuple[Sharding | None, Mixed]:

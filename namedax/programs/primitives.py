@@ -23,7 +23,6 @@ from jax.core import AbstractValue, ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
-from namedax.core.kernel_marks import KERNEL_MARK
 from namedax.core.records import Record
 from namedax.core.region import without_region
 from namedax.core.user_code import LEAF
@@ -379,9 +378,7 @@ TABLE: Mapping[str, Known] = {
     "all_to_all": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "ppermute": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "axis_index": Known(Kind.DEVICE_INDEX, ("axis_name",)),
-    **dict.fromkeys(
-        (MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name, KERNEL_MARK.name), Known(linear=_ONE)
-    ),
+    **dict.fromkeys((MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name), Known(linear=_ONE)),
     PRIMITIVE.name: Known(Kind.OWN_BLOCK, ("axes", "dim"), _ONE, selects=True),
     # Primitives that run jaxprs.
     "jit": Known(Kind.CALL, ("jaxpr", "inline", "compiler_options_kvs")),

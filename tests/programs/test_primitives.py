@@ -20,7 +20,6 @@ from jax.extend.core import primitives as public
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
-from namedax.core.kernel_marks import KERNEL_MARK
 from namedax.core.user_code import LEAF
 from namedax.programs import block_rules, costs, dimension_rules, primitives
 from namedax.programs import evaluator as remat
@@ -36,7 +35,7 @@ from tests.harness import HIGH_FLAGS, flags_on, flags_set
 
 ROOT = pathlib.Path(primitives.__file__).parents[1]
 AXES = ("x", "y")
-OWN = {PRIMITIVE.name, TWO_LEVEL.name, MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name, KERNEL_MARK.name}
+OWN = {PRIMITIVE.name, TWO_LEVEL.name, MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name}
 
 
 def broken(name, what):
