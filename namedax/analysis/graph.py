@@ -22,6 +22,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jax.sharding import AxisType, PartitionSpec
 
 from namedax.analysis.sources import Origin
+from namedax.core.kernel_scopes import Place, place_in
 from namedax.core.records import Record
 from namedax.programs import costs
 from namedax.programs.evaluator import is_remat_of_gradient
@@ -151,12 +152,14 @@ class Node:
       moved: for an array whose sharding outside a mapped function differs from the one inside: the
         sharding before and after.
       is_apart: True if it separates a recomputation from the first computation.
+      kernel: its place in the call of a function with a declared cost, or `None`.
     """
 
     __slots__ = (
         "bodies",
         "eqn",
         "is_apart",
+        "kernel",
         "kind",
         "moved",
         "operands",
@@ -182,6 +185,7 @@ class Node:
         self.trips = 1
         self.moved: tuple[Spec, Spec] | None = None
         self.is_apart = False
+        self.kernel: Place | None = place_in(origin.scopes)
 
     @property
     def reads(self) -> list[Value]:

@@ -37,6 +37,12 @@ class Collective:
       loop: the number of the surrounding loop if collectives of that loop overlap with its
         computation, such as gathers that are prefetched; 0 (default) for other loops.
       is_ahead: True if no computation of its step of that loop waits for it. Default: False.
+      is_free: True if it may run during another iteration of the innermost loop: its operands do
+        not depend on the carry, or nothing in its iteration needs its result. Default: False.
+      number: the number of the step in its program, from 1; 0 (default) if it is unknown.
+      needs: the numbers of the steps whose results it needs. Default: none.
+      loops: the surrounding loops from the outermost to the innermost, each as a pair of its number
+        and its iterations. Default: none.
     """
 
     kind: str
@@ -53,6 +59,10 @@ class Collective:
     arrival: str = ""
     loop: int = 0
     is_ahead: bool = False
+    is_free: bool = dataclasses.field(default=False, compare=False)
+    number: int = dataclasses.field(default=0, compare=False, repr=False)
+    needs: tuple[int, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    loops: tuple[tuple[int, int], ...] = dataclasses.field(default=(), compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +80,7 @@ class Operation:
       operation: the operation of the model, such as `"nx.einsum"`.
       source: the line of the user's file, such as `"model.py:12"`; empty if it is unknown.
       phase: `"forward"`, or `"gradient"`.
-      loop: as in `Collective`.
+      loop: as in `Collective`, like `number`, `needs` and `loops`.
     """
 
     kind: str
@@ -83,6 +93,9 @@ class Operation:
     source: str
     phase: Phase
     loop: int = 0
+    number: int = dataclasses.field(default=0, compare=False, repr=False)
+    needs: tuple[int, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    loops: tuple[tuple[int, int], ...] = dataclasses.field(default=(), compare=False, repr=False)
 
 
 #: An element of the sequence that a device executes.

@@ -5,20 +5,23 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
+import jax.numpy as jnp
 from jax.core import ShapedArray
 
 from namedax import hlo
 from namedax.analysis.ahead import ahead_of
-from namedax.analysis.graph import Body, Node
+from namedax.analysis.fusion import is_view
+from namedax.analysis.graph import Body, Node, Value
 from namedax.analysis.records import Collective, Operation, Step
 from namedax.analysis.resharding import moves
 from namedax.analysis.sources import Origin
-from namedax.analysis.storage import Storage, is_view
+from namedax.analysis.storage import Storage
+from namedax.core.kernel_scopes import Place, call_of
 from namedax.programs import costs
-from namedax.programs.primitives import Kind, axes_of, is_whole_exchange, name_of
+from namedax.programs.primitives import Kind, Scan, While, axes_of, is_whole_exchange, name_of
 
 __all__ = ["steps_of"]
 
@@ -33,55 +36,192 @@ def steps_of(body: Body, storage: Storage, label: Label) -> Iterator[Step]:
 
     `label` returns a line as text.
     """
-    return _steps(body, storage, label, 1, _Overlap(0, frozenset(), itertools.count(1)))
+    return iter(_Steps(label, _called(body)).of_body(body, storage, _Loops((), 1, 0, frozenset())))
 
 
-class _Overlap(NamedTuple):
-    """The number of the loop, its collectives that nothing waits for, and further numbers."""
+class _Loops(NamedTuple):
+    """The surroundings of an operation.
 
+    They are the loops, their iterations multiplied, the loop with collectives ahead, and the call
+    with a declared cost.
+    """
+
+    path: tuple[tuple[int, int], ...]
+    trips: int
     loop: int
     ahead: frozenset[int]
-    numbers: Iterator[int]
+    kernel: int = 0
 
 
-def _steps(
-    body: Body, storage: Storage, label: Label, trips: int, overlap: _Overlap
-) -> Iterator[Step]:
-    for node in body.nodes:
-        found: Iterator[Step]
-        if node.kind == Kind.BRANCH:
-            yield from max(
-                (
-                    [*_steps(inner, storage.within(inner), label, trips, overlap)]
-                    for inner in node.bodies
-                ),
-                key=_weight,
-            )
-            continue
-        if node.bodies:
-            for inner in node.bodies:
-                ahead = ahead_of(inner)
-                within = overlap
-                if ahead:
-                    within = _Overlap(next(overlap.numbers), ahead, overlap.numbers)
-                yield from _steps(inner, storage.within(inner), label, trips * node.trips, within)
-            continue
-        if node.moved is not None:
-            found = _moved(node, label, trips)
-        elif node.kind in (*_REDUCING, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE):
-            found = _collectives(node, label, trips)
-        elif node.eqn is not None:
-            found = itertools.chain(
-                _operation(node, storage, label, trips), _partitioned(node, label, trips)
-            )
-        else:
-            continue
-        for step in found:
-            if overlap.loop and isinstance(step, Collective):
-                is_ahead = id(node) in overlap.ahead
-                yield dataclasses.replace(step, loop=overlap.loop, is_ahead=is_ahead)
+class _Steps:
+    """The steps of a program, with the steps that each needs.
+
+    Args:
+      label: returns a line as text.
+      called: the numbers of the calls with a declared cost that run in the forward direction.
+    """
+
+    def __init__(self, label: Label, called: Set[int]):
+        self._label, self._called = label, called
+        self._numbers = itertools.count(1)
+        self._loop_numbers = itertools.count(1)
+        self._ahead_numbers = itertools.count(1)
+        self._makers: dict[int, tuple[int, ...]] = {}  # of a value, the steps that it needs
+        self._run_of: dict[int, int] = {}  # of an operation, the step with its declared cost
+        self._carried: set[int] = set()  # the values that depend on the carry of their loop
+
+    def of_body(self, body: Body, storage: Storage, loops: _Loops) -> list[Step]:
+        """Return the steps of a program in order."""
+        found: list[Step] = []
+        runs = _runs(body, loops.kernel)
+        for node in body.nodes:
+            if id(node) in runs:
+                found += self._of_run(runs[id(node)], loops)
+            if node.kind == Kind.BRANCH:
+                found += self._of_branches(node, storage, loops)
+            elif node.bodies:
+                found += self._of_loop(node, storage, loops)
             else:
-                yield dataclasses.replace(step, loop=overlap.loop) if overlap.loop else step
+                found += self._of_node(node, storage, loops)
+        return found
+
+    def _needs(self, values: Iterable[Value | None]) -> tuple[int, ...]:
+        found: dict[int, None] = {}
+        for value in values:
+            if value is not None:
+                found.update(dict.fromkeys(self._makers.get(id(value), ())))
+        return tuple(found)
+
+    def _is_carried(self, values: Iterable[Value | None]) -> bool:
+        return any(value is not None and id(value) in self._carried for value in values)
+
+    def _of_node(self, node: Node, storage: Storage, loops: _Loops) -> list[Step]:
+        steps: list[Step] = []
+        if node.eqn is None or node.kind == Kind.BARRIER:
+            pairs = [([a], [b]) for a, b in zip(node.operands, node.results, strict=False)]
+        else:
+            pairs = [(node.operands, node.results)]
+        needs = self._needs(node.operands)
+        if (run := self._run_of.get(id(node))) is not None:
+            needs = tuple(dict.fromkeys((*needs, run)))
+        is_carried = self._is_carried(node.operands)
+        for step in self._found(node, storage, loops.trips):
+            number = next(self._numbers)
+            common = {"number": number, "needs": needs, "loops": loops.path, "loop": loops.loop}
+            if isinstance(step, Collective):
+                is_ahead = bool(loops.loop) and id(node) in loops.ahead
+                is_free = bool(loops.path) and not is_carried
+                steps.append(
+                    dataclasses.replace(step, **common, is_ahead=is_ahead, is_free=is_free)
+                )
+            else:
+                steps.append(dataclasses.replace(step, **common))
+            needs = (number,)
+        for operands, results in pairs:
+            made = needs if steps or run is not None else self._needs(operands)
+            depends = self._is_carried(operands)
+            for value in results:
+                self._makers[id(value)] = made
+                if depends:
+                    self._carried.add(id(value))
+        return steps
+
+    def _of_run(self, run: _Run, loops: _Loops) -> list[Step]:
+        """Return the step of a function with a declared cost."""
+        number = next(self._numbers)
+        inside = {id(value) for node in run.nodes for value in node.results}
+        operands = [v for node in run.nodes for v in node.reads if id(v) not in inside]
+        for node in run.nodes:
+            self._run_of[id(node)] = number
+        step = dataclasses.replace(
+            _declared(run, self._called, self._label, loops.trips),
+            number=number,
+            needs=self._needs(operands),
+            loops=loops.path,
+            loop=loops.loop,
+        )
+        return [step]
+
+    def _found(self, node: Node, storage: Storage, trips: int) -> Iterator[Step]:
+        """Yield the steps of an operation without programs."""
+        if node.moved is not None:
+            yield from _moved(node, self._label, trips)
+        elif node.kind in (*_REDUCING, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE):
+            yield from _collectives(node, self._label, trips)
+        elif node.kernel is not None:
+            return  # it is part of the declared cost
+        elif node.eqn is not None:
+            yield from _operation(node, storage, self._label, trips)
+            yield from _partitioned(node, self._label, trips)
+
+    def _of_branches(self, node: Node, storage: Storage, loops: _Loops) -> list[Step]:
+        """Return the steps of the most expensive branch of a conditional."""
+        branches = [(self.of_body(body, storage.within(body), loops), body) for body in node.bodies]
+        steps, body = max(branches, key=lambda branch: _weight(branch[0]))
+        chosen = self._needs(node.operands[:1])
+        for value, output in zip(node.results, body.outputs, strict=True):
+            self._makers[id(value)] = tuple(dict.fromkeys((*chosen, *self._needs([output]))))
+            if self._is_carried([output, *node.operands[:1]]):
+                self._carried.add(id(value))
+        return steps
+
+    def _of_loop(self, node: Node, storage: Storage, loops: _Loops) -> list[Step]:
+        carry, before = _carry(node)
+        outside = self._carried
+        self._carried = {
+            id(value)
+            for value, output in zip(carry, node.bodies[0].outputs, strict=False)
+            if value is not None and value is not output
+        }
+        for value, operand in before:
+            self._makers[id(value)] = self._needs([operand])
+        steps: list[Step] = []
+        for body in node.bodies:
+            ahead = ahead_of(body)
+            loop = next(self._ahead_numbers) if ahead else loops.loop
+            path = (*loops.path, (next(self._loop_numbers), node.trips))
+            kernel = node.kernel.number if node.kernel is not None else 0
+            within = _Loops(path, loops.trips * node.trips, loop, ahead or loops.ahead, kernel)
+            found = self.of_body(body, storage.within(body), within)
+            steps += _marked(found, self._needs(body.outputs[: len(carry)]), len(path))
+        self._carried = outside
+        outputs = node.bodies[0].outputs
+        depends = self._is_carried(node.operands)
+        last = tuple(step.number for step in steps[-1:])  # a loop ends as a whole
+        for value, output in zip(node.results, outputs, strict=True):
+            self._makers[id(value)] = self._needs([output]) or last
+            if depends:
+                self._carried.add(id(value))
+        return steps
+
+
+def _carry(node: Node) -> tuple[list[Value | None], list[tuple[Value, Value | None]]]:
+    """Return the carry of a loop's body, and its inputs with the values before the loop."""
+    body = node.bodies[0]
+    if node.kind == Kind.SCAN:
+        scan = Scan.of(node.eqn)
+        first, operands = scan.consts, node.operands
+        carry = body.inputs[first : first + scan.carries]
+    else:
+        loop = While.of(node.eqn)
+        first, operands = loop.body_consts, node.operands[loop.condition_consts :]
+        carry = body.inputs[first:]
+    pairs = zip(body.inputs[first:], operands[first:], strict=False)
+    return carry, [(value, operand) for value, operand in pairs if value is not None]
+
+
+def _marked(steps: list[Step], carried: Iterable[int], depth: int) -> list[Step]:
+    """Mark the collectives of a loop's body that nothing in their iteration needs as free."""
+    needed = set(carried).union(*(step.needs for step in steps))
+    return [
+        dataclasses.replace(step, is_free=True)
+        if isinstance(step, Collective)
+        and not step.is_free
+        and len(step.loops) == depth
+        and (step.is_ahead or step.number not in needed)
+        else step
+        for step in steps
+    ]
 
 
 def _weight(steps: list[Step]) -> tuple[float, float]:
@@ -203,6 +343,94 @@ def _operation(node: Node, storage: Storage, label: Label, trips: int) -> Iterat
     )
 
 
+class _Run(NamedTuple):
+    """One run of a function with a declared cost: its first operation, and all of them."""
+
+    first: Node
+    nodes: tuple[Node, ...]
+
+
+def _runs(body: Body, around: int) -> dict[int, _Run]:
+    """Return the runs of functions with a declared cost, by the `id` of their first operation.
+
+    Args:
+      body: the program.
+      around: the number of the call that the program is part of, or 0.
+    """
+    found: dict[Place, list[Node]] = {}
+    for node in body.nodes:
+        if node.kernel is not None and node.eqn is not None and node.kernel.number != around:
+            found.setdefault(node.kernel, []).append(node)
+    runs: dict[int, _Run] = {}
+    for nodes in found.values():
+        # A jaxpr that is called several times has the same equations in each of its runs.
+        seen: set[int] = set()
+        starts: list[int] = []
+        for i, node in enumerate(nodes):
+            if not starts or id(node.eqn) in seen:
+                starts.append(i)
+                seen = set()
+            seen.add(id(node.eqn))
+        for begin, end in itertools.pairwise([*starts, len(nodes)]):
+            runs[id(nodes[begin])] = _Run(nodes[begin], tuple(nodes[begin:end]))
+    return runs
+
+
+def _largest(nodes: Iterable[Node]) -> int:
+    """Return the number of elements of the largest array that operations compute."""
+    return max(
+        (
+            max(
+                *(math.prod(getattr(v.aval, "shape", ())) // v.parts for v in node.results),
+                *(_largest(body.nodes) for body in node.bodies),
+                0,
+                0,
+            )
+            for node in nodes
+        ),
+        default=0,
+    )
+
+
+def _called(body: Body) -> set[int]:
+    """Return the numbers of the calls with a declared cost that run in the forward direction."""
+    found: set[int] = set()
+    for node in body.nodes:
+        if node.kernel is not None and not node.kernel.is_transposed:
+            found.add(node.kernel.number)
+        for inner in node.bodies:
+            found |= _called(inner)
+    return found
+
+
+def _declared(run: _Run, called: Set[int], label: Label, trips: int) -> Operation:
+    """Return the declared cost of one run of a function."""
+    place = run.first.kernel
+    assert place is not None
+    call = call_of(place.number)
+    instances = max(1.0, _largest(run.nodes) / call.largest) if call.largest else 1.0
+    flops, size = call.flops, call.bytes
+    if place.is_transposed and place.number in called:  # not a call in the backward pass itself
+        flops, size = call.gradient_flops, call.gradient_bytes
+    origin = run.first.origin
+    dtypes = [str(v.aval.dtype) for node in run.nodes for v in node.reads if _is_inexact(v)]
+    return Operation(
+        call.name,
+        origin.names,
+        flops * instances,
+        round(size * instances),
+        trips,
+        dtypes[0] if dtypes else "float32",
+        origin.operation,
+        label(origin),
+        origin.phase,
+    )
+
+
+def _is_inexact(value: Value) -> bool:
+    return jnp.issubdtype(getattr(value.aval, "dtype", None) or bool, jnp.inexact)
+
+
 def _bytes(node: Node, storage: Storage) -> int:
     """Return the bytes that an operation reads and writes.
 
@@ -214,10 +442,4 @@ def _bytes(node: Node, storage: Storage) -> int:
     if costs.is_update(eqn):
         changed = node.operands[1] if node.kind == Kind.UPDATE else node.operands[-1]
         return 2 * (0 if changed is None else changed.bytes)
-    written = sum(value.bytes for value in node.results if storage.is_written[id(value)])
-    largest = max((value.bytes for value in node.results), default=0)
-    read = 0
-    for value in dict.fromkeys(node.reads):
-        if storage.is_read_here(value):
-            read += min(value.bytes, largest) if costs.is_fused(eqn) else value.bytes
-    return read + written
+    return storage.bytes_of(node)

@@ -1,8 +1,6 @@
-"""Memory use: the arrays of a program that are written to memory, and the peak memory of a device.
+"""Memory use: the peak memory of a device, from the arrays that a program writes.
 
-XLA computes elementwise operations where their results are used. Such an array is written only in
-three cases: an operation other than elementwise operations and reductions reads it; it is a result;
-or it is expensive and used more than once. An array is freed after its last use, in program order.
+`fusion` decides which arrays are written. An array is freed after its last use, in program order.
 This is an estimate, because the compiler may reorder operations.
 """
 
@@ -11,11 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Set
 
+from namedax.analysis.fusion import Fusions, root_of
 from namedax.analysis.graph import Body, Node, Value
 from namedax.programs import costs
 from namedax.programs.primitives import Kind, Scan
 
-__all__ = ["Storage", "is_view", "kept_for_gradient"]
+__all__ = ["Storage", "kept_for_gradient"]
 
 
 class Storage:
@@ -28,15 +27,15 @@ class Storage:
     def __init__(self, body: Body):
         self._body = body
         self._inner: dict[int, Storage] = {}
-        self._users: dict[int, list[Node]] = defaultdict(list)
-        for node in body.nodes:
-            for value in dict.fromkeys(node.reads):
-                self._users[id(value)].append(node)
-        self._results = {id(value) for value in body.outputs if value is not None}
-        self._joined: set[int] = set()  # filled in program order
-        self.is_written = {
-            id(value): self._written(value) for node in body.nodes for value in node.results
-        }
+        self._fusions = Fusions(body, is_simple=True)
+        self.is_written = self._fusions.is_written
+        self._traffic: dict[int, int] | None = None
+
+    def bytes_of(self, node: Node) -> int:
+        """Return the bytes that an operation of the program reads and writes, per run."""
+        if self._traffic is None:
+            self._traffic = Fusions(self._body).traffic()
+        return self._traffic.get(id(node), 0)
 
     def within(self, body: Body) -> Storage:
         """Return the storage of a program that one of the operations runs."""
@@ -44,78 +43,18 @@ class Storage:
             self._inner[id(body)] = Storage(body)
         return self._inner[id(body)]
 
-    def _consumers(self, value: Value) -> Iterator[Node | None]:
-        """Yield the users of an array, or of a view of it; `None` if it is a result."""
-        if id(value) in self._results:
-            yield None
-        for node in self._users[id(value)]:
-            views = list(_views(node, value))
-            if views:
-                for view in views:
-                    yield from self._consumers(view)
-            else:
-                yield node
-
-    def _written(self, value: Value) -> bool:
-        maker = value.maker
-        if maker is None:
-            return False  # an input of the program
-        if any(True for _ in _viewed(maker, value)):
-            return False
-        if maker.eqn is None or not costs.is_fused(maker.eqn):
-            return True
-        consumers = list(self._consumers(value))
-        if any(node is None or not _computes_operands(node) for node in consumers):
-            return True
-        if len(consumers) > 1 and (not costs.is_cheap(maker.eqn) or self._has_joins(maker)):
-            return True
-        if self._has_joins(maker):
-            self._joined.add(id(value))
-        return False
-
-    def _has_joins(self, maker: Node) -> bool:
-        """Return True if operations fused with an operation join elements of several arrays."""
-        return costs.joins(maker.eqn) or any(
-            id(self._root(value)) in self._joined for value in maker.reads
-        )
-
     def _taken_by(self, value: Value) -> list[Node]:
         """Return the users of a slice of a step if it is copied first.
 
         It is copied if users other than elementwise operations read it.
         """
-        users = [node for node in self._consumers(value) if node is not None]
+        users = [node for node in self._fusions.consumers(value) if node is not None]
         return [] if len(users) <= 1 and all(map(_computes_operands, users)) else users
 
     def sources(self, value: Value) -> list[Value]:
         """Return the arrays in memory from which an array is computed, perhaps the array itself."""
-        found: dict[int, Value] = {}
-        stack = [value]
-        seen: set[int] = set()
-        while stack:
-            here = stack.pop()
-            if id(here) in seen:
-                continue
-            seen.add(id(here))
-            maker = here.maker
-            if maker is None or id(here) not in self.is_written or self.is_written[id(here)]:
-                found[id(here)] = here
-                continue
-            viewed = list(_viewed(maker, here))
-            stack.extend(viewed or maker.reads)
-        return list(found.values())
-
-    def is_read_here(self, value: Value) -> bool:
-        """Return True if an operand is in memory, and not computed where it is used."""
-        sources = self.sources(value)
-        return len(sources) == 1 and sources[0] is self._root(value)
-
-    @staticmethod
-    def _root(value: Value) -> Value:
-        """Return the array of which a value is a view."""
-        while value.maker is not None and (viewed := list(_viewed(value.maker, value))):
-            (value,) = viewed
-        return value
+        parts = self._fusions.sources(value).values()
+        return list({id(source): source for source, _ in parts}.values())
 
     def peak(self, in_place: Set[int] = frozenset()) -> int:
         """Return the peak memory in bytes, without the inputs and without `in_place` results.
@@ -138,6 +77,7 @@ class Storage:
                     self.is_written[id(value)]
                     and id(value) not in in_place
                     and not self._is_left_out(node, value)
+                    and not self.is_within_kernel(node, value)
                 ):
                     made[id(value)] = (value, when)
             if node.bodies or any(self.is_written[id(value)] for value in node.results):
@@ -149,7 +89,7 @@ class Storage:
         copies: list[Value] = []  # copies are identified by their ids, so they have to stay alive
         for node in self._body.nodes:
             for value in _rearranged(node):
-                root = self._root(value)
+                root = root_of(value)
                 begin = (
                     order[id(root.maker)]
                     if root.maker is not None and id(root.maker) in order
@@ -159,7 +99,9 @@ class Storage:
                 copies.append(copy)
                 made[id(copy)], last[id(copy)] = (copy, begin), order[id(node)]
             for value in (
-                node.reads if node.eqn is not None and costs.copies_operand(node.eqn) else ()
+                node.reads
+                if node.eqn is not None and not node.kernel and costs.copies_operand(node.eqn)
+                else ()
             ):
                 copy = Value(value.aval, value.layout, value.sizes)
                 copies.append(copy)
@@ -171,9 +113,17 @@ class Storage:
 
     def _is_left_out(self, node: Node, value: Value) -> bool:
         """Return True for a stacked result of a scan that is unused."""
-        if node.kind != Kind.SCAN or self._users[id(value)] or id(value) in self._results:
+        if node.kind != Kind.SCAN or self._fusions.has_users(value):
             return False
         return all(value is not carried for carried in node.results[: Scan.of(node.eqn).carries])
+
+    def is_within_kernel(self, node: Node, value: Value) -> bool:
+        """Return True for an array within a function with a declared cost."""
+        kernel = node.kernel
+        return kernel is not None and all(
+            user is not None and user.kernel is not None and user.kernel.number == kernel.number
+            for user in self._fusions.consumers(value)
+        )
 
     def _in_place(self, loop: Node, body: Body) -> set[int]:
         """Return the new values of a carry that XLA writes over the old ones.
@@ -193,10 +143,10 @@ class Storage:
         order = {id(node): i for i, node in enumerate(body.nodes)}
         found: set[int] = set()
         for old, new in zip(body.inputs[first : first + count], body.outputs[:count], strict=True):
-            new = None if new is None else inner._root(new)
+            new = None if new is None else root_of(new)
             if old is None or new is None or new.maker is None or id(new.maker) not in order:
                 continue
-            when, users = order[id(new.maker)], list(inner._consumers(old))
+            when, users = order[id(new.maker)], list(inner._fusions.consumers(old))
             if all(
                 user is not None
                 and (
@@ -213,7 +163,7 @@ class Storage:
         if node.eqn is None:
             return False
         is_update = node.kind == Kind.UPDATE or costs.is_update(node.eqn)
-        return is_update or (costs.is_fused(node.eqn) and not self._has_joins(node))
+        return is_update or (costs.is_fused(node.eqn) and not self._fusions.has_joins(node))
 
     def _sweep(self, made: dict[int, tuple[Value, int]], last: dict[int, int]) -> int:
         ends: dict[int, list[int]] = defaultdict(list)
@@ -230,7 +180,11 @@ class Storage:
             reused = sum(size[key] for key in dying) if self._is_in_place(node) else 0
             grown = sum(size[key] for key in new)
             inner = max(
-                (self.within(body).peak(self._in_place(node, body)) for body in node.bodies),
+                (
+                    self.within(body).peak(self._in_place(node, body))
+                    for body in node.bodies
+                    if not node.kernel
+                ),
                 default=0,
             )
             if node.kind in (
@@ -266,7 +220,7 @@ def _updates(node: Node, value: Value) -> bool:
 
 def _rearranged(node: Node) -> list[Value]:
     """Return the operands of a contraction that are first copied into another order."""
-    orders = costs.is_in_order(node.eqn) if node.eqn is not None else ()
+    orders = costs.is_in_order(node.eqn) if node.eqn is not None and not node.kernel else ()
     return [
         value
         for value, good in zip(node.operands, orders, strict=False)
@@ -280,44 +234,6 @@ def _carry_bytes(node: Node) -> int:
     return sum(value.bytes for value in node.results)
 
 
-def _views(node: Node, value: Value) -> Iterator[Value]:
-    """Yield the results of a node that are views of a value."""
-    if node.moved is not None:
-        return
-    if node.kind == Kind.BARRIER:
-        yield from (
-            result
-            for operand, result in zip(node.operands, node.results, strict=True)
-            if operand is value
-        )
-    elif is_view(node):
-        yield from node.results
-
-
-def is_view(node: Node) -> bool:
-    """Return True if the result is the operand, in the same memory.
-
-    A transposed product is written in its final order.
-    """
-    if costs.is_view(node.eqn):
-        return True
-    (value,) = node.operands if len(node.operands) == 1 else (None,)
-    is_product = (
-        value is not None
-        and value.maker is not None
-        and value.maker.eqn is not None
-        and costs.is_contraction(value.maker.eqn)
-    )
-    return is_product and costs.transposes(node.eqn)
-
-
-def _viewed(node: Node, value: Value) -> Iterator[Value]:
-    """Yield the operand of which a result of a node is a view."""
-    for operand in dict.fromkeys(node.reads):
-        if any(view is value for view in _views(node, operand)):
-            yield operand
-
-
 def kept_for_gradient(body: Body, storage: Storage) -> Iterator[tuple[Node, int]]:
     """Yield the operations of the forward pass whose results the gradient reads, with bytes."""
     read = {
@@ -328,7 +244,7 @@ def kept_for_gradient(body: Body, storage: Storage) -> Iterator[tuple[Node, int]
         if node.origin.phase == "gradient":
             continue
         for value in node.results:
-            if id(value) not in read:
+            if id(value) not in read or storage.is_within_kernel(node, value):
                 continue
             for source in storage.sources(value):
                 maker = source.maker

@@ -13,6 +13,7 @@ libraries. `reshape` merges dimensions, `records` are classes of fields, `plain_
 them for JSON, `name_scopes` names
 operations in programs, `stack_room` saves page faults of deep calls, and `functions` reads
 signatures, docstrings and source locations.
+`kernel_scopes` has the calls of functions with a declared cost.
 `call_errors` and `argument_kinds` check calls; `protocol_hints` is
 for named arrays in functions of NumPy and Python, and `jax_errors` recognizes errors of JAX to
 explain them. `explicit_fallback` runs what JAX cannot run on Explicit axes, and

@@ -12,9 +12,10 @@ collectives by the formulas of rings and switches.
 1.97e+14 operations per second
 
 `links` defines the links of mesh axes and assigns them to the axes of a mesh. `collectives` has the
-formulas of collectives over them. `schedule` orders steps one after the other or overlapping.
-`machine` combines these modules. `catalog` has the entries, and `measuring` makes one. `tables`
-shows a machine, and `saving` makes dicts of it. Read `links` first.
+formulas of collectives over them. `schedule` orders steps one after the other, and `streams`
+two streams of steps that overlap. `kernels` declares the cost of a function. `machine` combines
+these modules. `catalog` has the entries, and `measuring` makes one. `tables` shows a machine, and
+`saving` makes dicts of it. Read `links` first.
 """
 
 from namedax.machines.catalog import D2D_TPU7X as D2D_TPU7X
@@ -46,6 +47,7 @@ from namedax.machines.catalog import v4 as v4
 from namedax.machines.catalog import v5e as v5e
 from namedax.machines.catalog import v5p as v5p
 from namedax.machines.catalog import v6e as v6e
+from namedax.machines.kernels import cost as cost
 from namedax.machines.links import Link as Link
 from namedax.machines.machine import Machine as Machine
 from namedax.machines.measuring import measure as measure
@@ -77,6 +79,7 @@ __all__ = [
     "Times",
     "a100",
     "b200",
+    "cost",
     "gb200_nvl72",
     "h100",
     "h200",

@@ -11,10 +11,7 @@ unless it is known to overlap with operations:
 - **A loop with collectives that none of its computation waits for**, such as gathers of the next
   step (`prefetch=1` in `nx.fold` and `nx.scan`) and reductions of the gradient of the step before.
   They overlap with the computation of the loop's body. The other collectives of the loop do not.
-- **A machine with `overlap=True`**: all collectives between consecutive operations with the same
-  number of runs overlap with these operations, up to the amount of computation. Records do not
-  contain dependencies, so this is a lower bound of the step time. Steps with different numbers of
-  runs do not overlap: a sum after a loop waits for the loop.
+- **A machine with `overlap=True`**: two streams, see `streams`.
 """
 
 from __future__ import annotations
@@ -22,9 +19,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from namedax.analysis.records import Collective, Operation, Step
+from namedax.machines.streams import Cost, Costs, Timed, two_streams
 
 __all__ = ["Cost", "Timed", "Times", "is_small", "schedule"]
 
@@ -35,34 +32,6 @@ _FEW = 64
 def is_small(step: Step) -> bool:
     """Return True if a step is an operation on a few numbers, such as an index."""
     return isinstance(step, Operation) and step.bytes <= _FEW and step.flops <= _FEW
-
-
-class Cost(NamedTuple):
-    """The cost of one step, over all runs in its surrounding loops.
-
-    Attributes:
-      seconds: the time.
-      bound: the bottleneck: `"compute"`, `"memory"` or `"communication"`.
-      assumption: the assumption behind the time, as text; empty if there is none.
-    """
-
-    seconds: float
-    bound: str
-    assumption: str = ""
-
-
-class Timed(NamedTuple):
-    """A step in a schedule, drawn as a bar of a timeline. Times are in seconds from the beginning.
-
-    Attributes:
-      step: the collective or operation.
-      start: the start of the first run.
-      end: the end of the last run.
-    """
-
-    step: Step
-    start: float
-    end: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,8 +90,22 @@ def schedule(steps: Sequence[Step], cost: Callable[[Step], Cost], overlap: bool)
       overlap: whether collectives overlap with operations as much as possible.
     """
     costs = [(step, cost(step)) for step in steps]
+    now, timed = two_streams(costs) if overlap else _one_stream(costs)
+    by = {
+        bound: sum(c.seconds for _, c in costs if c.bound == bound)
+        for bound in ("compute", "memory", "communication")
+    }
+    hidden = sum(by.values()) - now
+    hidden = 0.0 if hidden < 1e-9 * now else hidden  # rounding only
+    return Times(
+        now, **by, hidden=hidden, schedule=tuple(timed), assumptions=_that_matter(costs, now)
+    )
+
+
+def _one_stream(costs: Costs) -> tuple[float, list[Timed]]:
+    """Return the total time and the schedule if only rings and prefetched collectives overlap."""
     now, timed = 0.0, list[Timed]()
-    for group, length in _groups(costs, overlap):
+    for group, length in _groups(costs):
         computed = sum(c.seconds for step, c in group if isinstance(step, Operation))
         sent = sum(c.seconds for step, c in group if isinstance(step, Collective))
         side_by_side = length < computed + sent
@@ -135,18 +118,7 @@ def schedule(steps: Sequence[Step], cost: Callable[[Step], Cost], overlap: bool)
             else:
                 computing += c.seconds
         now += length
-    by = {
-        bound: sum(c.seconds for _, c in costs if c.bound == bound)
-        for bound in ("compute", "memory", "communication")
-    }
-    hidden = sum(by.values()) - now
-    hidden = 0.0 if hidden < 1e-9 * now else hidden  # rounding only
-    return Times(
-        now, **by, hidden=hidden, schedule=tuple(timed), assumptions=_that_matter(costs, now)
-    )
-
-
-Costs = list[tuple[Step, Cost]]
+    return now, timed
 
 
 def _that_matter(costs: Costs, total: float) -> tuple[str, ...]:
@@ -156,19 +128,8 @@ def _that_matter(costs: Costs, total: float) -> tuple[str, ...]:
     return tuple(text for text, seconds in by.items() if text and seconds > total / 1000)
 
 
-def _groups(costs: Costs, overlap: bool) -> Iterator[tuple[Costs, float]]:
+def _groups(costs: Costs) -> Iterator[tuple[Costs, float]]:
     """Yield groups of consecutive steps, with the time of each group."""
-    if overlap:
-        for _, same in itertools.groupby(costs, lambda pair: pair[0].trips):
-            group = list(same)
-            yield (
-                group,
-                max(
-                    sum(c.seconds for step, c in group if isinstance(step, kind))
-                    for kind in (Operation, Collective)
-                ),
-            )
-        return
     for loop, same in itertools.groupby(costs, lambda pair: pair[0].loop):
         if loop:
             group = list(same)

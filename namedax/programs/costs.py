@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
-from jax.extend.core import JaxprEqn
+from jax.extend.core import Jaxpr, JaxprEqn
 
-from namedax.programs.primitives import aval_of
+from namedax.programs.primitives import aval_of, bodies_of, called_in_steps, open_jaxpr
 from namedax.resources.padding import ZERO_COTANGENT
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "is_zero_cotangent",
     "joins",
     "keeps_uniform",
+    "largest_result",
     "moved_dimensions",
     "reduced_dimensions",
     "size_in_bytes",
@@ -90,7 +91,7 @@ _JOINS = frozenset("pad concatenate gather".split())
 _CUMULATIVE = frozenset("cumsum cumprod cummax cummin cumlogsumexp".split())
 
 #: All primitives whose cost is known.
-KNOWN = _VIEWS | _ELEMENTWISE | _EXPENSIVE | _MOVES | _REDUCTIONS | _FREE | frozenset(_RANDOM)
+KNOWN = frozenset().union(_VIEWS, _ELEMENTWISE, _EXPENSIVE, _MOVES, _REDUCTIONS, _FREE, _RANDOM)
 
 
 def size_in_bytes(aval: ShapedArray) -> int:
@@ -130,7 +131,8 @@ def is_view(eqn: JaxprEqn) -> bool:
 
 def is_fused(eqn: JaxprEqn) -> bool:
     """Return True if XLA computes the result where it is used, without writing it to memory."""
-    return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in _MOVES
+    name = eqn.primitive.name
+    return name in _ELEMENTWISE or name in _MOVES or name in _RANDOM
 
 
 def copies_operand(eqn: JaxprEqn) -> bool:
@@ -247,6 +249,20 @@ def what_it_does(eqn: JaxprEqn) -> tuple[Hashable, ...]:
 def is_cheap(eqn: JaxprEqn) -> bool:
     """Return True if XLA prefers to recompute the result for each use over writing it to memory."""
     return is_fused(eqn) and eqn.primitive.name not in _EXPENSIVE
+
+
+def largest_result(jaxpr: Jaxpr) -> int:
+    """Return the number of elements of the largest array that a jaxpr computes."""
+    largest = 0
+    for eqn in jaxpr.eqns:
+        inner = called_in_steps(eqn)
+        called = [] if inner is None else [inner]
+        for body in [*called, *bodies_of(eqn)]:
+            largest = max(largest, largest_result(open_jaxpr(body)))
+        if inner is None:
+            shapes = (getattr(var.aval, "shape", ()) for var in eqn.outvars)
+            largest = max(largest, *map(math.prod, shapes), 0)
+    return largest
 
 
 def flops_of(eqn: JaxprEqn) -> float:
