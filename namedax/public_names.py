@@ -79,6 +79,7 @@ NAMES: dict[str, str] = {
     "ops.window.convolution": "conv conv_transpose convolve",
     "ops.window.neighbours": "diff halo pad roll shift",
     "planning.planner": "plan",
+    "profiling.profiler": "profile",
     "resources.serial": "SerialLoop serial_loop",
     "resources.wire": "Wire",
     "typing.checking": "checked",

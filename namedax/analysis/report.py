@@ -26,7 +26,7 @@ from namedax.hlo import KINDS, size_text
 from namedax.hlo import Collective as CompiledCollective
 from namedax.machines.machine import Machine
 
-__all__ = ["Compiled", "Difference", "Report"]
+__all__ = ["Compiled", "Difference", "Report", "source_line"]
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -165,6 +165,20 @@ class Report:
     def time(self, machine: Machine) -> float:
         """Return the seconds of a step by the cost model of a machine; see `nx.machines`."""
         return float(machine.time(self.steps, self.mesh).total)
+
+    def to_perfetto(self, machine: Machine, path: str | os.PathLike[str], devices: int = 1) -> None:
+        """Write the predicted schedule on a machine as a trace that ui.perfetto.dev opens.
+
+        Args:
+          machine: the machine of `nx.machines`.
+          path: the file to write, such as `"step.json"`.
+          devices: as in `nx.machines.Times.to_perfetto`. Default: 1.
+
+        Raises:
+          ArgumentError: `devices` is not a positive integer.
+          MeshError: the machine has no link for a mesh axis.
+        """
+        machine.time(self.steps, self.mesh).to_perfetto(path, devices)
 
     def draw(self, machine: Machine | None = None, *, pipeline: bool | str = False) -> Figure:
         """Draw the bytes over each mesh axis, a timeline, or a pipeline.
@@ -412,13 +426,13 @@ def _line_rows(report: Report) -> list[tuple[str, ...]]:
                 size_text(total.bytes_accessed),
                 sent,
                 line,
-                _source_line(report, line),
+                source_line(report, line),
             )
         )
     return rows if len(rows) > 1 else []
 
 
-def _source_line(report: Report, line: str) -> str:
+def source_line(report: Report, line: str) -> str:
     """Return the text of a line of the user's file."""
     name, _, number = line.rpartition(":")
     path = report.files.get(name)

@@ -12,7 +12,8 @@ collectives by the formulas of rings and switches.
 
 `links` defines the links of mesh axes, assigns them to the axes of a mesh, and has the formulas of
 collectives. `schedule` orders steps one after the other or overlapping. `machine` combines these
-modules and has the entries, and `measuring` makes one. Read `links` first.
+modules and has the entries, and `measuring` makes one. `trace_events` writes schedules for
+Perfetto. Read `links` first.
 """
 
 from namedax.machines.links import Link as Link
