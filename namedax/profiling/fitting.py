@@ -56,30 +56,34 @@ def fit(
         return machine
     links = _links(machine, report)
     figures = _figures(machine, report.steps, links)
-    everything = Observation(report.steps, total)
-    rows = [*observations, everything]
-    best, least = machine, _error(machine, rows, report)
+    best, hidden, least = machine, *_error(machine, observations, total, report)
     now = dict(figures)
     for _ in range(_ROUNDS):
+        # The steps together take the total, and what overlaps.
+        rows = [*observations, Observation(report.steps, total + hidden)]
         matrix = np.array([_coefficients(one.steps, now, links) for one in rows])
         new = _solved(matrix, np.array([one.seconds for one in rows]), figures)
-        made = _machine(machine, dict(zip(figures, new, strict=True)), links)
-        error = _error(made, rows, report)
+        after = dict(zip(figures, new, strict=True))
+        made = _machine(machine, after, links)
+        hidden, error = _error(made, observations, total, report)
         if error < least:
             best, least = made, error
-        after = dict(zip(figures, new, strict=True))
         if np.allclose([*after.values()], [*now.values()], rtol=1e-6, atol=0.0):
             break
         now = after
     return best
 
 
-def _error(machine: Machine, rows: Iterable[Observation], report: Report) -> float:
-    """Return the sum of squared differences between predicted and measured times."""
-    return sum(
-        (sum(machine.time_of(step, report.mesh) for step in one.steps) - one.seconds) ** 2
-        for one in rows
-    )
+def _error(
+    machine: Machine, observations: Iterable[Observation], total: float, report: Report
+) -> tuple[float, float]:
+    """Return the overlapping seconds, and the sum of squared differences from measured times."""
+    times = machine.time(report.steps, report.mesh)
+    errors = [
+        sum(machine.time_of(step, report.mesh) for step in one.steps) - one.seconds
+        for one in observations
+    ]
+    return times.hidden, sum(error**2 for error in (*errors, times.total - total))
 
 
 def _links(machine: Machine, report: Report) -> dict[tuple[str, ...], Link]:

@@ -31,7 +31,7 @@ __all__ = ["Join", "Part", "part_of_step"]
 
 
 class Part(Record):
-    """What the time of an instruction belongs to, as in `Collective` and `Operation`."""
+    """The line, operation, names, phase and kind of an instruction, as in `Operation`."""
 
     kind: str
     operation: str
@@ -85,6 +85,11 @@ class Join:
         """Return the parts of an instruction, with weights that sum to one; empty if unknown."""
         one = self._program.instructions.get(name)
         return [] if one is None else self._parts_of(one)
+
+    def is_named(self, name: str) -> bool:
+        """Return True if the metadata of an instruction name its parts."""
+        one = self._program.instructions.get(name)
+        return one is not None and bool(self._own(one))
 
     def _parts_of(self, one: Instruction) -> Weighted:
         if one.name not in self._known:

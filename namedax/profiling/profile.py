@@ -67,12 +67,15 @@ class Measured(Record):
       part: the line, operation, names, phase and kind; `None` if they are unknown.
       seconds: the seconds of one device in one step.
       trips: how often a device runs it in one step.
+      is_inferred: True if XLA made the instruction, and the part is that of the instruction that
+        reads its result, or made its operand, or of the loop around it. Default: False.
     """
 
     instruction: str
     part: Part | None
     seconds: float
     trips: float
+    is_inferred: bool = False
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -126,6 +129,14 @@ class Profile:
     def coverage(self) -> float:
         """The fraction of the busy time that belongs to a known line or operation."""
         return 1 - self.unattributed / self.busy if self.busy else 0.0
+
+    @property
+    def inferred(self) -> float:
+        """The attributed seconds of instructions that XLA made, such as copies of a loop's carry.
+
+        They count for the instruction that reads their result, or made their operand.
+        """
+        return sum(one.seconds for one in self.instructions if one.part and one.is_inferred)
 
     @property
     def ratio(self) -> float:
@@ -184,7 +195,7 @@ class Profile:
         return fit(self.machine, self.report, self._observations(), self.measured - self.waiting)
 
     def _observations(self) -> list[Observation]:
-        """Return the groups of steps with a measured time, and the time."""
+        """Return groups of the report's steps, each with its measured time."""
         measured: dict[tuple[str, ...], float] = defaultdict(float)
         for one in self.instructions:
             if one.part is not None:
@@ -192,11 +203,7 @@ class Profile:
         steps = defaultdict(list)
         for step in self.report.steps:
             steps[_group(part_of_step(step))].append(step)
-        return [
-            Observation(tuple(group), measured[key])
-            for key, group in steps.items()
-            if key in measured
-        ]
+        return [Observation(tuple(group), measured[key]) for key, group in steps.items()]
 
     def with_machine(self, machine: Machine) -> Profile:
         """Return the profile with the prediction of another machine; nothing runs.
@@ -234,6 +241,7 @@ class Profile:
             "waiting": self.waiting,
             "idle": self.idle,
             "unattributed": self.unattributed,
+            "inferred": self.inferred,
             "coverage": self.coverage,
             "devices": self.devices,
             **{
@@ -253,6 +261,7 @@ class Profile:
                     "phase": one.part.phase if one.part else "",
                     "seconds": one.seconds,
                     "trips": one.trips,
+                    "is_inferred": one.is_inferred,
                 }
                 for one in self.instructions
             ],
@@ -319,7 +328,12 @@ def _heading(profile: Profile) -> str:
             f"on {profile.machine.name}: {profile.ratio:.2f} of the measured time"
             + (f"; {time_text(hidden)} of overlap counts twice below" if hidden else ""),
         ),
-        ("busy", time_text(profile.busy), f"{profile.coverage:.1%} of it attributed"),
+        (
+            "busy",
+            time_text(profile.busy),
+            f"{profile.coverage:.1%} of it attributed; {time_text(profile.inferred)} are copies and"
+            " the like by XLA",
+        ),
         (
             "waiting",
             time_text(profile.waiting),

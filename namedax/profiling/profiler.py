@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from namedax.analysis.explain import check_call, dynamic_positions, explain
@@ -188,11 +189,15 @@ def _traced(compiled: jax.stages.Compiled, arguments: _Arguments, steps: int) ->
         return jax.profiler.ProfileData.from_file(str(files[-1]))
 
 
-def _mesh(compiled: jax.stages.Compiled) -> Mesh | None:
-    """Return the mesh of a compiled program, or `None` if it runs on one device."""
+def _mesh(compiled: jax.stages.Compiled) -> Mesh:
+    """Return the mesh of a compiled program; of one axis if it has no mesh, such as one device."""
     shardings = jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))
     meshes = [one.mesh for one in shardings if isinstance(one, NamedSharding)]
-    return next((mesh for mesh in meshes if isinstance(mesh, Mesh)), concrete_mesh(None))
+    found = next((mesh for mesh in meshes if isinstance(mesh, Mesh)), concrete_mesh(None))
+    if found is not None:
+        return found
+    devices = {device for one in shardings for device in one.device_set}
+    return Mesh(np.array(sorted(devices, key=lambda device: device.id)), ("devices",))
 
 
 # --- joining --------------------------------------------------------------------------------------
@@ -237,7 +242,7 @@ def join(
     count = len(events) * len(trace.devices)
     unknown: list[tuple[Part | None, float]] = [(None, 1.0)]
     instructions = tuple(
-        Measured(name, part, value * weight, runs[name] / count)
+        Measured(name, part, value * weight, runs[name] / count, not assigned.is_named(name))
         for name, value in sorted(seconds.items(), key=lambda pair: -pair[1])
         for part, weight in assigned.parts(name) or unknown
     )
