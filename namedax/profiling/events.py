@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import bisect
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -109,6 +110,14 @@ def read(data: TraceData, module: str, positions: Mapping[int, int] | None = Non
       positions: the number of each device in the program, by its number in the trace. Default:
         `None`, the same.
     """
+    with warnings.catch_warnings():
+        # In JAX 0.12 the first use of a type of the trace warns from C++, and a filter that turns
+        # warnings into errors would end the process there.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return _read(data, module, positions or {})
+
+
+def _read(data: TraceData, module: str, positions: Mapping[int, int]) -> Trace:
     planes = list(data.planes)
     devices = [plane for plane in planes if _DEVICE.match(plane.name)]
     hosts = [plane for plane in planes if plane not in devices]
@@ -135,7 +144,7 @@ def read(data: TraceData, module: str, positions: Mapping[int, int] | None = Non
         by_step[i].append(
             Event(
                 event.instruction,
-                (positions or {}).get(event.device, event.device),
+                positions.get(event.device, event.device),
                 (event.start - origin) * 1e-9,
                 (event.end - origin) * 1e-9,
             )

@@ -28,7 +28,7 @@ __all__ = ["Observation", "fit"]
 
 _MOST = 1e3  # the largest change of a figure
 _ROUNDS = 20
-_PRIOR = 1e-3  # the weight of the old figures: it decides those that the times do not determine
+_PRIOR = 1e-4  # the weight of the old figures: it decides those that the times do not determine
 
 # Figures: ("peak", dtype), ("bandwidth",), ("launch",), ("byte", axes), ("message", axes).
 _Figure: TypeAlias = tuple[Any, ...]

@@ -172,7 +172,7 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _instruction(
-    line: str, computation: str, frames: Mapping[int, tuple[Frame, ...]]
+    line: str, computation: str, frames: Mapping[int, tuple[_Call, ...]]
 ) -> Instruction | None:
     plain = _INSTRUCTION.match(_COMMENT.sub("", _STRING.sub('""', line)))
     if plain is None:
@@ -188,7 +188,8 @@ def _instruction(
         attributes = line
     name, frame = _OP_NAME.search(line), _FRAME_ID.search(line)
     place = _FILE_AND_LINE.search(line)
-    trace: tuple[Frame, ...] = frames.get(int(frame[1]), ()) if frame else ()
+    stack = frames.get(int(frame[1]), ()) if frame else ()
+    trace = tuple((file, number) for file, number, _ in stack)
     return Instruction(
         name=plain[2],
         computation=computation,
@@ -200,7 +201,7 @@ def _instruction(
             for key, value in _CALLS.findall(rest[last:])
             for called in re.findall(r"[\w.\-]+", value)
         ),
-        op_name=_unescaped(name[1]) if name else "",
+        op_name=_with_scopes(_unescaped(name[1]) if name else "", stack),
         frames=trace or (((place[1], int(place[2])),) if place else ()),
         attributes=attributes,
         is_root=bool(plain[1]),
@@ -265,7 +266,22 @@ def _unescaped(text: str) -> str:
 # --- Python frames --------------------------------------------------------------------------------
 
 
-def _frames(text: str) -> dict[int, tuple[Frame, ...]]:
+#: A file, a line and a function.
+_Call = tuple[str, int, str]
+
+
+def _with_scopes(op_name: str, stack: Sequence[_Call]) -> str:
+    """Return an `op_name` with all scopes.
+
+    Without `jax_include_full_tracebacks_in_locations`, JAX writes some scopes as functions.
+    """
+    if not op_name or "nx." in op_name.replace("nx.xmap{", ""):
+        return op_name
+    scopes = [name for *_, name in reversed(stack) if "(" in name or "{" in name]
+    return "/".join([*scopes, op_name])
+
+
+def _frames(text: str) -> dict[int, tuple[_Call, ...]]:
     """Return the frames of every stack in the tables of a text, the innermost first."""
     tables: dict[str, dict[int, str]] = {}
     table: dict[int, str] = {}
@@ -282,19 +298,26 @@ def _frames(text: str) -> dict[int, tuple[Frame, ...]]:
         return int(found[1]) if found else 0
 
     files = {i: _unescaped(name.strip('"')) for i, name in tables.get("FileNames", {}).items()}
+    functions = {
+        i: _unescaped(name.strip('"')) for i, name in tables.get("FunctionNames", {}).items()
+    }
     places = {
-        i: (files.get(number("file_name_id", entry), ""), number("line", entry))
+        i: (
+            files.get(number("file_name_id", entry), ""),
+            number("line", entry),
+            functions.get(number("function_name_id", entry), ""),
+        )
         for i, entry in tables.get("FileLocations", {}).items()
     }
     stacks = tables.get("StackFrames", {})
     # The outermost frame has no parent. XLA prints the number of the parent plus one.
     offset = min((number("parent_frame_id", entry) for entry in stacks.values()), default=0)
 
-    def chain(i: int) -> Iterator[Frame]:
+    def chain(i: int) -> Iterator[_Call]:
         seen: set[int] = set()
         while i in stacks and i not in seen:
             seen.add(i)
-            yield places.get(number("file_location_id", stacks[i]), ("", 0))
+            yield places.get(number("file_location_id", stacks[i]), ("", 0, ""))
             i = number("parent_frame_id", stacks[i]) - offset
 
     return {i: tuple(chain(i)) for i in stacks}

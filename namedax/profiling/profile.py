@@ -325,9 +325,9 @@ def _heading(profile: Profile) -> str:
         (
             "predicted",
             time_text(profile.predicted.total),
-            f"on {profile.machine.name}: {profile.ratio:.2f} of the measured time"
-            + (f"; {time_text(hidden)} of overlap counts twice below" if hidden else ""),
+            f"on {profile.machine.name}: {profile.ratio:.2f} of the measured time",
         ),
+        *([("", "", f"{time_text(hidden)} overlap, and count twice below")] if hidden else []),
         (
             "busy",
             time_text(profile.busy),
