@@ -88,7 +88,8 @@ class Profile:
       report: the report of `nx.explain`.
       machine: the machine of the prediction.
       predicted: its times for the report.
-      walls: the measured time of each step: from the first instruction on any device to the last.
+      walls: the time of each traced step: from the first instruction on any device to the last.
+      untraced: the time of each step without a trace, by the clock of the host; a trace adds time.
       instructions: the measured time of each instruction of the compiled program. `waiting` and
         `idle` have the rest of `measured`.
       waiting: the time in which a device only waits in a collective for others to start it.
@@ -103,6 +104,7 @@ class Profile:
     machine: Machine
     predicted: Times
     walls: tuple[float, ...]
+    untraced: tuple[float, ...]
     instructions: tuple[Measured, ...]
     waiting: float
     idle: float
@@ -112,8 +114,11 @@ class Profile:
 
     @property
     def measured(self) -> float:
-        """The measured seconds of a step: the median over the steps."""
-        return statistics.median(self.walls)
+        """The measured seconds of a step: the median of `untraced`, or of `walls` if that is less.
+
+        The trace tells how this time is divided.
+        """
+        return min(statistics.median(times) for times in (self.walls, self.untraced) if times)
 
     @property
     def busy(self) -> float:
@@ -237,6 +242,7 @@ class Profile:
             "measured": self.measured,
             "ratio": self.ratio,
             "walls": list(self.walls),
+            "untraced": list(self.untraced),
             "busy": self.busy,
             "waiting": self.waiting,
             "idle": self.idle,
@@ -319,8 +325,8 @@ def _heading(profile: Profile) -> str:
         (
             "measured",
             time_text(profile.measured),
-            f"a step, the median of {steps}; {time_text(min(profile.walls))} to"
-            f" {time_text(max(profile.walls))}",
+            f"a step, the median of {steps}; {time_text(statistics.median(profile.walls))} with the"
+            " trace",
         ),
         (
             "predicted",

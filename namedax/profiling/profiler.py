@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import tempfile
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -59,7 +60,8 @@ def profile(
       f: a mapped function, or any function that calls mapped ones, as for `nx.explain`. Its mesh
         must have devices.
       *args: its arguments. Types (`jax.ShapeDtypeStruct`) are replaced by arrays of zeros.
-      steps: the number of measured steps, after warming up. Default: 5.
+      steps: the number of measured steps, after warming up: as many without a trace, for their
+        time, as with it. Default: 5.
       machine: the machine of the prediction. Default: `nx.machines.measure` of the mesh, which
         takes a few seconds.
       **kwargs: keyword arguments of `f`.
@@ -101,10 +103,12 @@ def profile(
     check_call("profile", f, args, kwargs)
     report = explain(f, *args, **kwargs)
     compiled, placed = _compiled(f, args, kwargs, report)
+    untraced = _timed(compiled, placed, steps)
     data = _traced(compiled, placed, steps)
     mesh = _mesh(compiled)
     text = compiled.as_text() or ""
-    return join(report, text, data, measure(mesh) if machine is None else machine, mesh)
+    machine = measure(mesh) if machine is None else machine
+    return join(report, text, data, machine, mesh, untraced)
 
 
 def _compiled(
@@ -172,11 +176,19 @@ def _array(leaf: PyTree) -> PyTree:
     return jnp.zeros(leaf.shape, leaf.dtype)
 
 
+def _timed(compiled: jax.stages.Compiled, arguments: _Arguments, steps: int) -> tuple[float, ...]:
+    """Return the seconds of steps without a trace, after warming up."""
+    seconds: list[float] = []
+    for _ in range(_WARM_UP + steps):
+        args, kwargs = arguments.for_call()
+        began = time.perf_counter()
+        jax.block_until_ready(compiled(*args, **kwargs))
+        seconds.append(time.perf_counter() - began)
+    return tuple(seconds[_WARM_UP:])
+
+
 def _traced(compiled: jax.stages.Compiled, arguments: _Arguments, steps: int) -> TraceData:
     """Run a compiled program under the profiler, and return the trace."""
-    for _ in range(_WARM_UP):
-        args, kwargs = arguments.for_call()
-        jax.block_until_ready(compiled(*args, **kwargs))
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0  # would slow the host down
     with tempfile.TemporaryDirectory(prefix="namedax-profile-") as folder:
@@ -204,7 +216,12 @@ def _mesh(compiled: jax.stages.Compiled) -> Mesh:
 
 
 def join(
-    report: Report, text: str, data: TraceData, machine: Machine, mesh: Mesh | None = None
+    report: Report,
+    text: str,
+    data: TraceData,
+    machine: Machine,
+    mesh: Mesh | None = None,
+    untraced: tuple[float, ...] = (),
 ) -> Profile:
     """Join a trace of a compiled program with its report.
 
@@ -215,6 +232,7 @@ def join(
       machine: the machine of the prediction.
       mesh: the mesh, whose order of devices is that of the groups in the text. Default: `None`, the
         order of the devices.
+      untraced: the seconds of steps without a trace. Default: none.
 
     Raises:
       ArgumentError: the trace has no event of the program.
@@ -232,8 +250,9 @@ def join(
     events = [step for step in trace.events if step]
     shares = [divide(step, program, trace.devices, trace.is_shared) for step in events]
     walls = tuple(share.wall for share in shares)
-    # The time of a step is the median. All steps together say how it is divided.
-    scale = statistics.median(walls) / sum(walls)
+    # The time of a step is the median. All traced steps together tell how it is divided.
+    least = min(statistics.median(times) for times in (walls, untraced) if times)
+    scale = least / sum(walls)
     seconds: dict[str, float] = defaultdict(float)
     for share in shares:
         for name, value in share.seconds.items():
@@ -252,6 +271,7 @@ def join(
         machine=machine,
         predicted=times,
         walls=walls,
+        untraced=untraced,
         instructions=instructions,
         waiting=sum(share.waiting for share in shares) * scale,
         idle=sum(share.idle for share in shares) * scale,

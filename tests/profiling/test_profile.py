@@ -231,6 +231,16 @@ def test_steps_are_told_apart_by_the_events_of_the_host():
     assert profile.by("operation")["nx.dot"].trips == 1
 
 
+def test_the_time_is_that_of_steps_without_a_trace():
+    profile = join(report(), text(), gpu_trace(), MACHINE, None, (110 * US, 103 * US, 90 * US))
+    assert profile.measured == pytest.approx(103 * US)
+    # All parts are half as long as in the trace, which took 206.
+    assert profile.by("operation")["nx.dot"].measured == pytest.approx(30 * US)
+    assert profile.busy + profile.waiting + profile.idle == pytest.approx(103 * US)
+    slower = join(report(), text(), gpu_trace(), MACHINE, None, (500 * US,))  # with the time to call the program
+    assert slower.measured == pytest.approx(206 * US)
+
+
 def test_instructions_on_tpus_are_named_by_their_text():
     ops = line(
         "XLA Ops",
@@ -292,7 +302,15 @@ def synthetic(steps, true):
     )
     predicted = MACHINE.time(given.steps, given.mesh)
     return dataclasses.replace(
-        base, report=given, predicted=predicted, walls=(sum(seconds),), instructions=measured, waiting=0.0, idle=0.0, tracks=()
+        base,
+        report=given,
+        predicted=predicted,
+        walls=(sum(seconds),),
+        untraced=(),
+        instructions=measured,
+        waiting=0.0,
+        idle=0.0,
+        tracks=(),
     )
 
 
@@ -367,6 +385,14 @@ def network():
     return f, (jnp.ones((128, 96)), jnp.ones((96, 128)), jnp.ones((256, 128)))
 
 
+@pytest.fixture
+def _names_as_for_users():
+    before = jax.config.jax_include_full_tracebacks_in_locations
+    jax.config.update("jax_include_full_tracebacks_in_locations", True)
+    yield
+    jax.config.update("jax_include_full_tracebacks_in_locations", before)
+
+
 @functools.cache
 def profiled():
     f, args = network()
@@ -381,7 +407,7 @@ def test_a_network_is_measured_line_by_line():
     assert profile.coverage >= 0.9
     # Nothing counts eight times: the parts of a step make up the step, and the steps were shorter than the call.
     assert profile.busy + profile.waiting + profile.idle == pytest.approx(profile.measured)
-    assert sum(profile.walls) < seconds
+    assert sum(profile.walls) + sum(profile.untraced) < seconds
     kinds, lines = profile.by("kind"), profile.by("line")
     assert kinds["dot_general"].measured > 0
     # Three layers have two products each, and four in the gradient; one device runs each once a step.
@@ -397,6 +423,17 @@ def test_a_network_is_measured_line_by_line():
     sent = profile.by("operation")
     assert sent["nx.dot"].predicted > 0
     assert {one.part.names for one in profile.instructions if one.part.kind == "all-reduce"} == {("b",), ("f",)}
+
+
+@pytest.mark.usefixtures("_names_as_for_users")
+def test_scopes_and_lines_come_from_tracebacks_too():
+    f, args = network.__wrapped__()
+    profile = nx.profile(f, *args, steps=1, machine=MACHINE)
+    named = {one.part.source for one in profile.instructions if one.part.operation in ("nx.dot", "nx.tanh", "nx.mean")}
+    assert len(named) == 4
+    assert named <= set(profile.report.by("line"))
+    products = [one.part.names for one in profile.instructions if one.part.kind == "dot_general"]
+    assert set(products) == {("d",), ("f",)}
 
 
 def test_a_profile_prints_and_converts():
