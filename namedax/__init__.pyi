@@ -255,6 +255,7 @@ from namedax.ops.window.calculus import trapezoid as trapezoid
 from namedax.ops.window.convolution import conv as conv
 from namedax.ops.window.convolution import conv_transpose as conv_transpose
 from namedax.planning.planner import plan as plan
+from namedax.profiling.profiler import profile as profile
 from namedax.resources.serial import SerialLoop as SerialLoop
 from namedax.resources.serial import serial_loop as serial_loop
 from namedax.resources.wire import Wire as Wire

@@ -288,6 +288,7 @@ if TYPE_CHECKING:
     from namedax.ops.window.neighbours import roll as roll
     from namedax.ops.window.neighbours import shift as shift
     from namedax.planning.planner import plan as plan
+    from namedax.profiling.profiler import profile as profile
     from namedax.resources.serial import SerialLoop as SerialLoop
     from namedax.resources.serial import serial_loop as serial_loop
     from namedax.resources.wire import Wire as Wire

@@ -81,6 +81,7 @@ NAMES: dict[str, str] = {
     "ops.window.neighbours": "diff halo pad roll shift",
     "planning.planner": "plan",
     "planning.result": "Plan",
+    "profiling.profiler": "profile",
     "resources.serial": "SerialLoop serial_loop",
     "resources.wire": "Wire",
     "typing.checking": "checked",

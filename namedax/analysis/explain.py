@@ -41,7 +41,7 @@ from namedax.programs import costs
 from namedax.programs.primitives import Kind, axes_of
 from namedax.xmap.mapped_function import Xmapped, name_arguments
 
-__all__ = ["arguments_of", "explain"]
+__all__ = ["arguments_of", "check_call", "dynamic_positions", "explain"]
 
 
 @checks_signature
@@ -97,7 +97,7 @@ def explain(
             f"explain: the first argument must be the function to explain; got {type(f).__name__}."
             " Write nx.explain(f, *args), not nx.explain(f(*args))."
         )
-    _check_call(f, args, kwargs)
+    check_call("explain", f, args, kwargs)
     traced = (f if hasattr(f, "trace") else jax.jit(f)).trace(*args, **kwargs)
     given = arguments_of(f, traced, args, kwargs)
     graph = build(traced.jaxpr, given)
@@ -157,10 +157,18 @@ _OPTIONS = (
 )  # of xmap
 
 
-def _check_call(f: Callable[..., Any], args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> None:
+def check_call(
+    op: str, f: Callable[..., Any], args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
+) -> None:
     """Raise an error if the function does not take these arguments.
 
     Examples are `nx.explain(f)` without arguments, or options of `nx.xmap` among the arguments.
+
+    Args:
+      op: the function of `nx` that is called, such as `"explain"`.
+      f: the function to call.
+      args: its positional arguments.
+      kwargs: its keyword arguments.
 
     Raises:
       ArgumentTypeError: the function does not take these arguments.
@@ -177,16 +185,16 @@ def _check_call(f: Callable[..., Any], args: tuple[PyTree, ...], kwargs: dict[st
             f"{key}=..." for key in kwargs if key in _OPTIONS and key not in signature.parameters
         ]
         remedy = (
-            f"Write nx.explain({name}, {', '.join(signature.parameters)}), with arrays or their"
+            f"Write nx.{op}({name}, {', '.join(signature.parameters)}), with arrays or their"
             " types (jax.ShapeDtypeStruct)."
         )
         if options:
             remedy = (
-                f"These are options of nx.xmap. Map the function first: nx.explain(nx.xmap({name},"
+                f"These are options of nx.xmap. Map the function first: nx.{op}(nx.xmap({name},"
                 f" {', '.join(options)}), ...)."
             )
         raise ArgumentTypeError(
-            f"explain: {name} does not take these arguments: {error}. {remedy}"
+            f"{op}: {name} does not take these arguments: {error}. {remedy}"
         ) from None
 
 
@@ -361,7 +369,7 @@ def arguments_of(
     The facts are empty for arrays that JAX does not list.
     """
     avals = traced.jaxpr.in_avals
-    positional = _dynamic(args, traced.args_info[0])
+    positional = dynamic_positions(args, traced.args_info[0])
     keywords = {key: value for key, value in kwargs.items() if key in traced.args_info[1]}
     tree = ({i: args[i] for i in positional}, keywords)
     leaves = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)[0]
@@ -378,7 +386,7 @@ def arguments_of(
     ]
 
 
-def _dynamic(args: Sequence[PyTree], infos: Sequence[PyTree]) -> list[int]:
+def dynamic_positions(args: Sequence[PyTree], infos: Sequence[PyTree]) -> list[int]:
     """Return the positions of the traced arguments; JAX leaves out the static ones."""
     found: list[int] = []
     missing = len(args) - len(infos)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping
 from typing import Literal
 
@@ -146,3 +147,17 @@ class Figures:
     def time(self, machine: Machine) -> float:
         """Return the seconds of a step by the cost model of a machine; see `nx.machines`."""
         return float(machine.time(self.steps, self.mesh).total)
+
+    def to_perfetto(self, machine: Machine, path: str | os.PathLike[str], devices: int = 1) -> None:
+        """Write the predicted schedule on a machine as a trace that ui.perfetto.dev opens.
+
+        Args:
+          machine: the machine of `nx.machines`.
+          path: the file to write, such as `"step.json"`.
+          devices: as in `nx.machines.Times.to_perfetto`. Default: 1.
+
+        Raises:
+          ArgumentError: `devices` is not a positive integer.
+          MeshError: the machine has no link for a mesh axis.
+        """
+        machine.time(self.steps, self.mesh).to_perfetto(path, devices)

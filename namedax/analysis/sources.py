@@ -11,7 +11,7 @@ import functools
 import os
 import re
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -22,7 +22,7 @@ from namedax.core.records import Record
 from namedax.ops.loops.pipeline_timetable import Schedule
 from namedax.programs.evaluator import calls_jax
 
-__all__ = ["Origin", "Source", "region_of", "source_of"]
+__all__ = ["Origin", "Source", "first_of_users", "origin_of_name", "region_of", "source_of"]
 
 # Packages that are never user code; an installed package with a model may be.
 _LIBRARIES = ("einops", "jaxlib", "numpy", "opt_einsum", "optax")
@@ -173,7 +173,30 @@ def source_of(eqn: JaxprEqn) -> Source:
     """Return the innermost line of user code that made an equation."""
     traceback = eqn.source_info.traceback
     frames: Sequence[Any] = () if traceback is None else traceback.frames
-    for frame in frames:
-        if _is_users(frame.file_name):
-            return Source(frame.file_name, frame.line_num)
-    return NOWHERE
+    return first_of_users((frame.file_name, frame.line_num) for frame in frames)
+
+
+def first_of_users(frames: Iterable[tuple[str, int]]) -> Source:
+    """Return the first frame that is user code, of frames as file and line, the innermost first.
+
+    >>> import jax
+    >>> print(first_of_users([(jax.__file__, 7), ("/me/model.py", 12), ("/me/run.py", 3)]))
+    model.py:12
+    """
+    return next((Source(file, line) for file, line in frames if _is_users(file)), NOWHERE)
+
+
+def origin_of_name(op_name: str, source: Source = NOWHERE) -> Origin:
+    """Return the origin of an instruction of a compiled program.
+
+    Args:
+      op_name: the `op_name` of its metadata, which is the stack of scopes and the primitive. XLA
+        joins the names of merged instructions with semicolons; the first counts.
+      source: its line.
+
+    >>> name = "jit(f)/shard_map/nx.xmap{b:x}/transpose(jvp(nx.dot{k}))/dot_general"
+    >>> origin = origin_of_name(name)
+    >>> origin.operation, origin.names, origin.phase
+    ('nx.dot', ('k',), 'gradient')
+    """
+    return Origin(op_name.partition(";")[0], source)

@@ -15,7 +15,7 @@ collectives by the formulas of rings and switches.
 formulas of collectives over them. `schedule` orders steps one after the other, and `streams`
 two streams of steps that overlap. `kernels` declares the cost of a function. `machine` combines
 these modules. `catalog` has the entries, and `measuring` makes one. `tables` shows a machine, and
-`saving` makes dicts of it. Read `links` first.
+`saving` makes dicts of it. `trace_events` writes schedules for Perfetto. Read `links` first.
 """
 
 from namedax.machines.catalog import D2D_TPU7X as D2D_TPU7X

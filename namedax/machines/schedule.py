@@ -18,10 +18,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 
 from namedax.analysis.records import Collective, Operation, Step
+from namedax.errors import ArgumentError
 from namedax.machines.streams import Cost, Costs, Timed, two_streams
+from namedax.machines.trace_events import predicted_tracks, write
 
 __all__ = ["Cost", "Timed", "Times", "is_small", "schedule"]
 
@@ -59,6 +62,38 @@ class Times:
     hidden: float
     schedule: tuple[Timed, ...] = dataclasses.field(default=(), repr=False)
     assumptions: tuple[str, ...] = ()
+
+    def to_perfetto(self, path: str | os.PathLike[str], devices: int = 1) -> None:
+        """Write the schedule as a trace that ui.perfetto.dev and `chrome://tracing` open.
+
+        Each device has a track for computation and one for communication, with a slice for each
+        step. A slice has the name of the operation; its details are the line, the phase, and the
+        bytes and operations of one run. A step in a loop is one slice over all its runs.
+
+        Args:
+          path: the file to write, such as `"step.json"`.
+          devices: the number of devices to show, all with the same tracks. Default: 1.
+
+        Raises:
+          ArgumentError: `devices` is not a positive integer.
+
+        >>> import json, os, tempfile
+        >>> from namedax.analysis.records import Operation
+        >>> product = Operation(
+        ...     "dot_general", ("k",), 1e9, 1000, 1, "float32", "nx.dot", "model.py:3", "forward"
+        ... )
+        >>> times = Times(2e-3, 2e-3, 0.0, 0.0, 0.0, (Timed(product, 0.0, 2e-3),))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     times.to_perfetto(os.path.join(folder, "step.json"))
+        ...     events = json.load(open(os.path.join(folder, "step.json")))["traceEvents"]
+        >>> [(event["name"], event["dur"]) for event in events if event["ph"] == "X"]
+        [('nx.dot{k}', 2000.0)]
+        """
+        if not isinstance(devices, int) or isinstance(devices, bool) or devices < 1:
+            raise ArgumentError(
+                f"Times.to_perfetto: devices={devices!r} must be a positive integer, such as 1."
+            )
+        write(path, predicted_tracks(self.schedule, devices))
 
     def __str__(self) -> str:
         parts = (

@@ -51,6 +51,7 @@ ROOMS = (
     "machines",  # how long what is found takes
     "drawing",  # pictures; of arrays, and of what is found of a program
     "analysis",
+    "profiling",  # measured times, beside what is found of a program
     "planning",  # which layout a machine finds, by what is found of each
     "plan",  # the command of planning
     "interop",
