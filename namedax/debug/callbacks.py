@@ -62,9 +62,7 @@ def call_once(call: HostCall, datas: Sequence[jax.Array]) -> None:
     if not manual:
         CALL.bind(*datas, call=call, batch=batch, is_on_devices=False)
         return
-    CALL.bind(
-        lax.axis_index(manual) == 0, *datas, call=call, batch=batch, is_on_devices=True
-    )
+    CALL.bind(lax.axis_index(manual) == 0, *datas, call=call, batch=batch, is_on_devices=True)
 
 
 @functools.cache
@@ -132,9 +130,7 @@ def _batch(
                 data = comm.all_gather(data, 0, hidden.place, "invarying")
         datas.append(data)
         axes.append(own)
-    CALL.bind(
-        *operands[:count], *datas, call=call, batch=tuple(axes), is_on_devices=is_on_devices
-    )
+    CALL.bind(*operands[:count], *datas, call=call, batch=tuple(axes), is_on_devices=is_on_devices)
     return [], []
 
 

@@ -142,9 +142,7 @@ class _Kind(Record):
         )
 
 
-def call_with_values(
-    op: str, function: Callable[[list[Any]], None], leaves: Sequence[Any]
-) -> None:
+def call_with_values(op: str, function: Callable[[list[Any]], None], leaves: Sequence[Any]) -> None:
     """Make the program call `function` once with its leaves, in which arrays are whole `Value`s.
 
     Args:

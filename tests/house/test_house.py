@@ -51,6 +51,7 @@ ROOMS = (
     "machines",  # how long what is found takes
     "drawing",  # pictures; of arrays, and of what is found of a program
     "analysis",
+    "debug",  # values, placements and types of a program, with the communication that is found of it
     "planning",  # which layout a machine finds, by what is found of each
     "interop",
     "distributed",
