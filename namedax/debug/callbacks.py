@@ -83,7 +83,7 @@ def _run(*operands: jax.Array, call: HostCall, batch: _Batch, is_on_devices: boo
 
 
 def _lower(context: Any, *operands: Any, **params: Any) -> Any:
-    """Lower a call. If some mesh axes are not manual, the first device is the first along these too.
+    """Lower a call. The first device is also the first along mesh axes that are not manual.
 
     JAX does not lower a callback if these are Explicit.
     """

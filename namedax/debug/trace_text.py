@@ -1,4 +1,4 @@
-"""The result of `nx.trace_names`: records of lines, as text for terminals and HTML for notebooks."""
+"""The result of `nx.trace_names`: records of lines, as text for terminals, HTML for notebooks."""
 
 from __future__ import annotations
 

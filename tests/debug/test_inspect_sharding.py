@@ -47,7 +47,10 @@ def test_placement(kind, way):
 
 def test_other_layouts():
     mesh, x = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2), nx.ones(named_shape=X)
-    text = lambda layout, x: str(placements(lambda show: nx.xmap(double(show), axis_resources=layout, mesh=mesh)(x))[0])
+
+    def text(layout, x):
+        return str(placements(lambda show: nx.xmap(double(show), axis_resources=layout, mesh=mesh)(x))[0])
+
     assert text({"batch": ("data", "model")}, x) == "f32[]{batch:8@(data,model), k:6}: batch -> data, model (8 blocks of 1)"
     assert text({"batch": "data"}, nx.ones(named_shape={"batch": 10})) == (
         "f32[]{batch:10@data}: batch -> data (4 blocks of 3); replicated over model"
