@@ -21,6 +21,7 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.names import DType, PyTree, Shape
 from namedax.typing.checking import F
 from namedax import checkpoints as checkpoints
+from namedax import debug as debug
 from namedax import distributed as distributed
 from namedax import errors as errors
 from namedax import hlo as hlo
@@ -37,6 +38,7 @@ from namedax import typing as typing
 from namedax.analysis.explain import explain as explain
 from namedax.core.array import NamedArray as NamedArray
 from namedax.core.strict_broadcasting import strict_broadcasting as strict_broadcasting
+from namedax.debug.name_trace import trace_names as trace_names
 from namedax.distributed import from_process_local as from_process_local
 from namedax.distributed import process_entries as process_entries
 from namedax.drawing.arrays import draw as draw

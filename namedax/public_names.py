@@ -18,6 +18,7 @@ NAMES: dict[str, str] = {
     "analysis.report": "Report",
     "core.array": "NamedArray",
     "core.strict_broadcasting": "strict_broadcasting",
+    "debug.name_trace": "trace_names",
     "distributed": "from_process_local process_entries",
     "drawing.arrays": "draw",
     "interop.xarray": "from_xarray to_xarray",

@@ -725,7 +725,7 @@ NO_COST = {
     ),
     "It is called outside of mapped functions.": (
         """
-        draw explain plan profile shard from_process_local from_xarray to_xarray process_entries serial_loop checkpoints.names
+        draw explain plan profile trace_names shard from_process_local from_xarray to_xarray process_entries serial_loop checkpoints.names
         checkpoints.restore checkpoints.save checkpoints.save_args checkpoints.types distributed.bytes_per_device
         hlo.collectives hlo.summary interop.abstract interop.clip_by_global_norm interop.from_flax interop.from_logical_rules interop.to_flax
         interop.from_state_dict interop.load_safetensors interop.save_safetensors interop.state_dict_report interop.to_state_dict
@@ -734,9 +734,10 @@ NO_COST = {
         testing.assert_no_gather testing.assert_resources_do_not_matter typing.check typing.element_type typing.matches
     """
     ),
+    "It gathers the values that it shows.": "debug.callback debug.print",
     "It looks at types, sizes and settings, or makes what is no array over names: nothing is sent.": (
         """
-        array_repr array_str numpy.array_repr numpy.array_str iscomplexobj isrealobj isscalar numpy.isscalar ndim numpy.ndim
+        debug.inspect_sharding array_repr array_str numpy.array_repr numpy.array_str iscomplexobj isrealobj isscalar numpy.isscalar ndim numpy.ndim
         shape numpy.shape size numpy.size result_type lax.after_all lax.broadcast_shapes lax.broadcasted_iota
         lax.conv_dimension_numbers lax.conv_general_permutations lax.conv_general_shape_tuple lax.conv_shape_tuple
         lax.conv_transpose_shape_tuple lax.create_token lax.dce_sink lax.dtype lax.empty lax.full lax.iota lax.padtype_to_pads

@@ -1,13 +1,19 @@
-"""Debugging by name: values and placements of whole named arrays, while a program runs.
+"""Debugging by name: values, placements and types of named arrays in a program.
 
-`printing` has `print` and `callback`. `values` gathers the values of a program, and rebuilds them
-on the host. `callbacks` has the primitive that calls Python once. Read `printing` first.
+`printing` has `print` and `callback`, which show values while a program runs. `values` gathers
+them, and rebuilds them on the host; `callbacks` has the primitive that calls Python once.
+`inspection` shows placements. `name_trace` shows the types of each source line: `source_lines` has
+the statements, and `trace_text` the result. Read `printing` first.
 """
 
+from namedax.debug.inspection import Placement as Placement
+from namedax.debug.inspection import inspect_sharding as inspect_sharding
 from namedax.debug.printing import callback as callback
 from namedax.debug.printing import print as print
+from namedax.debug.trace_text import NameTrace as NameTrace
+from namedax.debug.trace_text import TracedLine as TracedLine
 
-__all__ = ["callback", "print"]
+__all__ = ["NameTrace", "Placement", "TracedLine", "callback", "inspect_sharding", "print"]
 
 
 def __dir__() -> list[str]:

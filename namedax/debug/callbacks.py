@@ -62,9 +62,7 @@ def call_once(call: HostCall, datas: Sequence[jax.Array]) -> None:
     if not manual:
         CALL.bind(*datas, call=call, batch=batch, is_on_devices=False)
         return
-    CALL.bind(
-        lax.axis_index(manual) == 0, *datas, call=call, batch=batch, is_on_devices=True
-    )
+    CALL.bind(lax.axis_index(manual) == 0, *datas, call=call, batch=batch, is_on_devices=True)
 
 
 @functools.cache
@@ -85,7 +83,7 @@ def _run(*operands: jax.Array, call: HostCall, batch: _Batch, is_on_devices: boo
 
 
 def _lower(context: Any, *operands: Any, **params: Any) -> Any:
-    """Lower a call. If some mesh axes are not manual, the first device is the first along these too.
+    """Lower a call. The first device is also the first along mesh axes that are not manual.
 
     JAX does not lower a callback if these are Explicit.
     """
@@ -132,9 +130,7 @@ def _batch(
                 data = comm.all_gather(data, 0, hidden.place, "invarying")
         datas.append(data)
         axes.append(own)
-    CALL.bind(
-        *operands[:count], *datas, call=call, batch=tuple(axes), is_on_devices=is_on_devices
-    )
+    CALL.bind(*operands[:count], *datas, call=call, batch=tuple(axes), is_on_devices=is_on_devices)
     return [], []
 
 

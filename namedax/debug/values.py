@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -15,7 +14,7 @@ from jax import lax
 from namedax.core.array import NamedArray, is_named, make
 from namedax.core.display import shown_placements
 from namedax.core.name_scopes import Scope, scope_text
-from namedax.core.names import Dims, PyTree, escaped
+from namedax.core.names import Dims, escaped
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, vectorized_axes
 from namedax.core.variance import varying
@@ -142,9 +141,7 @@ class _Kind(Record):
         )
 
 
-def call_with_values(
-    op: str, function: Callable[[list[Any]], None], leaves: Sequence[Any]
-) -> None:
+def call_with_values(op: str, function: Callable[[list[Any]], None], leaves: Sequence[Any]) -> None:
     """Make the program call `function` once with its leaves, in which arrays are whole `Value`s.
 
     Args:

@@ -20,7 +20,8 @@ from scipy.optimize import lsq_linear
 from namedax.analysis.records import Collective, Operation, Step
 from namedax.analysis.report import Report
 from namedax.core.records import Record
-from namedax.machines.links import Level, Link, levels_of, seconds_of
+from namedax.machines.collectives import seconds_of
+from namedax.machines.links import Level, Link, levels_of
 from namedax.machines.machine import Machine
 from namedax.machines.schedule import is_small
 

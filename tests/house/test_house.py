@@ -52,6 +52,7 @@ ROOMS = (
     "drawing",  # pictures; of arrays, and of what is found of a program
     "analysis",
     "profiling",  # measured times, beside what is found of a program
+    "debug",  # values, placements and types of a program, with the communication that is found of it
     "planning",  # which layout a machine finds, by what is found of each
     "plan",  # the command of planning
     "interop",

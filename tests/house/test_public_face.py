@@ -70,11 +70,11 @@ def test_own_functions_of_numpy_are_names_of_jax():
 def test_modules_that_are_shown_are_faces():
     shown = {name for name in public(nx) if isinstance(getattr(nx, name), types.ModuleType)}
     assert shown == set(
-        "checkpoints distributed errors hlo image interop lax machines nn numpy random scipy testing typing".split()
+        "checkpoints debug distributed errors hlo image interop lax machines nn numpy random scipy testing typing".split()
     )
 
 
-@pytest.mark.parametrize("name", ["distributed", "hlo", "interop", "machines", "testing", "typing"])
+@pytest.mark.parametrize("name", ["debug", "distributed", "hlo", "interop", "machines", "testing", "typing"])
 def test_faces_show_nothing_else(name):
     module = getattr(nx, name)
     assert public(module) == sorted(module.__all__)

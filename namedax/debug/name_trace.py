@@ -1,0 +1,320 @@
+"""`nx.trace_names`: the types of the values that each source line of a function makes.
+
+Nothing runs: JAX traces the function, and Python's own trace hook (`sys.settrace`) reports each
+line that it executes. The variables that a line has changed are the values that it made. Without a
+call of `trace_names` no hook is set, so nothing is slower.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from types import CodeType, FrameType
+from typing import Any
+
+import jax
+
+from namedax.analysis.explain import explain
+from namedax.core.array import is_named
+from namedax.core.call_errors import checks_signature
+from namedax.core.display import type_text
+from namedax.core.names import PyTree
+from namedax.core.records import Record
+from namedax.debug.source_lines import Statement, file_name, is_of_user, statement_at
+from namedax.debug.trace_text import NameTrace, TracedLine
+from namedax.errors import ArgumentTypeError, NamedaxError, format_value
+
+__all__ = ["trace_names"]
+
+
+@checks_signature
+def trace_names(f: Callable[..., Any], /, *args: PyTree, **kwargs: PyTree) -> NameTrace:
+    """Trace a function, and show the types of the values that each of its lines makes.
+
+    Nothing runs. A line that communicates is marked with its collectives. Lines of called functions
+    are indented below the line that calls them. A line that a Python loop repeats is shown once for
+    each different result.
+
+    Args:
+      f: a function over named arrays, or a function that calls mapped ones.
+      *args: its arguments: arrays, named arrays, or `jax.ShapeDtypeStruct`s.
+      **kwargs: its keyword arguments.
+
+    Returns:
+      A `NameTrace`. It prints as lines of 100 columns, with the source on the left and the types on
+      the right; a notebook shows a table. `lines` has the records, and `to_dict()` the same as
+      plain data. If `f` raises an exception, the trace ends with the line that raised it, and
+      `error` is the exception.
+
+    Raises:
+      ArgumentTypeError: `f` is not a function, or the arguments do not fit its signature.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> mesh = jax.make_mesh((2,), ("x",))
+    >>> def loss(w, images):
+    ...     hidden = nx.dot(images, w, "k")
+    ...     return nx.mean(hidden, ...)
+    >>> f = nx.xmap(loss, axis_resources={"batch": "x"}, mesh=mesh)
+    >>> w = nx.named(jnp.ones((3, 4)), ["k", "hidden"])
+    >>> images = nx.named(jnp.ones((8, 3)), ["batch", "k"])
+    >>> trace = nx.trace_names(f, w, images)
+    >>> [line.values for line in trace.lines][1:]
+    [(('hidden', 'f32[]{batch:8@x, hidden:4}'),), (('return', 'f32[]'),)]
+    >>> trace.lines[2].communication
+    ('all-reduce over x (batch), 4 B',)
+    """
+    if not callable(f):
+        raise ArgumentTypeError(
+            f"nx.trace_names: the first argument must be a function, got {format_value(f)}. Write"
+            " nx.trace_names(f, *args), not nx.trace_names(f(*args))."
+        )
+    recorder = _Recorder()
+    error: Exception | None = None
+    # A new value in this context makes JAX trace again what it has traced before.
+    with _anew(object()):
+        try:
+            recorder.run(lambda: jax.eval_shape(f, *args, **kwargs))
+        except Exception as raised:
+            if not recorder.roots:  # the call itself failed
+                raise
+            error = raised
+    sent: Mapping[tuple[str, int], list[str]] = {}
+    if error is None:
+        sent = _communication(f, args, kwargs)
+    return NameTrace(tuple(_lines(recorder.roots, 0, sent)), error)
+
+
+_anew = jax.make_user_context(None)
+
+
+def _communication(
+    f: Callable[..., Any], args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
+) -> Mapping[tuple[str, int], list[str]]:
+    """Return the collectives of each line, as text, by file and number."""
+    try:
+        report = explain(f, *args, **kwargs)
+    except NamedaxError:  # a function that cannot be explained still has types
+        return {}
+    found: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for collective in report.collectives:
+        label, _, number = collective.source.rpartition(":")
+        if not number.isdigit():
+            continue
+        names = f" ({', '.join(collective.names)})" if collective.names else ""
+        text = f"{collective.kind} over {', '.join(collective.mesh_axes)}{names}"
+        if collective.phase == "gradient":
+            text += " in the gradient"
+        line = found[report.files.get(label, label), int(number)]
+        line[text] += collective.bytes * collective.trips
+    return {
+        at: [f"{text}, {_bytes_text(count)}" for text, count in texts.items()]
+        for at, texts in found.items()
+    }
+
+
+def _bytes_text(count: int) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024  # type: ignore[assignment]
+    return f"{count:.4g} GiB"
+
+
+class _Line(Record, frozen=False):
+    """One statement of a call: its values, and the calls that it makes."""
+
+    statement: Statement
+    values: tuple[tuple[str, str], ...]
+    calls: list[Any]
+    count: int = 1
+
+
+class _Call:
+    """One call of a function of the user.
+
+    Args:
+      code: its code.
+      frame: its frame.
+      via: the frame of the library that the calling line called, which called the function; `None`
+        if the line called it itself.
+    """
+
+    def __init__(self, code: CodeType, frame: FrameType, via: FrameType | None):
+        self.code, self.via = code, via
+        self.lines: list[_Line] = []
+        self.open: _Line | None = None
+        self.before: dict[str, Any] = {}
+        self.texts: dict[Hashable, Any] = {}
+        self.header = statement_at(code.co_filename, code.co_firstlineno, frame)
+        self.arguments = _texts(
+            (name, frame.f_locals[name])
+            for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            if name in frame.f_locals
+        )
+
+    def close(self, frame: FrameType, returned: tuple[Any] | None = None) -> None:
+        """Record the values of the open line, which has ended."""
+        line, self.open = self.open, None
+        if line is None:
+            return
+        values = [
+            (name, value)
+            for name, value in frame.f_locals.items()
+            if name not in self.before or self.before[name] is not value
+        ]
+        values += line.statement.targets(frame)
+        if returned is not None and line.statement.returns:
+            values.append(("return", returned[0]))
+        line.values = _texts(values)
+        for other in self.lines:
+            if other is not line and other.statement == line.statement:
+                if other.values == line.values and _same(other.calls, line.calls):
+                    other.count += 1
+                    self.lines.remove(line)
+                    break
+
+
+def _same(calls: list[_Call], others: list[_Call]) -> bool:
+    return [_shown(call) for call in calls] == [_shown(call) for call in others]
+
+
+def _shown(call: _Call) -> Hashable:
+    return (
+        call.code,
+        call.arguments,
+        tuple((line.statement, line.values, *map(_shown, line.calls)) for line in call.lines),
+    )
+
+
+class _Recorder:
+    """Records the lines of user code that run under Python's trace hook."""
+
+    def __init__(self) -> None:
+        self.roots: list[_Call] = []
+        self._calls: dict[FrameType, _Call] = {}
+
+    def run(self, function: Callable[[], object]) -> None:
+        """Call `function` under the hook."""
+        before = sys.gettrace()
+        sys.settrace(self._on_call)
+        try:
+            function()
+        finally:
+            sys.settrace(before)
+
+    def _on_call(self, frame: FrameType, event: str, arg: Any) -> Any:
+        code = frame.f_code
+        if code.co_name in _INLINE or not is_of_user(frame):
+            return None
+        parent, via = self._parent(frame)
+        call = _Call(code, frame, via)
+        siblings = self.roots if parent is None else parent
+        # A library traces a loop or a body again until the types fit; the last trace counts.
+        if via is not None and not _is_of_trees(via):
+            siblings[:] = [
+                other for other in siblings if other.code is not code or other.via is not via
+            ]
+        siblings.append(call)
+        self._calls[frame] = call
+        return functools.partial(self._on_line, call)
+
+    def _parent(self, frame: FrameType) -> tuple[list[_Call] | None, FrameType | None]:
+        """Return the calls of the line that called a frame, and the library's frame between."""
+        via: FrameType | None = None
+        around = frame.f_back
+        while around is not None:
+            call = self._calls.get(around)
+            if call is not None:
+                return (None if call.open is None else call.open.calls), via
+            if around.f_code.co_name not in _INLINE:
+                via = around
+            around = around.f_back
+        return None, via
+
+    def _on_line(self, call: _Call, frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "line":
+            statement = statement_at(frame.f_code.co_filename, frame.f_lineno, frame)
+            if call.open is not None and call.open.statement == statement:
+                return functools.partial(self._on_line, call)  # the next line of one statement
+            call.close(frame)
+            call.before = dict(frame.f_locals)
+            call.open = _Line(statement, (), [])
+            call.lines.append(call.open)
+        elif event == "return":
+            call.close(frame, (arg,))
+            call.before = {}  # a tracer in it would count as leaked
+            self._calls.pop(frame, None)
+        return functools.partial(self._on_line, call)
+
+
+_INLINE = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"})
+
+
+def _is_of_trees(frame: FrameType) -> bool:
+    """Return True if a function of pytrees calls its function for one leaf after another."""
+    return "tree" in file_name(frame.f_code.co_filename)
+
+
+# A variable with more arrays, such as all parameters, is shown by their number.
+_MOST_ARRAYS = 6
+
+
+def _texts(values: Iterable[tuple[str, Any]]) -> tuple[tuple[str, str], ...]:
+    """Return names and types of the arrays among values, those in pytrees with their path."""
+    found: dict[str, str] = {}
+    for name, value in values:
+        try:
+            leaves, _ = jax.tree_util.tree_flatten_with_path(value, is_leaf=is_named)
+        except Exception:  # an object that is not complete yet
+            continue
+        arrays = [(path, leaf) for path, leaf in leaves if is_named(leaf) or hasattr(leaf, "aval")]
+        if len(arrays) > _MOST_ARRAYS:
+            found[name] = f"{len(arrays)} arrays"
+            continue
+        for path, leaf in arrays:
+            found[f"{name}{jax.tree_util.keystr(path)}"] = type_text(leaf)
+    return tuple(found.items())
+
+
+def _lines(
+    calls: Iterable[_Call], depth: int, sent: Mapping[tuple[str, int], list[str]]
+) -> Iterable[TracedLine]:
+    """Return the lines of calls, each with those of the calls that it makes."""
+    for call in calls:
+        is_function = not call.code.co_name.startswith("<")
+        inner = depth + 1 if is_function else depth
+        if is_function:
+            yield _record(call.header, depth, call.arguments, (), 1, call.code.co_name)
+        indent = min((line.statement.indent for line in call.lines), default=0)
+        for line in call.lines:
+            at = line.statement
+            marks = [
+                text
+                for number in range(at.line, at.last_line + 1)
+                for text in sent.get((at.path, number), ())
+            ]
+            levels = inner + (at.indent - indent) // 4 if is_function else inner
+            yield _record(at, levels, line.values, tuple(marks), line.count, call.code.co_name)
+            yield from _lines(line.calls, levels + 1, sent)
+
+
+def _record(
+    statement: Statement,
+    depth: int,
+    values: tuple[tuple[str, str], ...],
+    communication: tuple[str, ...],
+    count: int,
+    function: str,
+) -> TracedLine:
+    return TracedLine(
+        path=statement.path,
+        line=statement.line,
+        text=statement.text,
+        depth=depth,
+        function=function,
+        values=values,
+        communication=communication,
+        count=count,
+    )
