@@ -4,8 +4,9 @@
   its trace under another layout, by which every candidate is judged.
 - `meshes` determines the mesh, or the possible sizes of its axes. `space` lists the choices, which
   of them are equivalent, and which are neighbors.
-- `search` decides which choice is tried next. `pipelines` judges layouts again with other schedules
-  of pipelines.
+- `search` decides which choice is tried next. `options` judges layouts again with other values of
+  options that the program leaves open, such as the schedules of pipelines. `uneven_names` judges
+  the best layout with padded blocks, and `loop_steps` judges layouts that do not fit in steps.
 - `planner` has the public function, which can also measure on the available devices. `result` has
   its result and prints it, and `reasons` explains it in text.
 

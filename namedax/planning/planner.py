@@ -6,6 +6,7 @@ import dataclasses
 import sys
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from types import EllipsisType
 from typing import Any
 
 import jax
@@ -26,10 +27,11 @@ from namedax.errors import (
 from namedax.hlo import size_text
 from namedax.machines import Machine, Times
 from namedax.machines.links import positive
+from namedax.operands.open_options import Offers, Options, Place, choosing, labels
 from namedax.ops.contraction.rings import Overlap
-from namedax.ops.loops.pipeline_options import choosing
+from namedax.planning.loop_steps import with_loop_steps
 from namedax.planning.meshes import Meshes, meshes_for
-from namedax.planning.pipelines import with_schedules
+from namedax.planning.options import judged_with, recomputing, with_options
 from namedax.planning.program import Census, Program
 from namedax.planning.result import (
     Candidate,
@@ -41,6 +43,7 @@ from namedax.planning.result import (
 )
 from namedax.planning.search import Outcome, search
 from namedax.planning.space import Choice, Space
+from namedax.planning.uneven_names import with_uneven_names
 from namedax.resources.serial import SerialLoop
 from namedax.xmap.mapped_function import Xmapped, dynamic_arguments
 
@@ -103,9 +106,9 @@ def plan(
     verify: int = 0,
     progress: bool = True,
     tries: int | None = None,
-    loops: Mapping[Hashable, Sequence[int | SerialLoop]] | None = None,
+    loops: Mapping[Hashable, Sequence[int | SerialLoop]] | EllipsisType | None = None,
     overlap: Sequence[Overlap] | None = None,
-    uneven: Iterable[Hashable] = (),
+    uneven: Iterable[Hashable] | None = None,
     **kwargs: PyTree,
 ) -> Plan:
     """Find the `axis_resources` with the shortest estimated step time on a machine.
@@ -144,18 +147,23 @@ def plan(
       tries: the maximum number of layouts to judge; default: 32 on one mesh axis, 60 on two, 90 on
         more, 120 for a number of devices. One takes up to a second.
       loops: numbers of steps for names that may be executed in steps, such as `{"batch": [4, 16]}`;
-        see `nx.SerialLoop`. Default: none.
+        see `nx.SerialLoop`. `...` chooses a name and a number of steps for the best layouts, and
+        for faster ones that do not fit. Default: the same for the smallest layouts if no layout
+        fits, and otherwise none. `{}` tries none in any case.
       overlap: values to try for `overlap` of `nx.xmap`, such as `[False, True]`; default: the value
         of `f`.
       uneven: names that are also tried with sizes that do not divide, in padded blocks. Such names
-        in the layout of `f` itself are included. Other names are tried only if they divide, and
-        `plan.advice` lists the omitted ones. The steps of `loops` need not divide. Default: none.
+        in the layout of `f` itself are included. Default: all names, but only on the best layout,
+        in at most six traces. `()` tries none. `plan.advice` lists the names that are left out. The
+        steps of `loops` need not divide.
       **kwargs: keyword arguments of `f`.
 
-    A program that calls `nx.pipeline` without `microbatches`, `schedule` or `interleave` leaves
-    them open. The fastest and the smallest layouts with such a pipeline over devices are also
-    judged with other values. `plan.pipeline` has those of the best candidate, as arguments for
-    `nx.pipeline`.
+    Some calls have options that do not change results: `prefetch` and `remat` of `nx.fold` and
+    `nx.scan`, `microbatches`, `schedule`, `interleave` and `remat` of `nx.pipeline`, and `balance`
+    of `nx.nn.dot_product_attention`. A program leaves them open if it does not pass them. The best
+    layouts are also judged with other values, for each line with such a call. A layout that does
+    not fit is judged again with `remat="full"` before it is rejected. `plan.options` has the values
+    for the best candidate, and `plan.apply(f)` maps `f` with all of them.
 
     Returns:
       A `Plan`, which prints as a table. `plan.best` is the value for `axis_resources`, on a mesh of
@@ -183,7 +191,8 @@ def plan(
     ({'x': 4, 'y': 2}, {'batch': ('x', 'y')})
     """
     _check(f, machine, memory, names, verify, tries, loops, overlap)
-    uneven = _several("uneven", uneven)
+    pads, uneven = uneven is None, () if uneven is None else _several("uneven", uneven)
+    offered = {} if loops is None or isinstance(loops, EllipsisType) else loops
     meshes = meshes_for(f, mesh, machine, verify)
     bound = float(meshes.machine.memory if memory is None else memory)
     program = Program(f, args, kwargs)
@@ -191,9 +200,9 @@ def plan(
     limit = _most(meshes) if tries is None else tries
     with meshes.context():
         census = program.census()
-        chosen = _chosen(census, names, loops, uneven)
+        chosen = _chosen(census, names, offered, uneven)
         space = Space(
-            chosen, meshes.axes, meshes.shapes, census.apart, _loops(loops), overlaps, uneven
+            chosen, meshes.axes, meshes.shapes, census.apart, _loops(offered), overlaps, uneven
         )
         own = space.choice_of(f._options.axis_resources, f._options.overlap)
         space.uneven |= {name for name, size in chosen.items() if size % space.blocks(own, name)}
@@ -205,15 +214,19 @@ def plan(
             _Progress(limit) if progress and sys.stderr.isatty() else None,
         )
         search(space, judge, bound, limit, [own])
+        if pads:
+            with_uneven_names(space, judge.best, judge, _rank, _bytes(census))
+        if loops is ... or (loops is None and not judge.fits):
+            _in_steps(space, judge, bound, census)
+        judge.candidates += with_options(judge.candidates, judge, _rank)
         judge.end()
         census = census.replace(
             apart=frozenset(space.apart)
         )  # including the pairs learned in the search
-        judge.candidates += with_schedules(judge.candidates, judge.again, _rank)
         best_first = sorted(judge.candidates, key=_rank)
         if not best_first or not best_first[0].fits:
             text = _nothing_fits(
-                program.name, best_first, bound, meshes, census, judge.rejected, limit
+                program.name, best_first, bound, meshes, census, judge, limit, loops
             )
             text = " ".join(filter(None, [text, uneven_advice(space.not_dividing(), chosen)]))
             raise PlanError(text)
@@ -235,6 +248,28 @@ def plan(
     )
 
 
+def _bytes(census: Census) -> dict[Hashable, int]:
+    """Return the bytes of the arguments that have each name."""
+    found: dict[Hashable, int] = {}
+    for held in census.arguments:
+        for name in held.dims:
+            found[name] = found.get(name, 0) + held.bytes
+    return found
+
+
+def _in_steps(space: Space, judge: _Judge, memory: float, census: Census) -> None:
+    """Judge layouts with a name in steps: the best one, and two that do not fit.
+
+    If none fits, these are the smallest ones, and otherwise the fastest ones.
+    """
+    layouts = sorted(judge.layouts(), key=lambda one: _rank(one[1]))
+    others = [one for one in layouts if not one[1].fits and one[1].time < layouts[0][1].time]
+    others.sort(key=lambda one: one[1].time)
+    bases = [layouts[0], *others[:2]] if layouts[0][1].fits else layouts[:2]
+    for choice, one in bases:
+        with_loop_steps(space, choice, one, judge.candidate, memory, _bytes(census))
+
+
 def _check(
     f: object,
     machine: object,
@@ -242,7 +277,7 @@ def _check(
     names: object,
     verify: object,
     tries: object,
-    loops: Mapping[Hashable, object] | None,
+    loops: Mapping[Hashable, object] | EllipsisType | None,
     overlap: object,
 ) -> None:
     """Raise an error with a remedy unless each of these arguments is valid."""
@@ -272,7 +307,12 @@ def _check(
     ):
         if not isinstance(value, int) or value < least:
             raise ArgumentError(f"plan: {option}={value!r} must be an integer from {least}.")
-    for name, steps in (loops or {}).items():
+    if loops is not None and loops is not ... and not isinstance(loops, Mapping):
+        raise ArgumentError(
+            f"plan: loops={loops!r} must map names to lists of numbers of steps. Use"
+            " loops={'batch': [4, 16]}, or loops=... to choose a name and its steps."
+        )
+    for name, steps in ({} if loops is ... else loops or {}).items():
         if not isinstance(steps, Sequence):
             raise ArgumentError(
                 f"plan: loops={loops!r} must map each name to a list of numbers of steps. Use"
@@ -346,16 +386,16 @@ class _Judge:
         self._memory = memory
         self._progress = progress
         self.candidates: list[Candidate] = []
-        self._sizes: dict[int, tuple[int, ...]] = {}
+        self._choices: dict[int, Choice] = {}
+        self._offers: dict[int, Offers] = {}
+        self._stored_anyway: set[Place] = set()
         self.rejected: list[tuple[dict[Hashable, Any], str]] = []
         self.traces = 0
 
     def __call__(self, choice: Choice) -> Outcome | None:
         resources = self._space.resources(choice)
-        abstract, machine = self._meshes.abstract(choice.sizes), self._meshes.machine
-        self.traces += 1
         try:
-            report = self._program.explained(resources, abstract, choice.overlap)
+            candidate, times = self._judged(choice, {})
         except (NamedaxError, NotImplementedError, TypeError, ValueError) as error:
             if not resources:
                 raise  # an error of the program itself
@@ -363,32 +403,96 @@ class _Judge:
             self._space.learn(choice, names)
             self.rejected.append((resources, str(error)))
             return None
-        mesh = dict(abstract.shape)
-        times = machine.time(report.steps, mesh)
-        candidate = Candidate.of(
-            resources, mesh, choice.overlap, report, machine, times, self._memory
-        )
         self.candidates.append(candidate)
-        self._sizes[id(candidate)] = choice.sizes
+        if not candidate.fits:
+            candidate, times = self._recomputed(choice, candidate, times)
         if self._progress is not None:
             self._progress.show(self.candidates)
         return Outcome(
             candidate.time,
             candidate.peak,
-            report.memory.arguments,
+            candidate.report.memory.arguments,
             _parts(times, Operation),
             _parts(times, Collective),
         )
 
-    def again(self, one: Candidate) -> Candidate:
-        """Judge a layout again, with other options of its pipelines."""
-        abstract, machine = self._meshes.abstract(self._sizes[id(one)]), self._meshes.machine
+    def _judged(self, choice: Choice, options: Options) -> tuple[Candidate, Times]:
+        resources = self._space.resources(choice)
+        abstract, machine = self._meshes.abstract(choice.sizes), self._meshes.machine
         self.traces += 1
-        report = self._program.explained(one.axis_resources, abstract, one.overlap)
-        times = machine.time(report.steps, one.mesh)
-        return Candidate.of(
-            one.axis_resources, one.mesh, one.overlap, report, machine, times, self._memory
+        with choosing(options) as offers:
+            report = self._program.explained(resources, abstract, choice.overlap)
+        mesh = dict(abstract.shape)
+        times = machine.time(report.steps, mesh)
+        candidate = Candidate.of(
+            resources, mesh, choice.overlap, report, machine, times, self._memory
         )
+        candidate = judged_with(candidate, options)
+        self._choices[id(candidate)] = choice
+        self._offers[id(candidate)] = offers
+        return candidate, times
+
+    def _recomputed(self, choice: Choice, one: Candidate, times: Times) -> tuple[Candidate, Times]:
+        """Judge a layout that does not fit again, with all loops that are open to it recomputed.
+
+        Return the result if that fits, because the layout must not be rejected then.
+        """
+        offers = self._offers[id(one)]
+        calls = recomputing(offers, one.report, frozenset(self._stored_anyway))
+        memory = one.report.memory
+        if not calls or max(memory.arguments, memory.results) > self._memory:
+            return one, times
+        texts = labels(list(offers.groups), one.report.files)
+        options = {
+            texts[place]: {"operation": place.operation, **values}
+            for place, values in calls.items()
+        }
+        try:
+            again, other = self._judged(choice, options)
+        except (NamedaxError, NotImplementedError, TypeError, ValueError):
+            return one, times
+        if again.peak >= one.peak:
+            self._stored_anyway |= calls.keys()
+            return one, times
+        self._offers[id(again)] = offers
+        self.candidates.append(again)
+        return again, other
+
+    def again(self, one: Candidate, options: Options) -> Candidate:
+        """Judge the layout of a candidate with other options."""
+        found = self._judged(self._choices[id(one)], options)[0]
+        self._offers[id(found)] = self._offers[id(one)]
+        return found
+
+    def offers(self, one: Candidate) -> Offers:
+        """Return the offers of the calls in the trace of a layout with default options."""
+        return self._offers[id(one)]
+
+    @property
+    def fits(self) -> bool:
+        """True if a candidate fits into the memory."""
+        return any(one.fits for one in self.candidates)
+
+    def layouts(self) -> list[tuple[Choice, Candidate]]:
+        """Return the judged choices, each with its best candidate."""
+        found: dict[Choice, Candidate] = {}
+        for one in self.candidates:
+            choice = self._choices[id(one)]
+            known = found.get(choice)
+            if known is None or _rank(one) < _rank(known):
+                found[choice] = one
+        return list(found.items())
+
+    def best(self) -> tuple[Choice, Candidate] | None:
+        """Return the best choice and its candidate; `None` if none could be traced."""
+        return min(self.layouts(), key=lambda one: _rank(one[1]), default=None)
+
+    def candidate(self, choice: Choice) -> Candidate | None:
+        """Judge a choice, and return its best candidate; `None` if it cannot be traced."""
+        known = dict(self.layouts())
+        if choice not in known and self(choice) is not None:
+            known = dict(self.layouts())
+        return known.get(choice)
 
     def end(self) -> None:
         """End the progress line."""
@@ -444,7 +548,7 @@ def _verified(
         if one.fits:
             with meshes.concrete(one.mesh) as mesh:
                 form = program.under(one.axis_resources, mesh, one.overlap)
-                with choosing(one.pipeline):
+                with choosing(one.options):
                     seconds = measured(form, args, kwargs, types)
                 timed.append(dataclasses.replace(one, measured=seconds))
     timed.sort(key=lambda one: one.measured if one.measured is not None else one.time)
@@ -465,9 +569,11 @@ def _nothing_fits(
     memory: float,
     meshes: Meshes,
     census: Census,
-    rejected: Sequence[tuple[dict[Hashable, Any], str]],
+    judge: _Judge,
     limit: int,
+    loops: Mapping[Hashable, object] | EllipsisType | None,
 ) -> str:
+    rejected = judge.rejected
     if not candidates:
         return (
             f"plan: no layout of {name} on {meshes.text} could be traced; {len(rejected)} were"
@@ -480,10 +586,14 @@ def _nothing_fits(
         if len(candidates) + len(rejected) >= limit
         else "Use"
     )
+    steps = (
+        " execute an axis in steps (loops={'batch': [4, 16]}),"
+        if loops is not None and loops is not ...
+        else ""
+    )
     return (
         f"plan: none of {len(candidates)} layouts of {name} on {meshes.text} fits into"
         f" {size_text(int(memory))} per device; the smallest needs {size_text(least.peak)}, with"
-        f" {resources_text(least.axis_resources)}. {more} more devices, execute an axis in steps"
-        " (loops={'batch': [4, 16]}), recompute layers in the gradient (jax.checkpoint), or"
-        f" increase memory=. {second}".rstrip()
+        f" {resources_text(least.axis_resources)}. {more} more devices,{steps} recompute"
+        f" layers in the gradient (jax.checkpoint), or increase memory=. {second}".rstrip()
     )

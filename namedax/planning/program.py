@@ -16,6 +16,8 @@ from namedax.core.array import dims_of, is_named
 from namedax.core.names import Mesh, PyTree
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.user_code import call_user_code
+from namedax.operands.open_options import Options, choosing
 from namedax.operands.pytree import data_of
 from namedax.ops.contraction.rings import Overlap
 from namedax.programs import costs
@@ -23,7 +25,7 @@ from namedax.resources.stored_padding import without_padding
 from namedax.xmap.mapped_function import Xmapped, static_indices
 from namedax.xmap.wrapper import xmap
 
-__all__ = ["Census", "Held", "Program"]
+__all__ = ["Census", "Held", "Program", "applied", "remapped"]
 
 
 class Held(Record):
@@ -53,6 +55,65 @@ class Census(Record):
     sizes: dict[Hashable, int]
     apart: frozenset[frozenset[Hashable]]
     arguments: tuple[Held, ...]
+
+
+def remapped(
+    f: Xmapped,
+    body: Callable[..., PyTree],
+    axis_resources: Mapping[Hashable, Any],
+    mesh: Mesh | None,
+    overlap: Overlap | None,
+    **others: Any,
+) -> Xmapped:
+    """Map another body like `f`, with another layout.
+
+    Args:
+      f: the mapped function.
+      body: the function to map.
+      axis_resources: the layout.
+      mesh: its mesh; unused if nothing is mapped.
+      overlap: the value of `overlap`; `None` for that of `f`.
+      **others: further options of `nx.xmap`.
+    """
+    return xmap(
+        body,
+        f._options.in_axes,
+        f._options.out_axes,
+        axis_sizes=f._options.axis_sizes,
+        axis_resources=axis_resources,
+        mesh=mesh if axis_resources else None,
+        static_argnums=f._options.static_argnums,
+        overlap=f._options.overlap if overlap is None else overlap,
+        slow_axes=None if f._options.slow_axes is None else dict(f._options.slow_axes),
+        passes=f._passes,
+        **others,
+    )
+
+
+def applied(
+    f: Xmapped,
+    axis_resources: Mapping[Hashable, Any],
+    mesh: Mesh | None,
+    overlap: Overlap,
+    options: Options,
+) -> Xmapped:
+    """Return `f` with a layout and with options that its program leaves open."""
+    body = f._fun
+
+    @functools.wraps(body)
+    def with_options(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        with choosing(options):
+            return call_user_code(body, *args, **kwargs)
+
+    return remapped(
+        f,
+        with_options if options else body,
+        axis_resources,
+        mesh,
+        overlap,
+        donate_argnums=f._options.donate_argnums,
+        jit=f._options.jit,
+    )
 
 
 class Program:
@@ -102,19 +163,7 @@ class Program:
         mesh: Mesh | None,
         overlap: Overlap | None,
     ) -> Xmapped:
-        f = self._f
-        return xmap(
-            body,
-            f._options.in_axes,
-            f._options.out_axes,
-            axis_sizes=f._options.axis_sizes,
-            axis_resources=axis_resources,
-            mesh=mesh if axis_resources else None,
-            static_argnums=f._options.static_argnums,
-            overlap=f._options.overlap if overlap is None else overlap,
-            slow_axes=None if f._options.slow_axes is None else dict(f._options.slow_axes),
-            passes=f._passes,
-        )
+        return remapped(self._f, body, axis_resources, mesh, overlap)
 
     def explained(
         self, axis_resources: Mapping[Hashable, Any], mesh: AbstractMesh, overlap: Overlap

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from namedax.analysis.records import Collective
 from namedax.analysis.report import Report
+from namedax.core.names import Mesh
 from namedax.drawing.panels import draw_front
-from namedax.errors import show_names
+from namedax.errors import ArgumentTypeError, MeshError, show_names
 from namedax.hlo import size_text
 from namedax.machines import Machine, Times
 from namedax.ops.contraction.rings import Overlap
-from namedax.planning.program import Census, Held
+from namedax.planning.meshes import matching_mesh
+from namedax.planning.program import Census, Held, applied
 from namedax.resources.assignment import parse_resources
+from namedax.xmap.mapped_function import Xmapped
 
 __all__ = [
     "Candidate",
@@ -95,9 +98,9 @@ def layout(one: Candidate, with_mesh: bool) -> str:
     words = resources_text(one.axis_resources)
     if one.overlap:
         words += f" with overlap={one.overlap!r}"
-    if one.pipeline:
-        chosen = ", ".join(f"{name}={value!r}" for name, value in one.pipeline.items())
-        words += f" with nx.pipeline(..., {chosen})"
+    for line, each in one.options.items():
+        chosen = ", ".join(f"{k}={v!r}" for k, v in each.items() if k != "operation")
+        words += f" with {each['operation']}(..., {chosen}) at {line.partition(' (')[0]}"
     return f"{_mesh(one)}: {words}" if with_mesh else words
 
 
@@ -150,8 +153,9 @@ class Candidate:
       fits: True if the peak is within the memory limit.
       measured: the measured seconds of a step, with `verify=`; otherwise `None`.
       reason: the main costs, in one line.
-      pipeline: the arguments of `nx.pipeline` that the program leaves open, as chosen for this
-        candidate; empty for their defaults.
+      options: the arguments that the program leaves open, as chosen for this candidate, by line:
+        `{"model.py:12": {"operation": "nx.fold", "prefetch": 1}}`. Calls with default values are
+        left out.
     """
 
     axis_resources: dict[Hashable, Any]
@@ -163,7 +167,14 @@ class Candidate:
     fits: bool
     measured: float | None
     reason: str
-    pipeline: dict[str, Any] = dataclasses.field(default_factory=dict)
+    options: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def pipeline(self) -> dict[str, Any]:
+        """The arguments of `nx.pipeline` among `options`, of its first call."""
+        found = (each for each in self.options.values() if each["operation"] == "nx.pipeline")
+        first = next(found, {})
+        return {name: value for name, value in first.items() if name != "operation"}
 
     @classmethod
     def of(
@@ -230,6 +241,14 @@ class Plan:
         return dict(self.candidates[0].mesh)
 
     @property
+    def options(self) -> dict[str, dict[str, Any]]:
+        """The arguments that the program leaves open, as chosen for `best`, by line.
+
+        An example is `{"model.py:12": {"operation": "nx.fold", "prefetch": 1}}`.
+        """
+        return {line: dict(each) for line, each in self.candidates[0].options.items()}
+
+    @property
     def pipeline(self) -> dict[str, Any]:
         """The arguments for `nx.pipeline` in the fastest candidate, where the program has none."""
         return dict(self.candidates[0].pipeline)
@@ -242,6 +261,50 @@ class Plan:
             if not front or one.peak < front[-1].peak:
                 front.append(one)
         return tuple(front)
+
+    def apply(self, f: Xmapped, mesh: Mesh | None = None) -> Xmapped:
+        """Map a function with the best layout, and with the chosen `overlap` and options.
+
+        The options apply to the calls at the lines of `plan.options`, so `f` is the function that
+        was planned, or another one that calls the same model.
+
+        Args:
+          f: a function made by `nx.xmap`. Its own layout is replaced.
+          mesh: a mesh with the sizes of `plan.mesh`; default: the mesh of `f` if it has these
+            sizes, and otherwise a mesh of available devices.
+
+        Returns:
+          A mapped function like `f`.
+
+        Raises:
+          ArgumentTypeError: `f` is not a function made by `nx.xmap`.
+          MeshError: the mesh has other sizes, or there are too few devices.
+
+        >>> import jax, namedax as nx
+        >>> def loss(w, x):
+        ...     return nx.mean(nx.square(nx.dot(x, w, "in")), ["batch", "out"])
+        >>> f = nx.xmap(loss, in_axes=(["in", "out"], ["batch", "in"]), out_axes=[])
+        >>> w, x = jax.numpy.ones((8, 4)), jax.numpy.ones((16, 8))
+        >>> plan = nx.plan(f, w, x, mesh=1, machine=nx.machines.v5p)
+        >>> float(plan.apply(f)(w, x))
+        64.0
+        """
+        if not isinstance(f, Xmapped):
+            raise ArgumentTypeError(
+                f"Plan.apply: the function must be made by nx.xmap, got {type(f).__name__}. Pass"
+                " the mapped function that was planned, as in plan.apply(nx.xmap(loss))."
+            )
+        best = self.candidates[0]
+        mesh = matching_mesh(f, best.mesh) if mesh is None else mesh
+        sizes = dict(mesh.shape)
+        if {axis: n for axis, n in sizes.items() if n > 1} != {
+            axis: n for axis, n in best.mesh.items() if n > 1
+        }:
+            raise MeshError(
+                f"Plan.apply: the plan is for a mesh of {_mesh(best)}, but the mesh has the axes"
+                f" {sizes}. Pass a mesh of the sizes {best.mesh}, or plan again with mesh=mesh."
+            )
+        return applied(f, best.axis_resources, mesh, best.overlap, best.options)
 
     def draw(self) -> Figure:
         """Draw the candidates by memory and time, with the front and the memory limit.
