@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 from namedax.analysis.report import Report
@@ -212,6 +212,7 @@ class _OptionSearch:
         return found
 
 
-def judged_with(one: Candidate, options: Options) -> Candidate:
-    """Return a candidate with the options that it was judged with."""
-    return dataclasses.replace(one, options={label: dict(each) for label, each in options.items()})
+def judged_with(one: Candidate, options: Options, padded: tuple[Hashable, ...]) -> Candidate:
+    """Return a candidate with the options and the padded names that it was judged with."""
+    chosen = {label: dict(each) for label, each in options.items()}
+    return dataclasses.replace(one, options=chosen, padded=padded)

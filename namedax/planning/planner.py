@@ -214,6 +214,7 @@ def plan(
             _Progress(limit) if progress and sys.stderr.isatty() else None,
         )
         search(space, judge, bound, limit, [own])
+        judge.searched = len(judge.layouts()) + len(judge.rejected)
         if pads:
             with_uneven_names(space, judge.best, judge, _rank, _bytes(census))
         if loops is ... or (loops is None and not judge.fits):
@@ -390,7 +391,7 @@ class _Judge:
         self._offers: dict[int, Offers] = {}
         self._stored_anyway: set[Place] = set()
         self.rejected: list[tuple[dict[Hashable, Any], str]] = []
-        self.traces = 0
+        self.traces = self.searched = 0
 
     def __call__(self, choice: Choice) -> Outcome | None:
         resources = self._space.resources(choice)
@@ -427,7 +428,7 @@ class _Judge:
         candidate = Candidate.of(
             resources, mesh, choice.overlap, report, machine, times, self._memory
         )
-        candidate = judged_with(candidate, options)
+        candidate = judged_with(candidate, options, self._program.padded(resources, abstract))
         self._choices[id(candidate)] = choice
         self._offers[id(candidate)] = offers
         return candidate, times
@@ -548,8 +549,11 @@ def _verified(
         if one.fits:
             with meshes.concrete(one.mesh) as mesh:
                 form = program.under(one.axis_resources, mesh, one.overlap)
+                stored = program.stored(args, kwargs, one.axis_resources, mesh)
+                if types is not None:
+                    types = program.stored(*types, one.axis_resources, mesh)
                 with choosing(one.options):
-                    seconds = measured(form, args, kwargs, types)
+                    seconds = measured(form, *stored, types)
                 timed.append(dataclasses.replace(one, measured=seconds))
     timed.sort(key=lambda one: one.measured if one.measured is not None else one.time)
     return [*timed, *best_first[len(timed) :]]
@@ -581,11 +585,7 @@ def _nothing_fits(
         )
     least = candidates[0]
     second = next(advice(least.report, least.axis_resources, least.mesh, census), "")
-    more = (
-        f"Judge more layouts than {limit} (tries=), use"
-        if len(candidates) + len(rejected) >= limit
-        else "Use"
-    )
+    more = f"Judge more layouts than {limit} (tries=), use" if judge.searched >= limit else "Use"
     steps = (
         " execute an axis in steps (loops={'batch': [4, 16]}),"
         if loops is not None and loops is not ...

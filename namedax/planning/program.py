@@ -12,7 +12,7 @@ from jax.sharding import AbstractMesh
 
 from namedax.analysis.explain import explain
 from namedax.analysis.report import Report
-from namedax.core.array import dims_of, is_named
+from namedax.core.array import dims_of, is_named, make_padded, padding_of
 from namedax.core.names import Mesh, PyTree
 from namedax.core.records import Record
 from namedax.core.region import ambient
@@ -21,7 +21,9 @@ from namedax.operands.open_options import Options, choosing
 from namedax.operands.pytree import data_of
 from namedax.ops.contraction.rings import Overlap
 from namedax.programs import costs
-from namedax.resources.stored_padding import without_padding
+from namedax.resources.assignment import Assignment, parse_resources
+from namedax.resources.serial import LoopAxis
+from namedax.resources.stored_padding import padding_for, store, without_padding
 from namedax.xmap.mapped_function import Xmapped, static_indices
 from namedax.xmap.wrapper import xmap
 
@@ -169,7 +171,49 @@ class Program:
         self, axis_resources: Mapping[Hashable, Any], mesh: AbstractMesh, overlap: Overlap
     ) -> Report:
         """Return the report of `nx.explain` for a layout."""
-        return explain(self.under(axis_resources, mesh, overlap), *self.args, **self.kwargs)
+        args, kwargs = self.stored(self.args, self.kwargs, axis_resources, mesh)
+        return explain(self.under(axis_resources, mesh, overlap), *args, **kwargs)
+
+    def stored(
+        self,
+        args: Sequence[PyTree],
+        kwargs: Mapping[str, PyTree],
+        axis_resources: Mapping[Hashable, Any],
+        mesh: Mesh,
+    ) -> tuple[tuple[PyTree, ...], dict[str, PyTree]]:
+        """Store named arrays padded, if the layout has uneven names.
+
+        Arrays that get their names from `in_axes` cannot be stored padded.
+
+        Args:
+          args: arrays or types.
+          kwargs: keyword arguments, with the same rule.
+          axis_resources: the layout.
+          mesh: its mesh.
+        """
+        assignment = {
+            name: axes
+            for name, axes in parse_resources(axis_resources).items()
+            if not any(isinstance(axis, LoopAxis) for axis in axes)
+        }
+        static = static_indices(self._f, len(args))
+        one = functools.partial(_stored, assignment=assignment, mesh=mesh)
+        return (
+            tuple(arg if i in static else one(arg) for i, arg in enumerate(args)),
+            {
+                name: value if name in self._f._static_names else one(value)
+                for name, value in kwargs.items()
+            },
+        )
+
+    def padded(self, axis_resources: Mapping[Hashable, Any], mesh: Mesh) -> tuple[Hashable, ...]:
+        """Return the names that arguments have in padded blocks under a layout."""
+        args, kwargs = self.stored(self.args, self.kwargs, axis_resources, mesh)
+        found: dict[Hashable, None] = {}
+        for leaf in jax.tree.leaves((args, kwargs), is_leaf=is_named):
+            if is_named(leaf) and (padding := padding_of(leaf)) is not None:
+                found.update(dict.fromkeys(padding.sizes))
+        return tuple(found)
 
     def census(self) -> Census:
         """Trace the function with nothing mapped."""
@@ -195,6 +239,24 @@ class Program:
 
         self._mapped(counted, {}, None, None).trace(*self.args, **self.kwargs)
         return Census(sizes, frozenset(apart), tuple(arguments))
+
+
+def _stored(tree: PyTree, assignment: Assignment, mesh: Mesh) -> PyTree:
+    """Store the named arrays of a tree padded."""
+
+    def one(leaf: PyTree) -> PyTree:
+        if not is_named(leaf):
+            return leaf
+        padding = padding_for(leaf.dims, dict(leaf.named_shape), assignment, mesh)
+        if padding is None:
+            return leaf
+        if not isinstance(leaf.data, jax.ShapeDtypeStruct):
+            return store(without_padding(leaf).data, leaf.dims, assignment, mesh, "plan")
+        sizes = padding.padded_sizes
+        shape = tuple(sizes.get(dim, n) for dim, n in zip(leaf.dims, leaf.data.shape, strict=True))
+        return make_padded(jax.ShapeDtypeStruct(shape, leaf.data.dtype), leaf.dims, padding)
+
+    return jax.tree.map(one, tree, is_leaf=is_named)
 
 
 def _types(tree: PyTree) -> PyTree:

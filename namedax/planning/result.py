@@ -98,6 +98,8 @@ def layout(one: Candidate, with_mesh: bool) -> str:
     words = resources_text(one.axis_resources)
     if one.overlap:
         words += f" with overlap={one.overlap!r}"
+    if one.padded:
+        words += f" with {show_names(one.padded)} stored padded"
     for line, each in one.options.items():
         chosen = ", ".join(f"{k}={v!r}" for k, v in each.items() if k != "operation")
         words += f" with {each['operation']}(..., {chosen}) at {line.partition(' (')[0]}"
@@ -156,6 +158,8 @@ class Candidate:
       options: the arguments that the program leaves open, as chosen for this candidate, by line:
         `{"model.py:12": {"operation": "nx.fold", "prefetch": 1}}`. Calls with default values are
         left out.
+      padded: names that do not divide, and whose named arrays among the arguments are stored padded
+        (`nx.shard(..., padded=True)`).
     """
 
     axis_resources: dict[Hashable, Any]
@@ -168,6 +172,7 @@ class Candidate:
     measured: float | None
     reason: str
     options: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    padded: tuple[Hashable, ...] = ()
 
     @property
     def pipeline(self) -> dict[str, Any]:
