@@ -7,6 +7,8 @@
 - `search` decides which choice is tried next. `options` judges layouts again with other values of
   options that the program leaves open, such as the schedules of pipelines. `uneven_names` judges
   the best layout with padded blocks, and `loop_steps` judges layouts that do not fit in steps.
+- `whole` plans a function that calls several mapped functions, each with its own layout;
+  `called_functions` replaces their layouts.
 - `planner` has the public function, which can also measure on the available devices. `result` has
   its result and prints it, and `reasons` explains it in text.
 

@@ -280,13 +280,13 @@ def _axes(f: Xmapped, machine: Machine) -> tuple[str, ...]:
     return tuple(found[: max(len(_AXES), len(set(own)))])
 
 
-def matching_mesh(f: Xmapped, sizes: Mapping[str, int]) -> Any:
+def matching_mesh(f: object, sizes: Mapping[str, int]) -> Any:
     """Return a mesh of these sizes: that of a mapped function, or one of available devices.
 
     Raises:
       MeshError: there are too few devices.
     """
-    own = f._options.mesh
+    own = f._options.mesh if isinstance(f, Xmapped) else None
     if own is not None and dict(own.shape) == dict(sizes):
         return own
     count, devices = math.prod(sizes.values()), jax.devices()

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from namedax.analysis.report import Report
 from namedax.errors import NamedaxError
 from namedax.operands.open_options import Offers, Options, Place, labels
+from namedax.planning.called_functions import Layouts
 from namedax.planning.result import Candidate
 
 __all__ = ["OptionJudge", "judged_with", "recomputing", "with_options"]
@@ -95,7 +96,7 @@ def _bases(
 
 
 def _layout(one: Candidate) -> str:
-    return repr((one.axis_resources, one.mesh, one.overlap))
+    return repr((one.axis_resources, one.layouts, one.mesh, one.overlap))
 
 
 def _text(options: Options) -> str:
@@ -212,7 +213,14 @@ class _OptionSearch:
         return found
 
 
-def judged_with(one: Candidate, options: Options, padded: tuple[Hashable, ...]) -> Candidate:
-    """Return a candidate with the options and the padded names that it was judged with."""
+def judged_with(
+    one: Candidate, options: Options, padded: tuple[Hashable, ...], layouts: Layouts
+) -> Candidate:
+    """Return a candidate with the options, padded names and layouts that it was judged with."""
     chosen = {label: dict(each) for label, each in options.items()}
-    return dataclasses.replace(one, options=chosen, padded=padded)
+    return dataclasses.replace(
+        one,
+        options=chosen,
+        padded=padded,
+        layouts={name: dict(each) for name, each in layouts.items()},
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -29,6 +30,7 @@ from namedax.machines import Machine, Times
 from namedax.machines.links import positive
 from namedax.operands.open_options import Offers, Options, Place, choosing, labels
 from namedax.ops.contraction.rings import Overlap
+from namedax.planning.called_functions import Layouts
 from namedax.planning.loop_steps import with_loop_steps
 from namedax.planning.meshes import Meshes, meshes_for
 from namedax.planning.options import judged_with, recomputing, with_options
@@ -44,6 +46,7 @@ from namedax.planning.result import (
 from namedax.planning.search import Outcome, search
 from namedax.planning.space import Choice, Space
 from namedax.planning.uneven_names import with_uneven_names
+from namedax.planning.whole import Stage, Whole, split_advice, with_split_layouts
 from namedax.resources.serial import SerialLoop
 from namedax.xmap.mapped_function import Xmapped, dynamic_arguments
 
@@ -90,6 +93,9 @@ def _array(leaf: PyTree) -> PyTree:
     return jnp.ones(leaf.shape, leaf.dtype) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
 
 
+# For a program of several mapped functions: the number of layouts that are judged for a function
+# alone, and of the best ones that are tried in the whole. Only the whole must fit.
+_LOCAL_TRIES, _LOCAL, _ANY_MEMORY = 24, 4, 1e30
 # The maximum number of layouts to judge, on one, two and three mesh axes, and if the shape of the
 # mesh is chosen too.
 _TRIES, _TRIES_OF_SHAPES = (32, 60, 90), 120
@@ -97,7 +103,7 @@ _TRIES, _TRIES_OF_SHAPES = (32, 60, 90), 120
 
 @checks_signature
 def plan(
-    f: Xmapped,
+    f: Callable[..., Any],
     *args: PyTree,
     mesh: Mesh | int | None = None,
     machine: Machine | None = None,
@@ -193,10 +199,11 @@ def plan(
     _check(f, machine, memory, names, verify, tries, loops, overlap)
     pads, uneven = uneven is None, () if uneven is None else _several("uneven", uneven)
     offered = {} if loops is None or isinstance(loops, EllipsisType) else loops
-    meshes = meshes_for(f, mesh, machine, verify)
+    program = Program(f, args, kwargs) if isinstance(f, Xmapped) else Whole(f, args, kwargs)
+    first = f if isinstance(f, Xmapped) else program.first
+    meshes = meshes_for(first, mesh, machine, verify)
     bound = float(meshes.machine.memory if memory is None else memory)
-    program = Program(f, args, kwargs)
-    overlaps = (f._options.overlap,) if overlap is None else tuple(overlap)
+    overlaps = (first._options.overlap,) if overlap is None else tuple(overlap)
     limit = _most(meshes) if tries is None else tries
     with meshes.context():
         census = program.census()
@@ -204,7 +211,7 @@ def plan(
         space = Space(
             chosen, meshes.axes, meshes.shapes, census.apart, _loops(offered), overlaps, uneven
         )
-        own = space.choice_of(f._options.axis_resources, f._options.overlap)
+        own = space.choice_of(first._options.axis_resources, first._options.overlap)
         space.uneven |= {name for name, size in chosen.items() if size % space.blocks(own, name)}
         judge = _Judge(
             program,
@@ -219,6 +226,8 @@ def plan(
             with_uneven_names(space, judge.best, judge, _rank, _bytes(census))
         if loops is ... or (loops is None and not judge.fits):
             _in_steps(space, judge, bound, census)
+        if isinstance(program, Whole):
+            judge.candidates += _split(program, judge, meshes, space)
         judge.candidates += with_options(judge.candidates, judge, _rank)
         judge.end()
         census = census.replace(
@@ -231,13 +240,15 @@ def plan(
             )
             text = " ".join(filter(None, [text, uneven_advice(space.not_dividing(), chosen)]))
             raise PlanError(text)
-        if verify:
+        if verify and isinstance(program, Program):
             best_first = _verified(program, best_first, meshes, verify, args, kwargs)
     words = tuple(
         advice(best_first[0].report, best_first[0].axis_resources, best_first[0].mesh, census)
     )
     if left_out := uneven_advice(space.not_dividing(), chosen):
         words = (*words, left_out)
+    if split := split_advice(best_first):
+        words = (*words, split)
     return Plan(
         program.name,
         meshes.machine,
@@ -256,6 +267,47 @@ def _bytes(census: Census) -> dict[Hashable, int]:
         for name in held.dims:
             found[name] = found.get(name, 0) + held.bytes
     return found
+
+
+def _split(whole: Whole, judge: _Judge, meshes: Meshes, space: Space) -> list[Candidate]:
+    """Return candidates with different layouts for the mapped functions of a program."""
+    choice, best = _found(judge.best())
+    mesh = meshes.abstract(choice.sizes)
+    shapes = [shape for shape in meshes.shapes if shape.sizes == choice.sizes]
+
+    def local(stage: Stage) -> list[dict[Hashable, Any]]:
+        names = [name for name in stage.names.sizes if name in space.sizes]
+        try:
+            found = plan(
+                stage.mapped,
+                *stage.args,
+                mesh=mesh,
+                machine=meshes.machine,
+                memory=_ANY_MEMORY,
+                names=names,
+                tries=_LOCAL_TRIES,
+                progress=False,
+                loops={},
+                uneven=(),
+                **stage.kwargs,
+            )
+        except (NamedaxError, NotImplementedError, TypeError, ValueError):
+            return []  # judged by the whole alone
+        layouts = [one.axis_resources for one in found.candidates if not one.options]
+        return layouts[:_LOCAL]
+
+    def space_of(census: Census) -> Space:
+        sizes = {name: n for name, n in census.sizes.items() if name in space.sizes}
+        return Space(sizes, meshes.axes, shapes, {*census.apart, *space.apart})
+
+    return with_split_layouts(
+        whole, best, local, functools.partial(judge.split, choice), space_of, _rank
+    )
+
+
+def _found(best: tuple[Choice, Candidate] | None) -> tuple[Choice, Candidate]:
+    assert best is not None  # a program whose unmapped form cannot be traced has raised
+    return best
 
 
 def _in_steps(space: Space, judge: _Judge, memory: float, census: Census) -> None:
@@ -282,13 +334,18 @@ def _check(
     overlap: object,
 ) -> None:
     """Raise an error with a remedy unless each of these arguments is valid."""
-    if not isinstance(f, Xmapped):
+    if not callable(f):
         raise ArgumentTypeError(
             f"plan: the first argument must be a function made by nx.xmap; got {type(f).__name__}."
             " Map the function first: nx.plan(nx.xmap(jax.value_and_grad(loss)), *args,"
             " mesh=mesh)."
         )
-    if f._options.partitioning == "auto":
+    if verify and not isinstance(f, Xmapped):
+        raise ArgumentError(
+            f"plan: verify={verify} times a mapped function, but {getattr(f, '__name__', 'f')} is"
+            " not mapped itself. Leave out verify=, and time plan.apply(f)."
+        )
+    if isinstance(f, Xmapped) and f._options.partitioning == "auto":
         raise ArgumentError(
             f"plan: {f._name} has partitioning='auto', so XLA chooses its communication, which no"
             " trace shows. Remove partitioning=."
@@ -375,7 +432,7 @@ class _Judge:
 
     def __init__(
         self,
-        program: Program,
+        program: Program | Whole,
         space: Space,
         meshes: Meshes,
         memory: float,
@@ -417,18 +474,29 @@ class _Judge:
             _parts(times, Collective),
         )
 
-    def _judged(self, choice: Choice, options: Options) -> tuple[Candidate, Times]:
-        resources = self._space.resources(choice)
+    def _judged(
+        self, choice: Choice, options: Options, layouts: Layouts | None = None
+    ) -> tuple[Candidate, Times]:
+        """Judge a choice, or several layouts on its mesh."""
+        resources = self._space.resources(choice) if layouts is None else {}
         abstract, machine = self._meshes.abstract(choice.sizes), self._meshes.machine
+        program = self._program
         self.traces += 1
         with choosing(options) as offers:
-            report = self._program.explained(resources, abstract, choice.overlap)
+            if isinstance(program, Whole) and layouts is not None:
+                report = program.explained_each(layouts, abstract, choice.overlap)
+            else:
+                report = program.explained(resources, abstract, choice.overlap)
+        if isinstance(program, Whole) and layouts is None:
+            layouts = program.layouts(resources)
         mesh = dict(abstract.shape)
         times = machine.time(report.steps, mesh)
         candidate = Candidate.of(
             resources, mesh, choice.overlap, report, machine, times, self._memory
         )
-        candidate = judged_with(candidate, options, self._program.padded(resources, abstract))
+        candidate = judged_with(
+            candidate, options, program.padded(resources, abstract), layouts or {}
+        )
         self._choices[id(candidate)] = choice
         self._offers[id(candidate)] = offers
         return candidate, times
@@ -461,9 +529,17 @@ class _Judge:
 
     def again(self, one: Candidate, options: Options) -> Candidate:
         """Judge the layout of a candidate with other options."""
-        found = self._judged(self._choices[id(one)], options)[0]
+        layouts = one.layouts if one.is_split else None
+        found = self._judged(self._choices[id(one)], options, layouts)[0]
         self._offers[id(found)] = self._offers[id(one)]
         return found
+
+    def split(self, choice: Choice, layouts: Layouts) -> Candidate | None:
+        """Judge several layouts on the mesh of a choice; `None` if they cannot be traced."""
+        try:
+            return self._judged(choice, {}, layouts)[0]
+        except (NamedaxError, NotImplementedError, TypeError, ValueError):
+            return None
 
     def offers(self, one: Candidate) -> Offers:
         """Return the offers of the calls in the trace of a layout with default options."""

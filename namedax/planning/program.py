@@ -27,7 +27,7 @@ from namedax.resources.stored_padding import padding_for, store, without_padding
 from namedax.xmap.mapped_function import Xmapped, static_indices
 from namedax.xmap.wrapper import xmap
 
-__all__ = ["Census", "Held", "Program", "applied", "remapped"]
+__all__ = ["Census", "Held", "Program", "applied", "remapped", "types_of"]
 
 
 class Held(Record):
@@ -130,9 +130,9 @@ class Program:
     def __init__(self, f: Xmapped, args: Sequence[PyTree], kwargs: Mapping[str, PyTree]):
         self._f = f
         static = static_indices(f, len(args))
-        self.args = tuple(arg if i in static else _types(arg) for i, arg in enumerate(args))
+        self.args = tuple(arg if i in static else types_of(arg) for i, arg in enumerate(args))
         self.kwargs = {
-            name: value if name in f._static_names else _types(value)
+            name: value if name in f._static_names else types_of(value)
             for name, value in kwargs.items()
         }
         self.name = f._name
@@ -259,7 +259,7 @@ def _stored(tree: PyTree, assignment: Assignment, mesh: Mesh) -> PyTree:
     return jax.tree.map(one, tree, is_leaf=is_named)
 
 
-def _types(tree: PyTree) -> PyTree:
+def types_of(tree: PyTree) -> PyTree:
     """Convert arrays to their types, because their present sharding does not restrict the plan."""
 
     def one(leaf: PyTree) -> PyTree:

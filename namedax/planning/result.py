@@ -6,17 +6,18 @@ import dataclasses
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from namedax.analysis.records import Collective
 from namedax.analysis.report import Report
 from namedax.core.names import Mesh
 from namedax.drawing.panels import draw_front
-from namedax.errors import ArgumentTypeError, MeshError, show_names
+from namedax.errors import ArgumentTypeError, MeshError, PlanError, show_names
 from namedax.hlo import size_text
 from namedax.machines import Machine, Times
 from namedax.ops.contraction.rings import Overlap
+from namedax.planning.called_functions import applied_each
 from namedax.planning.meshes import matching_mesh
 from namedax.planning.program import Census, Held, applied
 from namedax.resources.assignment import parse_resources
@@ -59,8 +60,9 @@ def candidate(one: Candidate) -> str:
     measured = f", measured {seconds_text(one.measured)}" if one.measured is not None else ""
     beyond = "" if one.fits else ", over the memory limit"
     overlap = f", overlap={one.overlap!r}" if one.overlap else ""
+    resources = resources_text(one.layouts if one.is_split else one.axis_resources)
     return (
-        f"Candidate({resources_text(one.axis_resources)}{overlap}:"
+        f"Candidate({resources}{overlap}:"
         f" {seconds_text(one.time)}{measured}, {size_text(one.peak)}{beyond})"
     )
 
@@ -96,6 +98,8 @@ def several_meshes(plan: Plan) -> bool:
 def layout(one: Candidate, with_mesh: bool) -> str:
     """Return the chosen layout as text, with the mesh if that is chosen too."""
     words = resources_text(one.axis_resources)
+    if one.is_split:
+        words = ", ".join(f"{name}: {resources_text(each)}" for name, each in one.layouts.items())
     if one.overlap:
         words += f" with overlap={one.overlap!r}"
     if one.padded:
@@ -160,6 +164,8 @@ class Candidate:
         left out.
       padded: names that do not divide, and whose named arrays among the arguments are stored padded
         (`nx.shard(..., padded=True)`).
+      layouts: for a program that calls mapped functions, the layout of each by its name. If they
+        are not those of one layout, `axis_resources` is empty.
     """
 
     axis_resources: dict[Hashable, Any]
@@ -173,6 +179,12 @@ class Candidate:
     reason: str
     options: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     padded: tuple[Hashable, ...] = ()
+    layouts: dict[str, dict[Hashable, Any]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_split(self) -> bool:
+        """True if the mapped functions of the program have different layouts."""
+        return not self.axis_resources and any(self.layouts.values())
 
     @property
     def pipeline(self) -> dict[str, Any]:
@@ -237,8 +249,26 @@ class Plan:
 
     @property
     def best(self) -> dict[Hashable, Any]:
-        """The `axis_resources` of the fastest candidate, measured if available, else estimated."""
+        """The `axis_resources` of the fastest candidate, measured if available, else estimated.
+
+        Raises:
+          PlanError: the mapped functions of the program have different layouts.
+        """
+        if self.candidates[0].is_split:
+            raise PlanError(
+                f"Plan.best: the {len(self.layouts)} mapped functions of {self.name} have different"
+                " layouts. Use plan.layouts, which has one for each, or plan.apply(f)."
+            )
         return dict(self.candidates[0].axis_resources)
+
+    @property
+    def layouts(self) -> dict[str, dict[Hashable, Any]]:
+        """The `axis_resources` of each mapped function of the program, by its name."""
+        best = self.candidates[0]
+        return {
+            name: dict(each)
+            for name, each in (best.layouts or {self.name: best.axis_resources}).items()
+        }
 
     @property
     def mesh(self) -> dict[str, int]:
@@ -267,19 +297,20 @@ class Plan:
                 front.append(one)
         return tuple(front)
 
-    def apply(self, f: Xmapped, mesh: Mesh | None = None) -> Xmapped:
+    def apply(self, f: Callable[..., Any], mesh: Mesh | None = None) -> Callable[..., Any]:
         """Map a function with the best layout, and with the chosen `overlap` and options.
 
         The options apply to the calls at the lines of `plan.options`, so `f` is the function that
         was planned, or another one that calls the same model.
 
         Args:
-          f: a function made by `nx.xmap`. Its own layout is replaced.
+          f: a function made by `nx.xmap`, or one that calls such functions, as in `nx.plan`. Their
+            own layouts are replaced.
           mesh: a mesh with the sizes of `plan.mesh`; default: the mesh of `f` if it has these
             sizes, and otherwise a mesh of available devices.
 
         Returns:
-          A mapped function like `f`.
+          A function like `f`, mapped if `f` is.
 
         Raises:
           ArgumentTypeError: `f` is not a function made by `nx.xmap`.
@@ -294,12 +325,12 @@ class Plan:
         >>> float(plan.apply(f)(w, x))
         64.0
         """
-        if not isinstance(f, Xmapped):
+        best = self.candidates[0]
+        if not callable(f) or (not isinstance(f, Xmapped) and not best.layouts):
             raise ArgumentTypeError(
                 f"Plan.apply: the function must be made by nx.xmap, got {type(f).__name__}. Pass"
                 " the mapped function that was planned, as in plan.apply(nx.xmap(loss))."
             )
-        best = self.candidates[0]
         mesh = matching_mesh(f, best.mesh) if mesh is None else mesh
         sizes = dict(mesh.shape)
         if {axis: n for axis, n in sizes.items() if n > 1} != {
@@ -309,6 +340,8 @@ class Plan:
                 f"Plan.apply: the plan is for a mesh of {_mesh(best)}, but the mesh has the axes"
                 f" {sizes}. Pass a mesh of the sizes {best.mesh}, or plan again with mesh=mesh."
             )
+        if not isinstance(f, Xmapped):
+            return applied_each(f, best.layouts, mesh, best.overlap, best.options)
         return applied(f, best.axis_resources, mesh, best.overlap, best.options)
 
     def draw(self) -> Figure:
