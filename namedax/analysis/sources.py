@@ -10,22 +10,19 @@ from __future__ import annotations
 import functools
 import os
 import re
-import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import jax
 from jax.extend.core import JaxprEqn
 
 from namedax.analysis.records import Phase
 from namedax.core.records import Record
+from namedax.core.user_code import is_user_file
 from namedax.ops.loops.pipeline_timetable import Schedule
 from namedax.programs.evaluator import calls_jax
 
 __all__ = ["Origin", "Source", "first_of_users", "origin_of_name", "region_of", "source_of"]
 
-# Packages that are never user code; an installed package with a model may be.
-_LIBRARIES = ("einops", "jaxlib", "numpy", "opt_einsum", "optax")
 _SCOPE = re.compile(r"nx\.([\w.]+)\{([^{}]*)\}")
 _PIPELINE = re.compile(r"pipeline_(\w+?)_of_(\d+)_stages_(\d+)_rounds_(\d+)_microbatches")
 _NO_RING = re.compile(r"no_ring_(\w+)\{([^{}]*)\}")
@@ -147,28 +144,6 @@ def region_of(scopes: str) -> Mapping[str, tuple[str, ...]]:
     }
 
 
-@functools.cache
-def _foreign() -> tuple[str, ...]:
-    """Return the folders of files that are not user code."""
-    here, jaxs = os.path.dirname(os.path.dirname(__file__)), os.path.dirname(jax.__file__)
-    folders = [os.path.dirname(jaxs), sysconfig.get_paths()["purelib"]]
-    libraries = [os.path.join(folder, name) for folder in folders for name in _LIBRARIES]
-    return tuple(path + os.sep for path in (here, jaxs, *libraries))
-
-
-@functools.cache
-def _standard() -> tuple[str, str]:
-    paths = sysconfig.get_paths()
-    return paths["stdlib"] + os.sep, paths["purelib"] + os.sep
-
-
-@functools.lru_cache(maxsize=65536)
-def _is_users(path: str) -> bool:
-    standard, installed = _standard()
-    is_standard = path.startswith(standard) and not path.startswith(installed)
-    return not (path.startswith(_foreign()) or is_standard or path.startswith("<frozen"))
-
-
 def source_of(eqn: JaxprEqn) -> Source:
     """Return the innermost line of user code that made an equation."""
     traceback = eqn.source_info.traceback
@@ -183,7 +158,7 @@ def first_of_users(frames: Iterable[tuple[str, int]]) -> Source:
     >>> print(first_of_users([(jax.__file__, 7), ("/me/model.py", 12), ("/me/run.py", 3)]))
     model.py:12
     """
-    return next((Source(file, line) for file, line in frames if _is_users(file)), NOWHERE)
+    return next((Source(file, line) for file, line in frames if is_user_file(file)), NOWHERE)
 
 
 def origin_of_name(op_name: str, source: Source = NOWHERE) -> Origin:

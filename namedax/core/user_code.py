@@ -7,9 +7,13 @@ from user code: those whose innermost namedax frame is a boundary. Nothing else 
 
 from __future__ import annotations
 
+import functools
+import os
+import sysconfig
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
+import jax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -25,6 +29,7 @@ __all__ = [
     "call_checked_code",
     "call_user_code",
     "is_transparent",
+    "is_user_file",
     "make_transparent",
     "mark_for",
 ]
@@ -110,6 +115,36 @@ def make_transparent(file: str) -> None:
 def is_transparent(file: str) -> bool:
     """Return True if the frames of a file are transparent."""
     return file in _TRANSPARENT
+
+
+# --- files of users -------------------------------------------------------------------------------
+
+
+# Packages that are never user code; an installed package with a model may be.
+_LIBRARIES = ("einops", "jaxlib", "numpy", "opt_einsum", "optax")
+
+
+@functools.cache
+def _foreign() -> tuple[str, ...]:
+    """Return the folders of files that are not user code."""
+    here, jaxs = os.path.dirname(os.path.dirname(__file__)), os.path.dirname(jax.__file__)
+    folders = [os.path.dirname(jaxs), sysconfig.get_paths()["purelib"]]
+    libraries = [os.path.join(folder, name) for folder in folders for name in _LIBRARIES]
+    return tuple(path + os.sep for path in (here, jaxs, *libraries))
+
+
+@functools.cache
+def _standard() -> tuple[str, str]:
+    paths = sysconfig.get_paths()
+    return paths["stdlib"] + os.sep, paths["purelib"] + os.sep
+
+
+@functools.lru_cache(maxsize=65536)
+def is_user_file(path: str) -> bool:
+    """Return True if the code of a file is user code, by its path."""
+    standard, installed = _standard()
+    is_standard = path.startswith(standard) and not path.startswith(installed)
+    return not (path.startswith(_foreign()) or is_standard or path.startswith("<frozen"))
 
 
 # --- marks on leaves of pytrees ------------------------------------------------------------------

@@ -9,5 +9,6 @@ Arguments: `axes` (positions and names), `new_axis` (results with an axis that t
 and its size). Functions along axes: `one_axis` (placement and rows of an axis),
 `along_axes` (JAX functions along named axes, at once or one slice after the other). Trees:
 `pytree`, which registers `NamedArray` with JAX. Calls: `argument_placement`
-checks that arguments are already on the mesh.
+checks that arguments are already on the mesh. `open_options` has the options that a program leaves
+to `nx.plan`.
 """

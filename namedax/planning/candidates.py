@@ -8,6 +8,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from namedax.analysis.report import Report
+from namedax.errors import show_names
 from namedax.hlo import size_text
 from namedax.machines import Machine, Times
 from namedax.ops.contraction.rings import Overlap
@@ -41,8 +42,9 @@ def candidate(one: Candidate) -> str:
     measured = f", measured {seconds_text(one.measured)}" if one.measured is not None else ""
     beyond = "" if one.fits else ", over the memory limit"
     overlap = f", overlap={one.overlap!r}" if one.overlap else ""
+    resources = resources_text(one.layouts if one.is_split else one.axis_resources)
     return (
-        f"Candidate({resources_text(one.axis_resources)}{overlap}:"
+        f"Candidate({resources}{overlap}:"
         f" {seconds_text(one.time)}{measured}, {size_text(one.peak)}{beyond})"
     )
 
@@ -50,11 +52,15 @@ def candidate(one: Candidate) -> str:
 def layout(one: Candidate, with_mesh: bool) -> str:
     """Return the chosen layout as text, with the mesh if that is chosen too."""
     words = resources_text(one.axis_resources)
+    if one.is_split:
+        words = ", ".join(f"{name}: {resources_text(each)}" for name, each in one.layouts.items())
     if one.overlap:
         words += f" with overlap={one.overlap!r}"
-    if one.pipeline:
-        chosen = ", ".join(f"{name}={value!r}" for name, value in one.pipeline.items())
-        words += f" with nx.pipeline(..., {chosen})"
+    if one.padded:
+        words += f" with {show_names(one.padded)} stored padded"
+    for line, each in one.options.items():
+        chosen = ", ".join(f"{k}={v!r}" for k, v in each.items() if k != "operation")
+        words += f" with {each['operation']}(..., {chosen}) at {line.partition(' (')[0]}"
     return f"{mesh_text(one)}: {words}" if with_mesh else words
 
 
@@ -77,8 +83,13 @@ class Candidate:
       fits: True if the peak is within the memory limit.
       measured: the measured seconds of a step, with `verify=`; otherwise `None`.
       reason: the main costs, in one line.
-      pipeline: the arguments of `nx.pipeline` that the program leaves open, as chosen for this
-        candidate; empty for their defaults.
+      options: the arguments that the program leaves open, as chosen for this candidate, by line:
+        `{"model.py:12": {"operation": "nx.fold", "prefetch": 1}}`. Calls with default values are
+        left out.
+      padded: names that do not divide, and whose named arrays among the arguments are stored padded
+        (`nx.shard(..., padded=True)`).
+      layouts: for a program that calls mapped functions, the layout of each by its name. If they
+        are not those of one layout, `axis_resources` is empty.
     """
 
     axis_resources: dict[Hashable, Any]
@@ -90,7 +101,21 @@ class Candidate:
     fits: bool
     measured: float | None
     reason: str
-    pipeline: dict[str, Any] = dataclasses.field(default_factory=dict)
+    options: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    padded: tuple[Hashable, ...] = ()
+    layouts: dict[str, dict[Hashable, Any]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_split(self) -> bool:
+        """True if the mapped functions of the program have different layouts."""
+        return not self.axis_resources and any(self.layouts.values())
+
+    @property
+    def pipeline(self) -> dict[str, Any]:
+        """The arguments of `nx.pipeline` among `options`, of its first call."""
+        found = (each for each in self.options.values() if each["operation"] == "nx.pipeline")
+        first = next(found, {})
+        return {name: value for name, value in first.items() if name != "operation"}
 
     @classmethod
     def of(

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from namedax.resources.mesh import any_mesh, without_mesh
 from namedax.resources.serial import LoopAxis
 from namedax.xmap.mapped_function import Xmapped
 
-__all__ = ["Meshes", "Shape", "meshes_for", "near", "shapes_for", "the_shape"]
+__all__ = ["Meshes", "Shape", "matching_mesh", "meshes_for", "near", "shapes_for", "the_shape"]
 
 
 Sizes = tuple[int, ...]
@@ -278,3 +278,22 @@ def _axes(f: Xmapped, machine: Machine) -> tuple[str, ...]:
     usual = _AXES if ... in machine.links or not named else ()
     found = list(dict.fromkeys([*own, *named, *usual]))
     return tuple(found[: max(len(_AXES), len(set(own)))])
+
+
+def matching_mesh(f: object, sizes: Mapping[str, int]) -> Any:
+    """Return a mesh of these sizes: that of a mapped function, or one of available devices.
+
+    Raises:
+      MeshError: there are too few devices.
+    """
+    own = f._options.mesh if isinstance(f, Xmapped) else None
+    if own is not None and dict(own.shape) == dict(sizes):
+        return own
+    count, devices = math.prod(sizes.values()), jax.devices()
+    if len(devices) < count:
+        raise MeshError(
+            f"Plan.apply: the plan is for {count} devices, but JAX has {len(devices)}. Pass a mesh"
+            f" of the sizes {dict(sizes)} as mesh=, which may be an AbstractMesh."
+        )
+    kinds = (AxisType.Auto,) * len(sizes)
+    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), kinds, devices=devices[:count])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from types import EllipsisType
 from typing import Any
 
 import jax
@@ -26,17 +28,21 @@ from namedax.errors import (
 from namedax.hlo import size_text
 from namedax.machines import Machine, Times
 from namedax.machines.links import positive
+from namedax.operands.open_options import Offers, Options, Place, choosing, labels
 from namedax.ops.contraction.rings import Overlap
-from namedax.ops.loops.pipeline_options import choosing
 from namedax.planning.advice import advice, uneven_advice
 from namedax.planning.again import Again
+from namedax.planning.called_functions import Layouts
 from namedax.planning.candidates import Candidate, resources_text, seconds_text
+from namedax.planning.loop_steps import with_loop_steps
 from namedax.planning.meshes import Meshes, meshes_for
-from namedax.planning.pipelines import with_schedules
+from namedax.planning.options import judged_with, recomputing, with_options
 from namedax.planning.program import Census, Program
 from namedax.planning.result import Plan
 from namedax.planning.search import Outcome, search
 from namedax.planning.space import Choice, Space
+from namedax.planning.uneven_names import with_uneven_names
+from namedax.planning.whole import Stage, Whole, split_advice, with_split_layouts
 from namedax.resources.serial import SerialLoop
 from namedax.xmap.mapped_function import Xmapped, dynamic_arguments
 
@@ -83,6 +89,9 @@ def _array(leaf: PyTree) -> PyTree:
     return jnp.ones(leaf.shape, leaf.dtype) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
 
 
+# For a program of several mapped functions: the number of layouts that are judged for a function
+# alone, and of the best ones that are tried in the whole. Only the whole must fit.
+_LOCAL_TRIES, _LOCAL, _ANY_MEMORY = 24, 4, 1e30
 # The maximum number of layouts to judge, on one, two and three mesh axes, and if the shape of the
 # mesh is chosen too.
 _TRIES, _TRIES_OF_SHAPES = (32, 60, 90), 120
@@ -90,7 +99,7 @@ _TRIES, _TRIES_OF_SHAPES = (32, 60, 90), 120
 
 @checks_signature
 def plan(
-    f: Xmapped,
+    f: Callable[..., Any],
     *args: PyTree,
     mesh: Mesh | int | None = None,
     machine: Machine | None = None,
@@ -99,9 +108,9 @@ def plan(
     verify: int = 0,
     progress: bool = True,
     tries: int | None = None,
-    loops: Mapping[Hashable, Sequence[int | SerialLoop]] | None = None,
+    loops: Mapping[Hashable, Sequence[int | SerialLoop]] | EllipsisType | None = None,
     overlap: Sequence[Overlap] | None = None,
-    uneven: Iterable[Hashable] = (),
+    uneven: Iterable[Hashable] | None = None,
     **kwargs: PyTree,
 ) -> Plan:
     """Find the `axis_resources` with the shortest estimated step time on a machine.
@@ -140,18 +149,23 @@ def plan(
       tries: the maximum number of layouts to judge; default: 32 on one mesh axis, 60 on two, 90 on
         more, 120 for a number of devices. One takes up to a second.
       loops: numbers of steps for names that may be executed in steps, such as `{"batch": [4, 16]}`;
-        see `nx.SerialLoop`. Default: none.
+        see `nx.SerialLoop`. `...` chooses a name and a number of steps for the best layouts, and
+        for faster ones that do not fit. Default: the same for the smallest layouts if no layout
+        fits, and otherwise none. `{}` tries none in any case.
       overlap: values to try for `overlap` of `nx.xmap`, such as `[False, True]`; default: the value
         of `f`.
       uneven: names that are also tried with sizes that do not divide, in padded blocks. Such names
-        in the layout of `f` itself are included. Other names are tried only if they divide, and
-        `plan.advice` lists the omitted ones. The steps of `loops` need not divide. Default: none.
+        in the layout of `f` itself are included. Default: all names, but only on the best layout,
+        in at most six traces. `()` tries none. `plan.advice` lists the names that are left out. The
+        steps of `loops` need not divide.
       **kwargs: keyword arguments of `f`.
 
-    A program that calls `nx.pipeline` without `microbatches`, `schedule` or `interleave` leaves
-    them open. The fastest and the smallest layouts with such a pipeline over devices are also
-    judged with other values. `plan.pipeline` has those of the best candidate, as arguments for
-    `nx.pipeline`.
+    Some calls have options that do not change results: `prefetch` and `remat` of `nx.fold` and
+    `nx.scan`, `microbatches`, `schedule`, `interleave` and `remat` of `nx.pipeline`, and `balance`
+    of `nx.nn.dot_product_attention`. A program leaves them open if it does not pass them. The best
+    layouts are also judged with other values, for each line with such a call. A layout that does
+    not fit is judged again with `remat="full"` before it is rejected. `plan.options` has the values
+    for the best candidate, and `plan.apply(f)` maps `f` with all of them.
 
     Returns:
       A `Plan`, which prints as a table. `plan.best` is the value for `axis_resources`, on a mesh of
@@ -179,19 +193,21 @@ def plan(
     ({'x': 4, 'y': 2}, {'batch': ('x', 'y')})
     """
     _check(f, machine, memory, names, verify, tries, loops, overlap)
-    uneven = _several("uneven", uneven)
-    meshes = meshes_for(f, mesh, machine, verify)
+    pads, uneven = uneven is None, () if uneven is None else _several("uneven", uneven)
+    offered = {} if loops is None or isinstance(loops, EllipsisType) else loops
+    program = Program(f, args, kwargs) if isinstance(f, Xmapped) else Whole(f, args, kwargs)
+    first = f if isinstance(f, Xmapped) else program.first
+    meshes = meshes_for(first, mesh, machine, verify)
     bound = float(meshes.machine.memory if memory is None else memory)
-    program = Program(f, args, kwargs)
-    overlaps = (f._options.overlap,) if overlap is None else tuple(overlap)
+    overlaps = (first._options.overlap,) if overlap is None else tuple(overlap)
     limit = _most(meshes) if tries is None else tries
     with meshes.context():
         census = program.census()
-        chosen = _chosen(census, names, loops, uneven)
+        chosen = _chosen(census, names, offered, uneven)
         space = Space(
-            chosen, meshes.axes, meshes.shapes, census.apart, _loops(loops), overlaps, uneven
+            chosen, meshes.axes, meshes.shapes, census.apart, _loops(offered), overlaps, uneven
         )
-        own = space.choice_of(f._options.axis_resources, f._options.overlap)
+        own = space.choice_of(first._options.axis_resources, first._options.overlap)
         space.uneven |= {name for name, size in chosen.items() if size % space.blocks(own, name)}
         judge = _Judge(
             program,
@@ -201,25 +217,34 @@ def plan(
             _Progress(limit) if progress and sys.stderr.isatty() else None,
         )
         search(space, judge, bound, limit, [own])
+        judge.searched = len(judge.layouts()) + len(judge.rejected)
+        if pads:
+            with_uneven_names(space, judge.best, judge, _rank, _bytes(census))
+        if loops is ... or (loops is None and not judge.fits):
+            _in_steps(space, judge, bound, census)
+        if isinstance(program, Whole):
+            judge.candidates += _split(program, judge, meshes, space)
+        judge.candidates += with_options(judge.candidates, judge, _rank)
         judge.end()
         census = census.replace(
             apart=frozenset(space.apart)
         )  # including the pairs learned in the search
-        judge.candidates += with_schedules(judge.candidates, judge.again, _rank)
         best_first = sorted(judge.candidates, key=_rank)
         if not best_first or not best_first[0].fits:
             text = _nothing_fits(
-                program.name, best_first, bound, meshes, census, judge.rejected, limit
+                program.name, best_first, bound, meshes, census, judge, limit, loops
             )
             text = " ".join(filter(None, [text, uneven_advice(space.not_dividing(), chosen)]))
             raise PlanError(text)
-        if verify:
+        if verify and isinstance(program, Program):
             best_first = _verified(program, best_first, meshes, verify, args, kwargs)
     words = tuple(
         advice(best_first[0].report, best_first[0].axis_resources, best_first[0].mesh, census)
     )
     if left_out := uneven_advice(space.not_dividing(), chosen):
         words = (*words, left_out)
+    if split := split_advice(best_first):
+        words = (*words, split)
     return Plan(
         program.name,
         meshes.machine,
@@ -234,6 +259,69 @@ def plan(
     )
 
 
+def _bytes(census: Census) -> dict[Hashable, int]:
+    """Return the bytes of the arguments that have each name."""
+    found: dict[Hashable, int] = {}
+    for held in census.arguments:
+        for name in held.dims:
+            found[name] = found.get(name, 0) + held.bytes
+    return found
+
+
+def _split(whole: Whole, judge: _Judge, meshes: Meshes, space: Space) -> list[Candidate]:
+    """Return candidates with different layouts for the mapped functions of a program."""
+    choice, best = _found(judge.best())
+    mesh = meshes.abstract(choice.sizes)
+    shapes = [shape for shape in meshes.shapes if shape.sizes == choice.sizes]
+
+    def local(stage: Stage) -> list[dict[Hashable, Any]]:
+        names = [name for name in stage.names.sizes if name in space.sizes]
+        try:
+            found = plan(
+                stage.mapped,
+                *stage.args,
+                mesh=mesh,
+                machine=meshes.machine,
+                memory=_ANY_MEMORY,
+                names=names,
+                tries=_LOCAL_TRIES,
+                progress=False,
+                loops={},
+                uneven=(),
+                **stage.kwargs,
+            )
+        except (NamedaxError, NotImplementedError, TypeError, ValueError):
+            return []  # judged by the whole alone
+        layouts = [one.axis_resources for one in found.candidates if not one.options]
+        return layouts[:_LOCAL]
+
+    def space_of(census: Census) -> Space:
+        sizes = {name: n for name, n in census.sizes.items() if name in space.sizes}
+        return Space(sizes, meshes.axes, shapes, {*census.apart, *space.apart})
+
+    return with_split_layouts(
+        whole, best, local, functools.partial(judge.split, choice), space_of, _rank
+    )
+
+
+def _found(best: tuple[Choice, Candidate] | None) -> tuple[Choice, Candidate]:
+    assert best is not None  # a program whose unmapped form cannot be traced has raised
+    return best
+
+
+def _in_steps(space: Space, judge: _Judge, memory: float, census: Census) -> None:
+    """Judge layouts with a name in steps: the best one, and two that do not fit.
+
+    If none fits, these are the smallest ones, and otherwise the fastest ones.
+    """
+    layouts = sorted(judge.layouts(), key=lambda one: _rank(one[1]))
+    others = [one for one in layouts if not one[1].fits and one[1].time < layouts[0][1].time]
+    others.sort(key=lambda one: one[1].time)
+    bases = [layouts[0], *others[:2]] if layouts[0][1].fits else layouts[:2]
+    for choice, one in bases:
+        with_loop_steps(space, choice, one, judge.candidate, memory, _bytes(census))
+
+
 def _check(
     f: object,
     machine: object,
@@ -241,17 +329,22 @@ def _check(
     names: object,
     verify: object,
     tries: object,
-    loops: Mapping[Hashable, object] | None,
+    loops: Mapping[Hashable, object] | EllipsisType | None,
     overlap: object,
 ) -> None:
     """Raise an error with a remedy unless each of these arguments is valid."""
-    if not isinstance(f, Xmapped):
+    if not callable(f):
         raise ArgumentTypeError(
             f"plan: the first argument must be a function made by nx.xmap; got {type(f).__name__}."
             " Map the function first: nx.plan(nx.xmap(jax.value_and_grad(loss)), *args,"
             " mesh=mesh)."
         )
-    if f._options.partitioning == "auto":
+    if verify and not isinstance(f, Xmapped):
+        raise ArgumentError(
+            f"plan: verify={verify} times a mapped function, but {getattr(f, '__name__', 'f')} is"
+            " not mapped itself. Leave out verify=, and time plan.apply(f)."
+        )
+    if isinstance(f, Xmapped) and f._options.partitioning == "auto":
         raise ArgumentError(
             f"plan: {f._name} has partitioning='auto', so XLA chooses its communication, which no"
             " trace shows. Remove partitioning=."
@@ -271,7 +364,12 @@ def _check(
     ):
         if not isinstance(value, int) or value < least:
             raise ArgumentError(f"plan: {option}={value!r} must be an integer from {least}.")
-    for name, steps in (loops or {}).items():
+    if loops is not None and loops is not ... and not isinstance(loops, Mapping):
+        raise ArgumentError(
+            f"plan: loops={loops!r} must map names to lists of numbers of steps. Use"
+            " loops={'batch': [4, 16]}, or loops=... to choose a name and its steps."
+        )
+    for name, steps in ({} if loops is ... else loops or {}).items():
         if not isinstance(steps, Sequence):
             raise ArgumentError(
                 f"plan: loops={loops!r} must map each name to a list of numbers of steps. Use"
@@ -333,7 +431,7 @@ class _Judge:
 
     def __init__(
         self,
-        program: Program,
+        program: Program | Whole,
         space: Space,
         meshes: Meshes,
         memory: float,
@@ -345,16 +443,16 @@ class _Judge:
         self._memory = memory
         self._progress = progress
         self.candidates: list[Candidate] = []
-        self._sizes: dict[int, tuple[int, ...]] = {}
+        self._choices: dict[int, Choice] = {}
+        self._offers: dict[int, Offers] = {}
+        self._stored_anyway: set[Place] = set()
         self.rejected: list[tuple[dict[Hashable, Any], str]] = []
-        self.traces = 0
+        self.traces = self.searched = 0
 
     def __call__(self, choice: Choice) -> Outcome | None:
         resources = self._space.resources(choice)
-        abstract, machine = self._meshes.abstract(choice.sizes), self._meshes.machine
-        self.traces += 1
         try:
-            report = self._program.explained(resources, abstract, choice.overlap)
+            candidate, times = self._judged(choice, {})
         except (NamedaxError, NotImplementedError, TypeError, ValueError) as error:
             if not resources:
                 raise  # an error of the program itself
@@ -362,32 +460,115 @@ class _Judge:
             self._space.learn(choice, names)
             self.rejected.append((resources, str(error)))
             return None
-        mesh = dict(abstract.shape)
-        times = machine.time(report.steps, mesh)
-        candidate = Candidate.of(
-            resources, mesh, choice.overlap, report, machine, times, self._memory
-        )
         self.candidates.append(candidate)
-        self._sizes[id(candidate)] = choice.sizes
+        if not candidate.fits:
+            candidate, times = self._recomputed(choice, candidate, times)
         if self._progress is not None:
             self._progress.show(self.candidates)
         return Outcome(
             candidate.time,
             candidate.peak,
-            report.memory.arguments,
+            candidate.report.memory.arguments,
             _parts(times, Operation),
             _parts(times, Collective),
         )
 
-    def again(self, one: Candidate) -> Candidate:
-        """Judge a layout again, with other options of its pipelines."""
-        abstract, machine = self._meshes.abstract(self._sizes[id(one)]), self._meshes.machine
+    def _judged(
+        self, choice: Choice, options: Options, layouts: Layouts | None = None
+    ) -> tuple[Candidate, Times]:
+        """Judge a choice, or several layouts on its mesh."""
+        resources = self._space.resources(choice) if layouts is None else {}
+        abstract, machine = self._meshes.abstract(choice.sizes), self._meshes.machine
+        program = self._program
         self.traces += 1
-        report = self._program.explained(one.axis_resources, abstract, one.overlap)
-        times = machine.time(report.steps, one.mesh)
-        return Candidate.of(
-            one.axis_resources, one.mesh, one.overlap, report, machine, times, self._memory
+        with choosing(options) as offers:
+            if isinstance(program, Whole) and layouts is not None:
+                report = program.explained_each(layouts, abstract, choice.overlap)
+            else:
+                report = program.explained(resources, abstract, choice.overlap)
+        if isinstance(program, Whole) and layouts is None:
+            layouts = program.layouts(resources)
+        mesh = dict(abstract.shape)
+        times = machine.time(report.steps, mesh)
+        candidate = Candidate.of(
+            resources, mesh, choice.overlap, report, machine, times, self._memory
         )
+        candidate = judged_with(
+            candidate, options, program.padded(resources, abstract), layouts or {}
+        )
+        self._choices[id(candidate)] = choice
+        self._offers[id(candidate)] = offers
+        return candidate, times
+
+    def _recomputed(self, choice: Choice, one: Candidate, times: Times) -> tuple[Candidate, Times]:
+        """Judge a layout that does not fit again, with all loops that are open to it recomputed.
+
+        Return the result if that fits, because the layout must not be rejected then.
+        """
+        offers = self._offers[id(one)]
+        calls = recomputing(offers, one.report, frozenset(self._stored_anyway))
+        memory = one.report.memory
+        if not calls or max(memory.arguments, memory.results) > self._memory:
+            return one, times
+        texts = labels(list(offers.groups), one.report.files)
+        options = {
+            texts[place]: {"operation": place.operation, **values}
+            for place, values in calls.items()
+        }
+        try:
+            again, other = self._judged(choice, options)
+        except (NamedaxError, NotImplementedError, TypeError, ValueError):
+            return one, times
+        if again.peak >= one.peak:
+            self._stored_anyway |= calls.keys()
+            return one, times
+        self._offers[id(again)] = offers
+        self.candidates.append(again)
+        return again, other
+
+    def again(self, one: Candidate, options: Options) -> Candidate:
+        """Judge the layout of a candidate with other options."""
+        layouts = one.layouts if one.is_split else None
+        found = self._judged(self._choices[id(one)], options, layouts)[0]
+        self._offers[id(found)] = self._offers[id(one)]
+        return found
+
+    def split(self, choice: Choice, layouts: Layouts) -> Candidate | None:
+        """Judge several layouts on the mesh of a choice; `None` if they cannot be traced."""
+        try:
+            return self._judged(choice, {}, layouts)[0]
+        except (NamedaxError, NotImplementedError, TypeError, ValueError):
+            return None
+
+    def offers(self, one: Candidate) -> Offers:
+        """Return the offers of the calls in the trace of a layout with default options."""
+        return self._offers[id(one)]
+
+    @property
+    def fits(self) -> bool:
+        """True if a candidate fits into the memory."""
+        return any(one.fits for one in self.candidates)
+
+    def layouts(self) -> list[tuple[Choice, Candidate]]:
+        """Return the judged choices, each with its best candidate."""
+        found: dict[Choice, Candidate] = {}
+        for one in self.candidates:
+            choice = self._choices[id(one)]
+            known = found.get(choice)
+            if known is None or _rank(one) < _rank(known):
+                found[choice] = one
+        return list(found.items())
+
+    def best(self) -> tuple[Choice, Candidate] | None:
+        """Return the best choice and its candidate; `None` if none could be traced."""
+        return min(self.layouts(), key=lambda one: _rank(one[1]), default=None)
+
+    def candidate(self, choice: Choice) -> Candidate | None:
+        """Judge a choice, and return its best candidate; `None` if it cannot be traced."""
+        known = dict(self.layouts())
+        if choice not in known and self(choice) is not None:
+            known = dict(self.layouts())
+        return known.get(choice)
 
     def end(self) -> None:
         """End the progress line."""
@@ -443,8 +624,11 @@ def _verified(
         if one.fits:
             with meshes.concrete(one.mesh) as mesh:
                 form = program.under(one.axis_resources, mesh, one.overlap)
-                with choosing(one.pipeline):
-                    seconds = measured(form, args, kwargs, types)
+                stored = program.stored(args, kwargs, one.axis_resources, mesh)
+                if types is not None:
+                    types = program.stored(*types, one.axis_resources, mesh)
+                with choosing(one.options):
+                    seconds = measured(form, *stored, types)
                 timed.append(dataclasses.replace(one, measured=seconds))
     timed.sort(key=lambda one: one.measured if one.measured is not None else one.time)
     return [*timed, *best_first[len(timed) :]]
@@ -464,9 +648,11 @@ def _nothing_fits(
     memory: float,
     meshes: Meshes,
     census: Census,
-    rejected: Sequence[tuple[dict[Hashable, Any], str]],
+    judge: _Judge,
     limit: int,
+    loops: Mapping[Hashable, object] | EllipsisType | None,
 ) -> str:
+    rejected = judge.rejected
     if not candidates:
         return (
             f"plan: no layout of {name} on {meshes.text} could be traced; {len(rejected)} were"
@@ -474,15 +660,15 @@ def _nothing_fits(
         )
     least = candidates[0]
     second = next(advice(least.report, least.axis_resources, least.mesh, census), "")
-    more = (
-        f"Judge more layouts than {limit} (tries=), use"
-        if len(candidates) + len(rejected) >= limit
-        else "Use"
+    more = f"Judge more layouts than {limit} (tries=), use" if judge.searched >= limit else "Use"
+    steps = (
+        " execute an axis in steps (loops={'batch': [4, 16]}),"
+        if loops is not None and loops is not ...
+        else ""
     )
     return (
         f"plan: none of {len(candidates)} layouts of {name} on {meshes.text} fits into"
         f" {size_text(int(memory))} per device; the smallest needs {size_text(least.peak)}, with"
-        f" {resources_text(least.axis_resources)}. {more} more devices, execute an axis in steps"
-        " (loops={'batch': [4, 16]}), recompute layers in the gradient (jax.checkpoint), or"
-        f" increase memory=. {second}".rstrip()
+        f" {resources_text(least.axis_resources)}. {more} more devices,{steps} recompute"
+        f" layers in the gradient (jax.checkpoint), or increase memory=. {second}".rstrip()
     )

@@ -12,18 +12,22 @@ from jax.sharding import AbstractMesh
 
 from namedax.analysis.explain import explain
 from namedax.analysis.report import Report
-from namedax.core.array import dims_of, is_named
+from namedax.core.array import dims_of, is_named, make_padded, padding_of
 from namedax.core.names import Mesh, PyTree
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.user_code import call_user_code
+from namedax.operands.open_options import Options, choosing
 from namedax.operands.pytree import data_of
 from namedax.ops.contraction.rings import Overlap
 from namedax.programs import costs
-from namedax.resources.stored_padding import without_padding
+from namedax.resources.assignment import Assignment, parse_resources
+from namedax.resources.serial import LoopAxis
+from namedax.resources.stored_padding import padding_for, store, without_padding
 from namedax.xmap.mapped_function import Xmapped, static_indices
 from namedax.xmap.wrapper import xmap
 
-__all__ = ["Census", "Held", "Program"]
+__all__ = ["Census", "Held", "Program", "applied", "remapped", "types_of"]
 
 
 class Held(Record):
@@ -55,6 +59,65 @@ class Census(Record):
     arguments: tuple[Held, ...]
 
 
+def remapped(
+    f: Xmapped,
+    body: Callable[..., PyTree],
+    axis_resources: Mapping[Hashable, Any],
+    mesh: Mesh | None,
+    overlap: Overlap | None,
+    **others: Any,
+) -> Xmapped:
+    """Map another body like `f`, with another layout.
+
+    Args:
+      f: the mapped function.
+      body: the function to map.
+      axis_resources: the layout.
+      mesh: its mesh; unused if nothing is mapped.
+      overlap: the value of `overlap`; `None` for that of `f`.
+      **others: further options of `nx.xmap`.
+    """
+    return xmap(
+        body,
+        f._options.in_axes,
+        f._options.out_axes,
+        axis_sizes=f._options.axis_sizes,
+        axis_resources=axis_resources,
+        mesh=mesh if axis_resources else None,
+        static_argnums=f._options.static_argnums,
+        overlap=f._options.overlap if overlap is None else overlap,
+        slow_axes=None if f._options.slow_axes is None else dict(f._options.slow_axes),
+        passes=f._passes,
+        **others,
+    )
+
+
+def applied(
+    f: Xmapped,
+    axis_resources: Mapping[Hashable, Any],
+    mesh: Mesh | None,
+    overlap: Overlap,
+    options: Options,
+) -> Xmapped:
+    """Return `f` with a layout and with options that its program leaves open."""
+    body = f._fun
+
+    @functools.wraps(body)
+    def with_options(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        with choosing(options):
+            return call_user_code(body, *args, **kwargs)
+
+    return remapped(
+        f,
+        with_options if options else body,
+        axis_resources,
+        mesh,
+        overlap,
+        donate_argnums=f._options.donate_argnums,
+        jit=f._options.jit,
+    )
+
+
 class Program:
     """A mapped function with arguments, to be traced under several layouts.
 
@@ -67,9 +130,9 @@ class Program:
     def __init__(self, f: Xmapped, args: Sequence[PyTree], kwargs: Mapping[str, PyTree]):
         self._f = f
         static = static_indices(f, len(args))
-        self.args = tuple(arg if i in static else _types(arg) for i, arg in enumerate(args))
+        self.args = tuple(arg if i in static else types_of(arg) for i, arg in enumerate(args))
         self.kwargs = {
-            name: value if name in f._static_names else _types(value)
+            name: value if name in f._static_names else types_of(value)
             for name, value in kwargs.items()
         }
         self.name = f._name
@@ -102,25 +165,55 @@ class Program:
         mesh: Mesh | None,
         overlap: Overlap | None,
     ) -> Xmapped:
-        f = self._f
-        return xmap(
-            body,
-            f._options.in_axes,
-            f._options.out_axes,
-            axis_sizes=f._options.axis_sizes,
-            axis_resources=axis_resources,
-            mesh=mesh if axis_resources else None,
-            static_argnums=f._options.static_argnums,
-            overlap=f._options.overlap if overlap is None else overlap,
-            slow_axes=None if f._options.slow_axes is None else dict(f._options.slow_axes),
-            passes=f._passes,
-        )
+        return remapped(self._f, body, axis_resources, mesh, overlap)
 
     def explained(
         self, axis_resources: Mapping[Hashable, Any], mesh: AbstractMesh, overlap: Overlap
     ) -> Report:
         """Return the report of `nx.explain` for a layout."""
-        return explain(self.under(axis_resources, mesh, overlap), *self.args, **self.kwargs)
+        args, kwargs = self.stored(self.args, self.kwargs, axis_resources, mesh)
+        return explain(self.under(axis_resources, mesh, overlap), *args, **kwargs)
+
+    def stored(
+        self,
+        args: Sequence[PyTree],
+        kwargs: Mapping[str, PyTree],
+        axis_resources: Mapping[Hashable, Any],
+        mesh: Mesh,
+    ) -> tuple[tuple[PyTree, ...], dict[str, PyTree]]:
+        """Store named arrays padded, if the layout has uneven names.
+
+        Arrays that get their names from `in_axes` cannot be stored padded.
+
+        Args:
+          args: arrays or types.
+          kwargs: keyword arguments, with the same rule.
+          axis_resources: the layout.
+          mesh: its mesh.
+        """
+        assignment = {
+            name: axes
+            for name, axes in parse_resources(axis_resources).items()
+            if not any(isinstance(axis, LoopAxis) for axis in axes)
+        }
+        static = static_indices(self._f, len(args))
+        one = functools.partial(_stored, assignment=assignment, mesh=mesh)
+        return (
+            tuple(arg if i in static else one(arg) for i, arg in enumerate(args)),
+            {
+                name: value if name in self._f._static_names else one(value)
+                for name, value in kwargs.items()
+            },
+        )
+
+    def padded(self, axis_resources: Mapping[Hashable, Any], mesh: Mesh) -> tuple[Hashable, ...]:
+        """Return the names that arguments have in padded blocks under a layout."""
+        args, kwargs = self.stored(self.args, self.kwargs, axis_resources, mesh)
+        found: dict[Hashable, None] = {}
+        for leaf in jax.tree.leaves((args, kwargs), is_leaf=is_named):
+            if is_named(leaf) and (padding := padding_of(leaf)) is not None:
+                found.update(dict.fromkeys(padding.sizes))
+        return tuple(found)
 
     def census(self) -> Census:
         """Trace the function with nothing mapped."""
@@ -148,7 +241,25 @@ class Program:
         return Census(sizes, frozenset(apart), tuple(arguments))
 
 
-def _types(tree: PyTree) -> PyTree:
+def _stored(tree: PyTree, assignment: Assignment, mesh: Mesh) -> PyTree:
+    """Store the named arrays of a tree padded."""
+
+    def one(leaf: PyTree) -> PyTree:
+        if not is_named(leaf):
+            return leaf
+        padding = padding_for(leaf.dims, dict(leaf.named_shape), assignment, mesh)
+        if padding is None:
+            return leaf
+        if not isinstance(leaf.data, jax.ShapeDtypeStruct):
+            return store(without_padding(leaf).data, leaf.dims, assignment, mesh, "plan")
+        sizes = padding.padded_sizes
+        shape = tuple(sizes.get(dim, n) for dim, n in zip(leaf.dims, leaf.data.shape, strict=True))
+        return make_padded(jax.ShapeDtypeStruct(shape, leaf.data.dtype), leaf.dims, padding)
+
+    return jax.tree.map(one, tree, is_leaf=is_named)
+
+
+def types_of(tree: PyTree) -> PyTree:
     """Convert arrays to their types, because their present sharding does not restrict the plan."""
 
     def one(leaf: PyTree) -> PyTree:

@@ -6,20 +6,24 @@ import dataclasses
 import math
 import os
 import textwrap
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from namedax.core.names import Mesh
 from namedax.drawing.front import draw_front
+from namedax.errors import ArgumentTypeError, MeshError, PlanError
 from namedax.hlo import size_text
 from namedax.machines import Machine
 from namedax.ops.contraction.rings import Overlap
 from namedax.planning.again import Again
+from namedax.planning.called_functions import applied_each
 from namedax.planning.candidates import Candidate, layout, mesh_text, seconds_text
 from namedax.planning.files import read_plan, write_plan
+from namedax.planning.meshes import matching_mesh
 from namedax.planning.plan_page import front_rows, plan_html, save_plan
-from namedax.planning.program import Held
+from namedax.planning.program import Held, applied
 from namedax.planning.why import Facts, Why, explain_why
+from namedax.xmap.mapped_function import Xmapped
 
 __all__ = ["Plan", "several_meshes", "text"]
 
@@ -126,13 +130,39 @@ class Plan:
 
     @property
     def best(self) -> dict[Hashable, Any]:
-        """The `axis_resources` of the fastest candidate, measured if available, else estimated."""
+        """The `axis_resources` of the fastest candidate, measured if available, else estimated.
+
+        Raises:
+          PlanError: the mapped functions of the program have different layouts.
+        """
+        if self.candidates[0].is_split:
+            raise PlanError(
+                f"Plan.best: the {len(self.layouts)} mapped functions of {self.name} have different"
+                " layouts. Use plan.layouts, which has one for each, or plan.apply(f)."
+            )
         return dict(self.candidates[0].axis_resources)
+
+    @property
+    def layouts(self) -> dict[str, dict[Hashable, Any]]:
+        """The `axis_resources` of each mapped function of the program, by its name."""
+        best = self.candidates[0]
+        return {
+            name: dict(each)
+            for name, each in (best.layouts or {self.name: best.axis_resources}).items()
+        }
 
     @property
     def mesh(self) -> dict[str, int]:
         """The sizes of the mesh axes for `best`."""
         return dict(self.candidates[0].mesh)
+
+    @property
+    def options(self) -> dict[str, dict[str, Any]]:
+        """The arguments that the program leaves open, as chosen for `best`, by line.
+
+        An example is `{"model.py:12": {"operation": "nx.fold", "prefetch": 1}}`.
+        """
+        return {line: dict(each) for line, each in self.candidates[0].options.items()}
 
     @property
     def pipeline(self) -> dict[str, Any]:
@@ -147,6 +177,53 @@ class Plan:
             if not front or one.peak < front[-1].peak:
                 front.append(one)
         return tuple(front)
+
+    def apply(self, f: Callable[..., Any], mesh: Mesh | None = None) -> Callable[..., Any]:
+        """Map a function with the best layout, and with the chosen `overlap` and options.
+
+        The options apply to the calls at the lines of `plan.options`, so `f` is the function that
+        was planned, or another one that calls the same model.
+
+        Args:
+          f: a function made by `nx.xmap`, or one that calls such functions, as in `nx.plan`. Their
+            own layouts are replaced.
+          mesh: a mesh with the sizes of `plan.mesh`; default: the mesh of `f` if it has these
+            sizes, and otherwise a mesh of available devices.
+
+        Returns:
+          A function like `f`, mapped if `f` is.
+
+        Raises:
+          ArgumentTypeError: `f` is not a function made by `nx.xmap`.
+          MeshError: the mesh has other sizes, or there are too few devices.
+
+        >>> import jax, namedax as nx
+        >>> def loss(w, x):
+        ...     return nx.mean(nx.square(nx.dot(x, w, "in")), ["batch", "out"])
+        >>> f = nx.xmap(loss, in_axes=(["in", "out"], ["batch", "in"]), out_axes=[])
+        >>> w, x = jax.numpy.ones((8, 4)), jax.numpy.ones((16, 8))
+        >>> plan = nx.plan(f, w, x, mesh=1, machine=nx.machines.v5p)
+        >>> float(plan.apply(f)(w, x))
+        64.0
+        """
+        best = self.candidates[0]
+        if not callable(f) or (not isinstance(f, Xmapped) and not best.layouts):
+            raise ArgumentTypeError(
+                f"Plan.apply: the function must be made by nx.xmap, got {type(f).__name__}. Pass"
+                " the mapped function that was planned, as in plan.apply(nx.xmap(loss))."
+            )
+        mesh = matching_mesh(f, best.mesh) if mesh is None else mesh
+        sizes = dict(mesh.shape)
+        if {axis: n for axis, n in sizes.items() if n > 1} != {
+            axis: n for axis, n in best.mesh.items() if n > 1
+        }:
+            raise MeshError(
+                f"Plan.apply: the plan is for a mesh of {mesh_text(best)}, but the mesh has the"
+                f" axes {sizes}. Pass a mesh of the sizes {best.mesh}, or plan again with mesh=mesh."
+            )
+        if not isinstance(f, Xmapped):
+            return applied_each(f, best.layouts, mesh, best.overlap, best.options)
+        return applied(f, best.axis_resources, mesh, best.overlap, best.options)
 
     def draw(self) -> Figure:
         """Draw the candidates by memory and time, with the front and the memory limit.

@@ -292,7 +292,8 @@ def _judged(
         )
     plan.machine.layout(mesh)  # an error of the machine is not one of the layout
     try:
-        return plan.again.judged(resources, mesh, overlap), ""
+        options = plan.candidates[0].options
+        return plan.again.judged(resources, mesh, overlap, [{}, options] if options else [{}]), ""
     except (NamedaxError, NotImplementedError, TypeError, ValueError) as error:
         return None, str(error)
 

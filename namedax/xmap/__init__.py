@@ -4,7 +4,8 @@ Read `wrapper` first, which checks the options and keeps compiled programs. `map
 the arguments of a call and makes its region, with the record of its `options`. `lowering` runs the
 body: unmapped, under `jax.shard_map`, in steps, or under XLA's partitioner. `short_steps` pads the
 axes of a loop whose last step is short, and `padded_arguments` takes and returns the blocks of
-arrays that are stored padded. `call_comparison`
-compares the calls of several processes. `explanations` explains errors of JAX, removes the frames
-of this package from tracebacks, and checks mapped functions inside of others.
+arrays that are stored padded. `replaced_layouts` has layouts that `nx.plan` tries for functions
+that are called by others. `call_comparison` compares the calls of several processes. `explanations`
+explains errors of JAX, removes the frames of this package from tracebacks, and checks mapped
+functions inside of others.
 """

@@ -37,6 +37,6 @@ def test_less_memory_needs_another_schedule():
 
 @pytest.mark.full
 def test_options_that_the_program_has_stay():
-    assert all(one.pipeline.keys() <= {"schedule", "interleave"} for one in planned(microbatches=8).candidates)
-    fixed = planned(microbatches=8, schedule="gpipe", interleave=1)
+    assert all(one.pipeline.keys() <= {"schedule", "interleave", "remat"} for one in planned(microbatches=8).candidates)
+    fixed = planned(microbatches=8, schedule="gpipe", interleave=1, remat=False)
     assert not any(one.pipeline for one in fixed.candidates)

@@ -38,9 +38,11 @@ from namedax.errors import (
 from namedax.operands.along_axes import Entries
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.open_options import open_call
 from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of, scalar_of
 from namedax.ops.loops.carries import Carry, Element, Grow, ValueType, fix_carry_type
+from namedax.ops.loops.remat import REMAT_CHOICES, Remat, recomputed
 from namedax.programs.evaluator import LATE_SUMS, collective_axes
 from namedax.programs.loop_casts import Body, Hoist, Hoisted
 from namedax.programs.prefetch import scan_ahead
@@ -72,7 +74,8 @@ def scan(
     unroll: int | bool = 1,
     *,
     axis: Hashable = 0,
-    prefetch: int = 0,
+    prefetch: int | None = None,
+    remat: Remat | None = None,
 ) -> tuple[PyTree, PyTree]:
     """Apply a function along an axis in sequence, and carry a state: `lax.scan` over named axes.
 
@@ -89,6 +92,10 @@ def scan(
       axis: an axis name, or 0 (default) for the first positional axis.
       prefetch: 0 (default), or 1 to gather the parameters of a step while the step before it
         computes; see "Prefetch".
+      remat: the values of a step to recompute in the backward pass instead of storing them, by
+        default `"none"`. `"full"` or `True`: all, as with `jax.checkpoint(f)`. `"dots"`: all except
+        the results of matrix products without batch dimensions. A policy of
+        `jax.checkpoint_policies` decides itself. Values and gradients do not change.
 
     Returns:
       The last carry, and the results of all steps, which have the axis as their first positional
@@ -108,13 +115,16 @@ def scan(
     step. A policy of `jax.checkpoint` around a part that gathers is ignored. If the body gathers
     nothing, `prefetch` has no effect. Forward-mode derivatives raise a `TypeError` of JAX.
 
+    If a program does not pass `prefetch` or `remat`, `nx.plan` also tries other values, for each
+    line with such a call.
+
     Raises:
       AxisNotFoundError: no array of `xs` has the axis.
       AxisNameError: `axis` is neither 0 nor an axis name, or a result already has it.
       AxisSizeError: an axis of the carry has two sizes.
       PositionalAxisError: there is no positional axis, or the positional axes of the carry change.
       ArgumentTypeError: `f` does not return a pair, or returns a carry of a different structure.
-      ArgumentError: `prefetch` is neither 0 nor 1.
+      ArgumentError: `prefetch` is neither 0 nor 1, or `remat` is unknown.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.arange(6.0).reshape(2, 3), ["batch", "time"])
@@ -122,7 +132,20 @@ def scan(
     >>> total.dims, nx.positional(sums, ["batch", "time"]).tolist()
     (('batch',), [[0.0, 1.0, 3.0], [3.0, 7.0, 12.0]])
     """
-    return scan_along("scan", f, init, xs, length, reverse, unroll, axis, prefetch)
+    options = _options("scan", prefetch, remat)
+    step = recomputed("scan", f, options["remat"])
+    return scan_along("scan", step, init, xs, length, reverse, unroll, axis, options["prefetch"])
+
+
+def _options(op: str, prefetch: int | None, remat: Remat | None) -> dict[str, Any]:
+    """Return the options of a loop; in a trace of `nx.plan`, offer other values."""
+    call = open_call(f"nx.{op}", prefetch=prefetch, remat=remat)
+    region = ambient()
+    if region is not None and region.manual:
+        call.offer("prefetch", [{"prefetch": 1}])
+    call.offer("remat", REMAT_CHOICES)
+    values = call.values
+    return {**values, "prefetch": 0 if values["prefetch"] is None else values["prefetch"]}
 
 
 def scan_along(
@@ -360,7 +383,8 @@ def fold(
     unroll: int | bool = 1,
     *,
     axis: Hashable = 0,
-    prefetch: int = 0,
+    prefetch: int | None = None,
+    remat: Remat | None = None,
 ) -> PyTree:
     """Fold like `scan`, with a function that returns the carry only.
 
@@ -376,9 +400,12 @@ def fold(
     """
 
     def folded(carry: PyTree, x: PyTree) -> tuple[PyTree, None]:
-        return call_user_code(f, carry, x), None
+        return call_user_code(step, carry, x), None
 
-    return scan_along("fold", folded, init, xs, length, reverse, unroll, axis, prefetch)[0]
+    options = _options("fold", prefetch, remat)
+    step = recomputed("fold", f, options["remat"])
+    ahead = options["prefetch"]
+    return scan_along("fold", folded, init, xs, length, reverse, unroll, axis, ahead)[0]
 
 
 @operation(calls_functions=True)

@@ -43,6 +43,7 @@ from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_
 from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import from_device, scan_entries
 from namedax.ops.loops.pipeline_timetable import Schedule
+from namedax.ops.loops.remat import Remat, recomputed
 from namedax.programs.evaluator import collective_axes, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
 from namedax.programs.primitives import TABLE, Kind, is_inexact
@@ -79,7 +80,7 @@ class Pipeline:
       names: the axis names of the layers.
       over: the axis that is split into microbatches.
       schedule: the schedule.
-      remat: if `True`, a stage is recomputed for the gradient.
+      remat: the values of a stage to recompute for the gradient.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Pipeline:
         names: Sequence[Hashable],
         over: Hashable,
         schedule: Schedule,
-        remat: bool,
+        remat: Remat | None,
     ):
         region = ambient()
         assert region is not None
@@ -276,8 +277,9 @@ class Pipeline:
 
     def _kept(self, stage: Callable[..., list[jax.Array]]) -> Callable[..., list[jax.Array]]:
         """Wrap `stage` so that it keeps the right residuals."""
-        if self.remat:
-            return jax.checkpoint(stage)
+        again = recomputed(OP, stage, self.remat)
+        if again is not stage:
+            return again
         if self.schedule.rounds == 1:
             return stage
         shapes = {data.shape for data in self.entries.datas}

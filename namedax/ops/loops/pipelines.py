@@ -33,13 +33,14 @@ from namedax.errors import (
 )
 from namedax.operands.along_axes import Entries
 from namedax.operands.broadcasting import make_result
+from namedax.operands.open_options import OpenCall, open_call
 from namedax.operands.operation import operation
 from namedax.operands.pytree import as_block, data_of, flatten, names_of
 from namedax.ops.loops.control_flow import pair_of, scan_along
 from namedax.ops.loops.pipeline_alternation import AlternatingPipeline
-from namedax.ops.loops.pipeline_options import chosen
 from namedax.ops.loops.pipeline_schedule import Pipeline
 from namedax.ops.loops.pipeline_timetable import SCHEDULES, Schedule
+from namedax.ops.loops.remat import REMAT_CHOICES, Remat, policy_of, recomputed
 from namedax.resources.row_moves import move_rows
 from namedax.resources.serial import LoopAxis
 
@@ -48,6 +49,15 @@ __all__ = ["pipeline"]
 OP = "pipeline"
 #: The default number of microbatches for each stage.
 _PER_STAGE = 4
+#: Numbers of microbatches for each stage that `nx.plan` tries in addition.
+_MICROBATCHES = (1, 2, 8, 16)
+#: Schedules that `nx.plan` tries in addition.
+_SCHEDULES: tuple[dict[str, Any], ...] = (
+    {"schedule": "1f1b"},
+    {"schedule": "zero_bubble"},
+    {"schedule": "gpipe", "interleave": 2},
+    {"schedule": "interleaved", "interleave": 2},
+)
 
 
 @operation(
@@ -64,7 +74,7 @@ def pipeline(
     microbatches: int | None = None,
     interleave: int | None = None,
     schedule: Literal["gpipe", "1f1b", "interleaved", "zero_bubble"] | None = None,
-    remat: bool = False,
+    remat: Remat | None = None,
     outputs: bool = False,
 ) -> PyTree:
     """Apply layers in sequence, like `fold`, as a pipeline if `axis` is mapped to a mesh axis.
@@ -82,8 +92,8 @@ def pipeline(
         then each device splits its own block.
       microbatches: the number of microbatches; it need not divide the size of `over`. With more
         microbatches the idle share is smaller, and so are the matrix products of a layer. By
-        default four for each stage; `nx.plan` then chooses it, and `schedule` and `interleave` too
-        if these are not given.
+        default four for each stage; `nx.plan` then chooses it, and `schedule`, `interleave` and
+        `remat` too if these are not given.
       interleave: the number of groups of layers on a device, by default 1, or 2 for the schedule
         `"interleaved"`. With several, a device processes a microbatch several times, with fewer
         layers each, and is idle for a shorter time.
@@ -92,9 +102,10 @@ def pipeline(
         forward pass has ended. `"interleaved"`: the same with several groups of layers on a device.
         `"zero_bubble"`: also computes the gradients of the weights later, in ticks in which a stage
         is otherwise idle.
-      remat: if `True`, a stage is recomputed for the gradient, so that a device keeps only the
-        inputs of its stage, once per microbatch. By default `False`. Unmapped, this applies to each
-        layer. The schedules except `"gpipe"` always recompute.
+      remat: the values of a stage to recompute for the gradient, as in `nx.fold`, by default
+        `"none"`. With `"full"` or `True` a device keeps only the inputs of its stage, once per
+        microbatch. Unmapped, this applies to each layer. The schedules except `"gpipe"` always
+        recompute all.
       outputs: if `True`, `layer` also returns results; by default `False`.
 
     Returns:
@@ -129,8 +140,8 @@ def pipeline(
     Raises:
       AxisNotFoundError: no array of `params` has `axis`, or none has `over`.
       AxisNameError: `axis` or `over` is not an axis name, or a result already has `axis`.
-      ArgumentError: `microbatches` or `interleave` is not a positive integer, `schedule` is
-        unknown, or it is `"interleaved"` with one group of layers on a device.
+      ArgumentError: `microbatches` or `interleave` is not a positive integer, `schedule` or
+        `remat` is unknown, or it is `"interleaved"` with one group of layers on a device.
       AxisSizeError: the layers do not divide into groups.
       PipelineError: `layer` mixes elements of `over`, or there are several groups and the stages do
         not divide the microbatches.
@@ -149,9 +160,15 @@ def pipeline(
     True
     """
     names = axis if isinstance(axis, (tuple, list)) else (axis,)
-    given = {"microbatches": microbatches, "schedule": schedule, "interleave": interleave}
-    left = {name for name, value in given.items() if value is None}
-    options = {**given, **{k: v for k, v in chosen().options.items() if k in left}}
+    call = open_call(
+        "nx.pipeline",
+        microbatches=microbatches,
+        schedule=schedule,
+        interleave=interleave,
+        remat=remat,
+    )
+    options = call.values
+    policy_of(OP, options["remat"])  # raises if it is unknown
     plan = Schedule(1, *_numbers(options, len(names)))
     for what, name in (*(("axis", name) for name in names), ("over", over)):
         if not is_name(name):
@@ -168,8 +185,7 @@ def pipeline(
         tuple(names),
         over,
         plan,
-        remat,
-        left,
+        call,
     )
     return (last, results) if outputs else last
 
@@ -202,8 +218,7 @@ def _run(
     names: tuple[Hashable, ...],
     over: Hashable,
     schedule: Schedule,
-    remat: bool,
-    left: set[str],
+    call: OpenCall,
 ) -> tuple[PyTree, PyTree]:
     for name in names:
         Entries(OP, params, name, supports_padding=True)  # raises if an axis is missing
@@ -215,7 +230,8 @@ def _run(
         or not mapped
         or any(isinstance(axis, LoopAxis) for name in mapped for axis in region.place(name))
     ):
-        return _fold(jax.checkpoint(step) if remat else step, x, params, names)
+        call.offer("remat", REMAT_CHOICES)
+        return _fold(recomputed(OP, step, call.values["remat"]), x, params, names)
     if len(mapped) > 1:
         raise PlacementConflictError(
             f"{OP}: {mapped[0]!r} and {mapped[1]!r} are both mapped, but the layers of a pipeline"
@@ -223,16 +239,24 @@ def _run(
             " the entries in axis_resources."
         )
     layers = _Layers(names, mapped[0], params, schedule.rounds)
-    chosen().open |= left
+    _offer(call, layers.stages)
     count = schedule.microbatches or _PER_STAGE * layers.stages
     schedule = schedule.replace(stages=layers.stages, rounds=layers.rounds, microbatches=count)
     _check_schedule(schedule, layers, over)
     kind = Pipeline if schedule.name == "gpipe" else AlternatingPipeline
-    last, results = kind(step, x, layers.entries, names, over, schedule, remat).run()
+    last, results = kind(step, x, layers.entries, names, over, schedule, call.values["remat"]).run()
     leaves, tree = flatten(results)
     return last, tree.unflatten(
         [layers.result(data_of(leaf), dims_of(leaf)[1:]) for leaf in leaves]
     )
+
+
+def _offer(call: OpenCall, stages: int) -> None:
+    """Offer other numbers of microbatches and other schedules, in a trace of `nx.plan`."""
+    call.offer("microbatches", [{"microbatches": stages * each} for each in _MICROBATCHES])
+    call.offer("schedule", _SCHEDULES)
+    if call.values["schedule"] in (None, "gpipe"):
+        call.offer("remat", REMAT_CHOICES)
 
 
 def _fold(

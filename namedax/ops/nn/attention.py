@@ -59,6 +59,7 @@ from namedax.errors import (
 from namedax.operands import kernels
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.open_options import open_call
 from namedax.operands.operation import operation
 from namedax.operands.pytree import as_block, data_of
 from namedax.ops.elementwise import apply_elementwise
@@ -159,8 +160,9 @@ def dot_product_attention(
       implementation: without `axis`, as in JAX.
       return_residual: without `axis`, as in JAX.
       balance: `"zigzag"` gives every device of a ring an equal share of a causal mask, by default
-        `None`. It never changes the result, and has no effect without a ring. It requires
-        `is_causal` (or a window of no positions to the right) and as many keys as queries.
+        `None`; `nx.plan` then also tries `"zigzag"`. It never changes the result, and has no effect
+        without a ring. It requires `is_causal` (or a window of no positions to the right) and as
+        many keys as queries.
 
     Returns:
       An array with the axes of `query`, the axes of `value` in place of `features`, and the batch
@@ -215,6 +217,7 @@ def dot_product_attention(
         )
     window = _window(local_window_size)
     _check_balance(balance, is_causal, window)
+    balance = balance or _open_balance(names, is_causal or (window is not None and not window[1]))
     soft_cap = checked_cap(soft_cap)
     if not isinstance(scale, (int, float, type(None))):  # an array may need a gradient
         query = apply_elementwise(OPERATION, jnp.multiply, query, scale)
@@ -273,6 +276,21 @@ def _check_balance(balance: str | None, is_causal: bool, window: tuple[int, int]
             " False. Pass is_causal=True, or leave out balance=: without a causal mask every device"
             " of a ring has the same work."
         )
+
+
+def _open_balance(names: Names, is_causal: bool) -> Literal["zigzag"] | None:
+    """Return the value of `balance` that `nx.plan` chooses for a call that does not pass it."""
+    region = ambient()
+    if not is_causal or region is None or not region.manual:
+        return None
+    own, key = names.query, names.own_key
+    if not region.place(own) or region.place(own) != region.place(key):
+        return None  # there is no ring
+    if own != key and (own not in region.sizes or region.sizes[own] != region.sizes.get(key)):
+        return None
+    call = open_call("nx.nn.dot_product_attention", balance=None)
+    call.offer("balance", [{"balance": "zigzag"}])
+    return "zigzag" if call.values["balance"] else None
 
 
 def _segments(

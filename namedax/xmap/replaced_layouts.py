@@ -1,0 +1,31 @@
+"""Layouts that replace those of mapped functions while a surrounding function is traced."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+
+__all__ = ["replacement", "replacing"]
+
+#: Takes a mapped function and its arguments, and returns it with another layout, or `None`.
+Replacement = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+
+# Part of JAX's cache keys: a `jit`-ed function that calls mapped functions is traced again.
+_context = jax.make_user_context(None)
+
+#: Return the present replacement, or `None`.
+replacement: Callable[[], Replacement | None] = functools.partial(
+    operator.attrgetter("value"), _context
+)
+
+
+@contextlib.contextmanager
+def replacing(form: Replacement) -> Iterator[None]:
+    """Replace the layouts of mapped functions that are called in this context."""
+    with _context(form):
+        yield
