@@ -219,7 +219,8 @@ class Plan:
         }:
             raise MeshError(
                 f"Plan.apply: the plan is for a mesh of {mesh_text(best)}, but the mesh has the"
-                f" axes {sizes}. Pass a mesh of the sizes {best.mesh}, or plan again with mesh=mesh."
+                f" axes {sizes}. Pass a mesh of the sizes {best.mesh}, or plan again with"
+                " mesh=mesh."
             )
         if not isinstance(f, Xmapped):
             return applied_each(f, best.layouts, mesh, best.overlap, best.options)

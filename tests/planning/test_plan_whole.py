@@ -48,7 +48,7 @@ def planned(sizes, f=step, **options):
 
 
 # A deep encoder, which is fast with a sharded batch, and a large vocabulary, whose weights should not be reduced.
-LARGE = (4096, 1024, 65536, 8)
+LARGE = (8192, 1024, 65536, 16)
 
 
 def test_different_layouts_are_chosen_where_resharding_pays():
