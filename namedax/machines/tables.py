@@ -86,7 +86,7 @@ def _title(machine: _Machine) -> str:
 
 
 def _sections(machine: _Machine) -> Iterator[_Section]:
-    peaks = [
+    peaks: list[tuple[str, ...]] = [
         (dtype, _quantity(peak, "FLOP/s"), _percent(machine.rate(dtype) / peak))
         for dtype, peak in machine.flops.items()
     ]
