@@ -54,6 +54,10 @@ class _Loops(NamedTuple):
     ahead: frozenset[int]
     kernel: int = 0
 
+    def within(self, place: Place) -> _Loops:
+        """Return the surroundings within a call with a declared cost."""
+        return _Loops(self.path, self.trips, self.loop, self.ahead, place.number)
+
 
 class _Steps:
     """The steps of a program, with the steps that each needs.
@@ -162,6 +166,8 @@ class _Steps:
 
     def _of_branches(self, node: Node, storage: Storage, loops: _Loops) -> list[Step]:
         """Return the steps of the most expensive branch of a conditional."""
+        if node.kernel is not None:
+            loops = loops.within(node.kernel)
         branches = [(self.of_body(body, storage.within(body), loops), body) for body in node.bodies]
         steps, body = max(branches, key=lambda branch: _weight(branch[0]))
         chosen = (*self._needs(node.operands[:1]), *self._declared_step(node))
@@ -186,8 +192,9 @@ class _Steps:
             ahead = ahead_of(body)
             loop = next(self._ahead_numbers) if ahead else loops.loop
             path = (*loops.path, (next(self._loop_numbers), node.trips))
-            kernel = node.kernel.number if node.kernel is not None else 0
-            within = _Loops(path, loops.trips * node.trips, loop, ahead or loops.ahead, kernel)
+            within = _Loops(path, loops.trips * node.trips, loop, ahead or loops.ahead)
+            if node.kernel is not None:
+                within = within.within(node.kernel)
             found = self.of_body(body, storage.within(body), within)
             steps += _marked(found, self._needs(body.outputs[: len(carry)]), len(path))
         self._carried = outside
