@@ -113,15 +113,14 @@ class _Steps:
         is_carried = self._is_carried(node.operands)
         for step in self._found(node, storage, loops.trips):
             number = next(self._numbers)
-            common = {"number": number, "needs": needs, "loops": loops.path, "loop": loops.loop}
-            if isinstance(step, Collective):
+            placed: Step = dataclasses.replace(
+                step, number=number, needs=needs, loops=loops.path, loop=loops.loop
+            )
+            if isinstance(placed, Collective):
                 is_ahead = bool(loops.loop) and id(node) in loops.ahead
                 is_free = bool(loops.path) and not is_carried
-                steps.append(
-                    dataclasses.replace(step, **common, is_ahead=is_ahead, is_free=is_free)
-                )
-            else:
-                steps.append(dataclasses.replace(step, **common))
+                placed = dataclasses.replace(placed, is_ahead=is_ahead, is_free=is_free)
+            steps.append(placed)
             needs = (number,)
         for operands, results in pairs:
             made = needs if steps or run else self._needs(operands)
