@@ -719,7 +719,7 @@ TRIES = {
 NO_COST = {
     "It makes a function, or runs one; what that sends is up to the function.": (
         """
-        xmap nmap checked lax.custom_root lax.custom_linear_solve lax.platform_dependent lax.composite
+        xmap nmap checked machines.cost lax.custom_root lax.custom_linear_solve lax.platform_dependent lax.composite
         numpy.vectorize numpy.frompyfunc numpy.apply_over_axes numpy.fromfunction
     """
     ),

@@ -185,7 +185,7 @@ class Node:
         self.trips = 1
         self.moved: tuple[Spec, Spec] | None = None
         self.is_apart = False
-        self.kernel: Place | None = place_in(origin.scopes)
+        self.kernel: Place | None = None
 
     @property
     def reads(self) -> list[Value]:
@@ -297,11 +297,13 @@ class _Context(Record):
       origin: the origin of the equation.
       sizes: the sizes of the mesh axes that are mapped here.
       manual: True within a mapped function.
+      kernel: its place in the call of a function with a declared cost.
     """
 
     origin: Origin
     sizes: Mapping[str, int]
     manual: bool
+    kernel: Place | None = None
 
 
 def _opened(closed: ClosedJaxpr | Jaxpr) -> Jaxpr:
@@ -314,6 +316,7 @@ class _Builder:
         self.unknown_loops: list[Origin] = []
         self.automatic: list[Origin] = []
         self._nodes: list[Node] = []
+        self._runs = itertools.count(1)
         self._constants: dict[Any, tuple[Any, Value]] = {}
 
     def inside(
@@ -335,9 +338,12 @@ class _Builder:
         def read(var: Var | Literal) -> Value | None:
             return None if isinstance(var, Literal) else known[var]
 
+        run = next(self._runs)
         for eqn in jaxpr.eqns:
             operands = [read(var) for var in eqn.invars]
-            here = _Context(context.origin.within(eqn), context.sizes, context.manual)
+            origin = context.origin.within(eqn)
+            kernel = context.kernel or place_in(origin.scopes, run)
+            here = _Context(origin, context.sizes, context.manual, kernel)
             results = self._equation(eqn, operands, here)
             known.update(zip(eqn.outvars, results, strict=True))
         return [read(var) for var in jaxpr.outvars]
@@ -397,6 +403,7 @@ class _Builder:
         context: _Context,
     ) -> Node:
         node = Node(eqn, kind, operands, results, context.origin, context.sizes)
+        node.kernel = context.kernel
         for value in results:
             value.maker = node
         self._nodes.append(node)
@@ -433,7 +440,7 @@ class _Builder:
         outputs, nodes = self.inside(
             _opened(closed),
             [*self.constants(closed, manual), *values],
-            _Context(node.origin, node.sizes, manual),
+            _Context(node.origin, node.sizes, manual, node.kernel),
         )
         node.bodies.append(Body(list(values), outputs, nodes))
 
@@ -507,7 +514,8 @@ class _Builder:
                 if value is None
                 else self._enter(value, var.aval, spec_of(spec), mapped_axes(eqn), context)
             )
-        within = _Context(context.origin, {**context.sizes, **mesh}, manual=True)
+        sizes = {**context.sizes, **mesh}
+        within = _Context(context.origin, sizes, manual=True, kernel=context.kernel)
         inner = self._run(jaxpr, blocks, within)
         results: list[Value | None] = []
         for block, var, spec in zip(inner, eqn.outvars, out_specs, strict=True):

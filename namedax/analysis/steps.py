@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -36,7 +37,8 @@ def steps_of(body: Body, storage: Storage, label: Label) -> Iterator[Step]:
 
     `label` returns a line as text.
     """
-    return iter(_Steps(label, _called(body)).of_body(body, storage, _Loops((), 1, 0, frozenset())))
+    steps = _Steps(label, _instances(body))
+    return iter(steps.of_body(body, storage, _Loops((), 1, 0, frozenset())))
 
 
 class _Loops(NamedTuple):
@@ -52,16 +54,21 @@ class _Loops(NamedTuple):
     ahead: frozenset[int]
     kernel: int = 0
 
+    def within(self, place: Place) -> _Loops:
+        """Return the surroundings within a call with a declared cost."""
+        return _Loops(self.path, self.trips, self.loop, self.ahead, place.number)
+
 
 class _Steps:
     """The steps of a program, with the steps that each needs.
 
     Args:
       label: returns a line as text.
-      called: the numbers of the calls with a declared cost that run in the forward direction.
+      called: the instances of the calls with a declared cost that run in the forward direction, by
+        the numbers of the calls.
     """
 
-    def __init__(self, label: Label, called: Set[int]):
+    def __init__(self, label: Label, called: Mapping[int, float]):
         self._label, self._called = label, called
         self._numbers = itertools.count(1)
         self._loop_numbers = itertools.count(1)
@@ -101,24 +108,22 @@ class _Steps:
             pairs = [([a], [b]) for a, b in zip(node.operands, node.results, strict=False)]
         else:
             pairs = [(node.operands, node.results)]
-        needs = self._needs(node.operands)
-        if (run := self._run_of.get(id(node))) is not None:
-            needs = tuple(dict.fromkeys((*needs, run)))
+        run = self._declared_step(node)
+        needs = tuple(dict.fromkeys((*self._needs(node.operands), *run)))
         is_carried = self._is_carried(node.operands)
         for step in self._found(node, storage, loops.trips):
             number = next(self._numbers)
-            common = {"number": number, "needs": needs, "loops": loops.path, "loop": loops.loop}
-            if isinstance(step, Collective):
+            placed: Step = dataclasses.replace(
+                step, number=number, needs=needs, loops=loops.path, loop=loops.loop
+            )
+            if isinstance(placed, Collective):
                 is_ahead = bool(loops.loop) and id(node) in loops.ahead
                 is_free = bool(loops.path) and not is_carried
-                steps.append(
-                    dataclasses.replace(step, **common, is_ahead=is_ahead, is_free=is_free)
-                )
-            else:
-                steps.append(dataclasses.replace(step, **common))
+                placed = dataclasses.replace(placed, is_ahead=is_ahead, is_free=is_free)
+            steps.append(placed)
             needs = (number,)
         for operands, results in pairs:
-            made = needs if steps or run is not None else self._needs(operands)
+            made = needs if steps or run else self._needs(operands)
             depends = self._is_carried(operands)
             for value in results:
                 self._makers[id(value)] = made
@@ -126,12 +131,16 @@ class _Steps:
                     self._carried.add(id(value))
         return steps
 
-    def _of_run(self, run: _Run, loops: _Loops) -> list[Step]:
+    def _declared_step(self, node: Node) -> tuple[int, ...]:
+        """Return the step with the declared cost that an operation is part of, if there is one."""
+        return (self._run_of[id(node)],) if id(node) in self._run_of else ()
+
+    def _of_run(self, run: Sequence[Node], loops: _Loops) -> list[Step]:
         """Return the step of a function with a declared cost."""
         number = next(self._numbers)
-        inside = {id(value) for node in run.nodes for value in node.results}
-        operands = [v for node in run.nodes for v in node.reads if id(v) not in inside]
-        for node in run.nodes:
+        inside = {id(value) for node in run for value in node.results}
+        operands = [v for node in run for v in node.reads if id(v) not in inside]
+        for node in run:
             self._run_of[id(node)] = number
         step = dataclasses.replace(
             _declared(run, self._called, self._label, loops.trips),
@@ -156,9 +165,11 @@ class _Steps:
 
     def _of_branches(self, node: Node, storage: Storage, loops: _Loops) -> list[Step]:
         """Return the steps of the most expensive branch of a conditional."""
+        if node.kernel is not None:
+            loops = loops.within(node.kernel)
         branches = [(self.of_body(body, storage.within(body), loops), body) for body in node.bodies]
         steps, body = max(branches, key=lambda branch: _weight(branch[0]))
-        chosen = self._needs(node.operands[:1])
+        chosen = (*self._needs(node.operands[:1]), *self._declared_step(node))
         for value, output in zip(node.results, body.outputs, strict=True):
             self._makers[id(value)] = tuple(dict.fromkeys((*chosen, *self._needs([output]))))
             if self._is_carried([output, *node.operands[:1]]):
@@ -180,8 +191,9 @@ class _Steps:
             ahead = ahead_of(body)
             loop = next(self._ahead_numbers) if ahead else loops.loop
             path = (*loops.path, (next(self._loop_numbers), node.trips))
-            kernel = node.kernel.number if node.kernel is not None else 0
-            within = _Loops(path, loops.trips * node.trips, loop, ahead or loops.ahead, kernel)
+            within = _Loops(path, loops.trips * node.trips, loop, ahead or loops.ahead)
+            if node.kernel is not None:
+                within = within.within(node.kernel)
             found = self.of_body(body, storage.within(body), within)
             steps += _marked(found, self._needs(body.outputs[: len(carry)]), len(path))
         self._carried = outside
@@ -189,7 +201,8 @@ class _Steps:
         depends = self._is_carried(node.operands)
         last = tuple(step.number for step in steps[-1:])  # a loop ends as a whole
         for value, output in zip(node.results, outputs, strict=True):
-            self._makers[id(value)] = self._needs([output]) or last
+            made = self._needs([output]) or last
+            self._makers[id(value)] = tuple(dict.fromkeys((*made, *self._declared_step(node))))
             if depends:
                 self._carried.add(id(value))
         return steps
@@ -343,15 +356,11 @@ def _operation(node: Node, storage: Storage, label: Label, trips: int) -> Iterat
     )
 
 
-class _Run(NamedTuple):
-    """One run of a function with a declared cost: its first operation, and all of them."""
-
-    first: Node
-    nodes: tuple[Node, ...]
-
-
-def _runs(body: Body, around: int) -> dict[int, _Run]:
+def _runs(body: Body, around: int) -> dict[int, list[Node]]:
     """Return the runs of functions with a declared cost, by the `id` of their first operation.
+
+    JAX moves operations that are the same in every iteration out of a loop. They are no run of
+    their own: the loop has most of the operations of the run.
 
     Args:
       body: the program.
@@ -361,59 +370,74 @@ def _runs(body: Body, around: int) -> dict[int, _Run]:
     for node in body.nodes:
         if node.kernel is not None and node.eqn is not None and node.kernel.number != around:
             found.setdefault(node.kernel, []).append(node)
-    runs: dict[int, _Run] = {}
-    for nodes in found.values():
-        # A jaxpr that is called several times has the same equations in each of its runs.
-        seen: set[int] = set()
-        starts: list[int] = []
-        for i, node in enumerate(nodes):
-            if not starts or id(node.eqn) in seen:
-                starts.append(i)
-                seen = set()
-            seen.add(id(node.eqn))
-        for begin, end in itertools.pairwise([*starts, len(nodes)]):
-            runs[id(nodes[begin])] = _Run(nodes[begin], tuple(nodes[begin:end]))
-    return runs
+    within = [_counts(inner) for node in body.nodes if not node.kernel for inner in node.bodies]
+    return {
+        id(nodes[0]): nodes
+        for place, nodes in found.items()
+        if all(len(nodes) >= counts[place.number, place.stage] for counts in within)
+    }
 
 
-def _largest(nodes: Iterable[Node]) -> int:
-    """Return the number of elements of the largest array that operations compute."""
-    return max(
-        (
-            max(
-                *(math.prod(getattr(v.aval, "shape", ())) // v.parts for v in node.results),
-                *(_largest(body.nodes) for body in node.bodies),
-                0,
-                0,
-            )
-            for node in nodes
-        ),
-        default=0,
-    )
-
-
-def _called(body: Body) -> set[int]:
-    """Return the numbers of the calls with a declared cost that run in the forward direction."""
-    found: set[int] = set()
+def _counts(body: Body) -> Counter[tuple[int, str]]:
+    """Return the number of operations of each call, by its number and stage."""
+    found: Counter[tuple[int, str]] = Counter()
     for node in body.nodes:
-        if node.kernel is not None and not node.kernel.is_transposed:
-            found.add(node.kernel.number)
-        for inner in node.bodies:
-            found |= _called(inner)
+        if node.kernel is not None:
+            found[node.kernel.number, node.kernel.stage] += 1
+        else:
+            for inner in node.bodies:
+                found.update(_counts(inner))
     return found
 
 
-def _declared(run: _Run, called: Set[int], label: Label, trips: int) -> Operation:
+def _instances(body: Body) -> dict[int, float]:
+    """Return the number of instances under `jax.vmap` of each call, by its number.
+
+    They follow from its forward direction. A call that is only in the backward pass is missing.
+    """
+    found: dict[int, float] = {}
+    for node in body.nodes:
+        if node.kernel is not None and node.kernel.stage != "transposed":
+            number = node.kernel.number
+            found[number] = max(found.get(number, 1.0), _largest([node]) / _size_of(number))
+        elif node.kernel is None:
+            for inner in node.bodies:
+                for number, count in _instances(inner).items():
+                    found[number] = max(found.get(number, 1.0), count)
+    return found
+
+
+def _size_of(number: int) -> int:
+    return max(1, call_of(number).largest)
+
+
+def _largest(nodes: Iterable[Node]) -> int:
+    """Return the number of elements of the largest array that operations compute.
+
+    The results of a loop may be stacked, so only those of an iteration count.
+    """
+    largest = 0
+    for node in nodes:
+        if node.bodies:
+            largest = max(largest, *(_largest(inner.nodes) for inner in node.bodies))
+            continue
+        for value in node.results:
+            largest = max(largest, math.prod(getattr(value.aval, "shape", ())) // value.parts)
+    return largest
+
+
+def _declared(
+    nodes: Sequence[Node], called: Mapping[int, float], label: Label, trips: int
+) -> Operation:
     """Return the declared cost of one run of a function."""
-    place = run.first.kernel
+    place, origin = nodes[0].kernel, nodes[0].origin
     assert place is not None
     call = call_of(place.number)
-    instances = max(1.0, _largest(run.nodes) / call.largest) if call.largest else 1.0
     flops, size = call.flops, call.bytes
-    if place.is_transposed and place.number in called:  # not a call in the backward pass itself
+    if place.stage == "transposed" and place.number in called:  # not a call of the backward pass
         flops, size = call.gradient_flops, call.gradient_bytes
-    origin = run.first.origin
-    dtypes = [str(v.aval.dtype) for node in run.nodes for v in node.reads if _is_inexact(v)]
+    instances = called.get(place.number) or max(1.0, _largest(nodes) / _size_of(place.number))
+    dtypes = [str(v.aval.dtype) for node in nodes for v in node.reads if _is_inexact(v)]
     return Operation(
         call.name,
         origin.names,

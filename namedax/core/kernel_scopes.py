@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+from typing import Literal
 
 __all__ = ["KernelCall", "Place", "call_of", "new_call", "place_in"]
 
@@ -30,7 +31,8 @@ class KernelCall:
       bytes: the bytes that it reads and writes.
       gradient_flops: the floating-point operations of its backward pass.
       gradient_bytes: the bytes that the backward pass reads and writes.
-      largest: the number of elements of the largest array that it computes.
+      largest: the number of elements of the largest array that it computes, in one iteration of a
+        loop.
     """
 
     name: str
@@ -47,13 +49,14 @@ class Place:
 
     Attributes:
       number: the number of the outermost call that it is part of.
-      around: the scopes around the call, as text.
-      is_transposed: True if it is transposed; in the backward pass, a recomputation is not.
+      stage: `"call"`, `"again"` for a recomputation, or `"transposed"`, for an equation of the
+        backward pass.
+      run: a number that differs between the runs of one traced call.
     """
 
     number: int
-    around: str
-    is_transposed: bool
+    stage: Literal["call", "again", "transposed"]
+    run: int
 
 
 # A few numbers for each trace of a call, because a scope is only a text.
@@ -73,17 +76,15 @@ def call_of(number: int) -> KernelCall:
     return _calls[number]
 
 
-def place_in(scopes: str) -> Place | None:
-    """Return the call that a stack of scopes is in, or `None`.
+def place_in(scopes: str, run: int) -> Place | None:
+    """Return the place of an equation with these scopes; `None` outside of calls.
 
-    >>> place_in("/transpose(jvp())/mul") is None
+    >>> place_in("/transpose(jvp())/mul", 1) is None
     True
     """
     found = _SCOPE.search(scopes) if "kernel_cost{" in scopes else None
     if found is None or int(found[1]) not in _calls:
         return None
-    around = scopes[: found.start()]
-    backwards = around.rpartition("transpose(")
-    return Place(
-        int(found[1]), around, bool(backwards[1]) and "rematted_computation" not in backwards[2]
-    )
+    _, transpose, after = scopes[: found.start()].rpartition("transpose(")
+    is_again = "rematted_computation" in after
+    return Place(int(found[1]), "again" if is_again else "transposed" if transpose else "call", run)

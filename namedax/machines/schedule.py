@@ -17,6 +17,7 @@ unless it is known to overlap with operations:
 from __future__ import annotations
 
 import dataclasses
+import html
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -108,8 +109,27 @@ class Times:
             ]
         )
 
+    def _repr_html_(self) -> str:
+        rows = {
+            "computing": self.compute,
+            "moving memory": self.memory,
+            "communicating": self.communication,
+            "at the same time": -self.hidden,
+            "total": self.total,
+        }
+        cells = "".join(
+            f'<tr><td style="text-align: left">{name}</td><td>{_text(seconds)}</td>'
+            f"<td>{100 * seconds / self.total if self.total else 0:.0f} %</td></tr>"
+            for name, seconds in rows.items()
+            if seconds or name == "total"
+        )
+        assumed = "".join(f"<li>assumed: {html.escape(text)}</li>" for text in self.assumptions)
+        return f"<table>{cells}</table>" + (f"<ul>{assumed}</ul>" if assumed else "")
+
 
 def _text(seconds: float) -> str:
+    if seconds < 0:
+        return f"-{_text(-seconds)}"
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -131,7 +151,8 @@ def schedule(steps: Sequence[Step], cost: Callable[[Step], Cost], overlap: bool)
         for bound in ("compute", "memory", "communication")
     }
     hidden = sum(by.values()) - now
-    hidden = 0.0 if hidden < 1e-9 * now else hidden  # rounding only
+    if hidden < 1e-9 * now:  # rounding only
+        now, hidden = sum(by.values()), 0.0
     return Times(
         now, **by, hidden=hidden, schedule=tuple(timed), assumptions=_that_matter(costs, now)
     )

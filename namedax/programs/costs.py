@@ -252,14 +252,17 @@ def is_cheap(eqn: JaxprEqn) -> bool:
 
 
 def largest_result(jaxpr: Jaxpr) -> int:
-    """Return the number of elements of the largest array that a jaxpr computes."""
+    """Return the number of elements of the largest array that a jaxpr computes.
+
+    The results of a loop may be stacked, so only those of an iteration count.
+    """
     largest = 0
     for eqn in jaxpr.eqns:
         inner = called_in_steps(eqn)
-        called = [] if inner is None else [inner]
-        for body in [*called, *bodies_of(eqn)]:
+        bodies = [*bodies_of(eqn)] if inner is None else [inner]
+        for body in bodies:
             largest = max(largest, largest_result(open_jaxpr(body)))
-        if inner is None:
+        if not bodies:
             shapes = (getattr(var.aval, "shape", ()) for var in eqn.outvars)
             largest = max(largest, *map(math.prod, shapes), 0)
     return largest

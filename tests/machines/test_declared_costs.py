@@ -154,6 +154,58 @@ def test_collectives_within_a_kernel_are_listed():
     assert report.flops == 1
 
 
+TABLE = jnp.asarray(np.random.default_rng(2).random((64, 64)) > 0.1)
+
+
+def masked(q, k, v):
+    """An attention with operations that JAX moves out of a loop."""
+    scores, positions = q @ k.T, jnp.arange(len(q))
+    scores = jnp.where(TABLE, jnp.where(positions[:, None] >= positions, scores, -1e30), -1e30)
+    return jax.nn.softmax(scores, -1) @ v
+
+
+def online(q, k, v):
+    """An attention in blocks, whose loop saves stacked arrays for the gradient."""
+
+    def step(carry, block):
+        most, total, result = carry
+        scores = q @ block[0].T
+        new = jnp.maximum(most, scores.max(-1))
+        weights, factor = jnp.exp(scores - new[:, None]), jnp.exp(most - new)
+        return (new, total * factor + weights.sum(-1), result * factor[:, None] + weights @ block[1]), None
+
+    zero = q[:, 0] * 0
+    blocks = tuple(x.reshape(4, -1, x.shape[-1]) for x in (k, v))
+    (_, total, result), _ = jax.lax.scan(step, (zero - 1e30, zero, q * 0), blocks)
+    return result / total[:, None]
+
+
+def chosen(q, k, v):
+    return jax.lax.cond(q[0, 0] > 0, lambda: masked(q, k, v), lambda: online(q, k, v))
+
+
+@pytest.mark.parametrize("kernel", [masked, online, chosen])
+def test_every_run_is_charged_once(kernel):
+    f = nx.machines.cost(kernel, flops=FLOPS, bytes=BYTES)
+
+    def calls(g, *args):
+        report = nx.explain(g, *args)
+        steps = [step for step in report.operations if step.kind == kernel.__name__]
+        return [(step.phase, step.flops, step.bytes, step.trips) for step in steps]
+
+    def looped(f):
+        return lambda q: jnp.sum(jax.lax.scan(lambda c, _: (f(c, c, c), None), q, None, length=5)[0])
+
+    again, many = ("gradient", 1000, 100, 1), jnp.stack([Q] * 3)
+    assert calls(jax.grad(squares(f)), Q) == [FORWARD, GRADIENT]
+    assert calls(jax.grad(squares(jax.checkpoint(f))), Q) == [FORWARD, again, GRADIENT]
+    assert calls(jax.grad(looped(f)), Q) == [("forward", 1000, 100, 5), ("gradient", 2000, 200, 5)]
+    assert calls(jax.vmap(looped(f)), many) == [("forward", 3000, 300, 5)]
+    assert calls(jax.grad(squares(jax.vmap(f))), many) == [("forward", 3000, 300, 1), ("gradient", 6000, 600, 1)]
+    layer = jax.jit(lambda q: f(q, q, q))
+    assert calls(jax.grad(lambda q: jnp.sum(layer(layer(q)))), Q) == [FORWARD, FORWARD, GRADIENT, GRADIENT]
+
+
 PROGRAMS = {
     "call": lambda f: lambda q: f(q * 2, q, q),
     "gradient": lambda f: jax.grad(squares(f)),

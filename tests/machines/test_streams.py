@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import xml.etree.ElementTree
 
 import jax
 import jax.numpy as jnp
@@ -133,6 +134,21 @@ def test_what_hides_in_programs(program):
         assert times.total == pytest.approx(max(computed, times.communication * 5 / 6 + computed / 6) + once, rel=0.05)
     else:
         assert times.total == pytest.approx(computed + times.communication)
+
+
+def test_times_in_a_notebook():
+    report = nx.explain(lambda x: x @ x, jax.ShapeDtypeStruct((64, 64), "int8"))
+    for times in (ON.time([send(1, 2), use(2, 3)]), ON.time(report.steps)):
+        html = times._repr_html_()
+        root = xml.etree.ElementTree.fromstring(f"<div>{html}</div>")
+        cells = [[cell.text for cell in row] for row in root.iter("tr")]
+        assert cells[-1][0] == "total"
+        assert cells[-1][2] == "100 %"
+        assert [item.text for item in root.iter("li")] == [f"assumed: {text}" for text in times.assumptions]
+    first = ON.time([send(1, 2), use(2, 3)])._repr_html_()
+    assert ">-2 ms<" in first
+    assert ">3 ms<" in first
+    assert "compute" not in ON.time([])._repr_html_()
 
 
 @st.composite
