@@ -2,7 +2,7 @@
 """The namespace `nx.lax`: `jax.lax` for named arrays, collectives over named axes, `linalg`."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import jax
 import jax.typing
@@ -2020,7 +2020,8 @@ def scan(
     _split_transpose: bool = False,
     *,
     axis: Hashable = 0,
-    prefetch: int = 0,
+    prefetch: int | None = None,
+    remat: bool | Literal['none', 'full', 'dots'] | Callable[..., Any] | None = None,
 ) -> tuple[PyTree, PyTree]:
     """Apply a function along an axis in sequence, and carry a state: `lax.scan` over named axes.
 

@@ -270,8 +270,9 @@ def dot_product_attention(
       implementation: without `axis`, as in JAX.
       return_residual: without `axis`, as in JAX.
       balance: `"zigzag"` gives every device of a ring an equal share of a causal mask, by default
-        `None`. It never changes the result, and has no effect without a ring. It requires
-        `is_causal` (or a window of no positions to the right) and as many keys as queries.
+        `None`; `nx.plan` then also tries `"zigzag"`. It never changes the result, and has no effect
+        without a ring. It requires `is_causal` (or a window of no positions to the right) and as
+        many keys as queries.
 
     Returns:
       An array with the axes of `query`, the axes of `value` in place of `features`, and the batch

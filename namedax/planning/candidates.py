@@ -42,7 +42,7 @@ def candidate(one: Candidate) -> str:
     measured = f", measured {seconds_text(one.measured)}" if one.measured is not None else ""
     beyond = "" if one.fits else ", over the memory limit"
     overlap = f", overlap={one.overlap!r}" if one.overlap else ""
-    resources = resources_text(one.layouts if one.is_split else one.axis_resources)
+    resources = repr(one.layouts) if one.is_split else resources_text(one.axis_resources)
     return (
         f"Candidate({resources}{overlap}:"
         f" {seconds_text(one.time)}{measured}, {size_text(one.peak)}{beyond})"

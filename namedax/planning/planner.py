@@ -133,7 +133,8 @@ def plan(
 
     Args:
       f: a function made by `nx.xmap`: a loss, its `jax.value_and_grad`, a whole training step. Its
-        own `axis_resources` are a candidate.
+        own `axis_resources` are a candidate. Or a function that calls such functions, each of which
+        then has a layout in `plan.layouts`.
       *args: its arguments: arrays, named arrays, or `jax.ShapeDtypeStruct`s.
       mesh: a mesh, concrete or abstract; default: that of `f`, or of `jax.set_mesh`. Or a number of
         devices, of which meshes with Auto axes are made.
@@ -172,7 +173,7 @@ def plan(
       the sizes `plan.mesh`.
 
     Raises:
-      ArgumentTypeError: `f` is not a function made by `nx.xmap`.
+      ArgumentTypeError: `f` is not a function made by `nx.xmap`, and calls none.
       ArgumentError: the program lacks a name, an argument is invalid, there is neither a machine
         nor a mesh with devices, or `f` leaves the communication to XLA (`partitioning="auto"`).
       MeshError: there is no mesh, or the mesh does not fit on the machine.
@@ -195,8 +196,10 @@ def plan(
     _check(f, machine, memory, names, verify, tries, loops, overlap)
     pads, uneven = uneven is None, () if uneven is None else _several("uneven", uneven)
     offered = {} if loops is None or isinstance(loops, EllipsisType) else loops
-    program = Program(f, args, kwargs) if isinstance(f, Xmapped) else Whole(f, args, kwargs)
-    first = f if isinstance(f, Xmapped) else program.first
+    program: Program | Whole = (
+        Program(f, args, kwargs) if isinstance(f, Xmapped) else Whole(f, args, kwargs)
+    )
+    first = program.first
     meshes = meshes_for(first, mesh, machine, verify)
     bound = float(meshes.machine.memory if memory is None else memory)
     overlaps = (first._options.overlap,) if overlap is None else tuple(overlap)

@@ -137,6 +137,11 @@ class Program:
         }
         self.name = f._name
 
+    @property
+    def first(self) -> Xmapped:
+        """The mapped function."""
+        return self._f
+
     def under(
         self,
         axis_resources: Mapping[Hashable, Any],

@@ -24,7 +24,7 @@ from namedax.planning.called_functions import (
     with_layouts,
 )
 from namedax.planning.candidates import Candidate, seconds_text
-from namedax.planning.program import Census, Program, types_of
+from namedax.planning.program import Census, Held, Program, types_of
 from namedax.planning.space import Space
 from namedax.xmap.mapped_function import Xmapped
 from namedax.xmap.replaced_layouts import replacing
@@ -99,7 +99,7 @@ class Whole:
         """Return the facts about the names of all mapped functions."""
         sizes: dict[Hashable, int] = {}
         apart: set[frozenset[Hashable]] = set()
-        arguments = []
+        arguments: list[Held] = []
         for stage in self.stages.values():
             for name, size in stage.names.sizes.items():
                 sizes[name] = math.gcd(sizes.get(name, size), size)
