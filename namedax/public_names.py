@@ -81,6 +81,7 @@ NAMES: dict[str, str] = {
     "planning.planner": "plan",
     "resources.serial": "SerialLoop serial_loop",
     "resources.wire": "Wire",
+    "transfers.transfer": "transfer",
     "typing.checking": "checked",
     "xmap.wrapper": "xmap",
 }

@@ -52,6 +52,7 @@ ROOMS = (
     "drawing",  # pictures; of arrays, and of what is found of a program
     "analysis",
     "planning",  # which layout a machine finds, by what is found of each
+    "transfers",  # from one layout to another, timed by machines
     "interop",
     "distributed",
     "checkpoints",  # places what it reads as parts of many processes are placed
