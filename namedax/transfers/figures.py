@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from namedax.errors import show_names
+from namedax.errors import did_you_mean, show_names
 from namedax.hlo import size_text
 from namedax.machines import Machine
 from namedax.transfers.plans import Plan
@@ -98,10 +98,11 @@ def _steps(plan: Plan) -> tuple[tuple[Step, ...], tuple[LinkTraffic, ...]]:
         if key not in known:
             chosen = kind.part(part)
             size = np.prod(chosen.high - chosen.low, axis=1, dtype=np.int64) * kind.itemsize
-            senders, receivers = (
-                x[chosen.pieces] for x in (kind.pieces.senders, kind.pieces.receivers)
+            senders, receivers, parts = (
+                x[chosen.pieces]
+                for x in (kind.pieces.senders, kind.pieces.receivers, kind.pieces.parts)
             )
-            known[key] = wires.loads(senders, receivers, size, count)
+            known[key] = wires.loads(senders, receivers, parts, size, count)
         return known[key]
 
     steps, totals, times = [], [], [0.0] * len(wires.all)
@@ -164,7 +165,9 @@ def _findings(
 
 
 def _repeated(plan: Plan) -> Iterator[str]:
-    """Yield a sentence if most bytes are the same data for several devices."""
+    """Yield a sentence if most bytes are the same data for several devices of another mesh."""
+    if plan.devices.source is None or not set(plan.devices.target).isdisjoint(plan.devices.source):
+        return
     moved = once = 0
     for kind, arrays in _by_kind(plan):
         moved += int(kind.bytes.sum()) * arrays
@@ -184,9 +187,11 @@ def _unused(plan: Plan) -> Iterator[str]:
     have = {dim for leaf in plan.leaves for dim in leaf.dims}
     sides = {"from_layout": plan.source, "to_layout": plan.target}
     for what, side in sides.items():
-        unused = [name for name in (side.assignment if side else {}) if name not in have]
-        if unused:
-            yield f"No array has the axis {show_names(unused)} of {what}."
+        for name in side.assignment if side else {}:
+            # An axis of activations is in no array. A name that is similar to another is a typo.
+            meant = "" if name in have else did_you_mean(name, have - {None})
+            if meant:
+                yield f"No array has the axis {name!r} of {what}.{meant}"
 
 
 def _replicated(plan: Plan, padded: bool) -> Iterator[str]:

@@ -4,7 +4,8 @@ A machine says which link connects the devices of a mesh (`namedax.machines.link
 in the order of the larger mesh. Two devices that differ in several coordinates communicate over the
 slowest of the links between them. Through a switch, a device sends and receives with its full
 bandwidth. On a ring, data travel over all links between two devices, in the shorter direction, and
-the load is assumed to be spread evenly.
+the load is assumed to be spread evenly. Data that several devices need are forwarded along a ring,
+as in an all-gather.
 """
 
 from __future__ import annotations
@@ -101,13 +102,19 @@ class Wires(Record):
     devices: int
 
     def loads(
-        self, senders: np.ndarray, receivers: np.ndarray, sizes: np.ndarray, count: int
+        self,
+        senders: np.ndarray,
+        receivers: np.ndarray,
+        parts: np.ndarray,
+        sizes: np.ndarray,
+        count: int,
     ) -> list[Load]:
         """Return the load of each link.
 
         Args:
           senders: the device that sends each piece.
           receivers: the device that receives it.
+          parts: a number for the data of each piece; equal data are forwarded along a ring.
           sizes: its bytes.
           count: the number of devices.
         """
@@ -118,33 +125,50 @@ class Wires(Record):
             over = np.where(apart[:, factor], np.minimum(over, slower), over)
         over = np.where(outside, 0, over)
         loads = []
-        for number, wire in enumerate(self.all):
+        for number in range(len(self.all)):
             (at,) = np.nonzero(over == number)
-            hops, distance = self._hops(number, senders[at], receivers[at], sizes[at], wire)
+            some = senders[at], receivers[at], parts[at], sizes[at]
+            hops, distance = self._hops(number, *some)
             sent = np.bincount(senders[at], sizes[at], minlength=count)
             received = np.bincount(receivers[at], sizes[at], minlength=count)
             loads.append(Load(sent, received, hops, distance))
         return loads
 
     def _hops(
-        self, number: int, senders: np.ndarray, receivers: np.ndarray, sizes: np.ndarray, wire: Wire
+        self,
+        number: int,
+        senders: np.ndarray,
+        receivers: np.ndarray,
+        parts: np.ndarray,
+        sizes: np.ndarray,
     ) -> tuple[np.ndarray, int]:
-        """Return the bytes times links of each axis of a link, and the longest distance."""
-        mine = [f for f, (_, of) in enumerate(self.factors) if of == number and wire.factors]
-        hops = np.zeros((len(wire.factors), 2))
-        total = np.zeros(len(senders), np.int64)
+        """Return the bytes times links of each axis of a link, and the longest distance.
+
+        Data travel along one axis after the other. Data for several devices pass each link once.
+        """
+        wire = self.all[number]
+        hops, total = np.zeros((len(wire.factors), 2)), np.zeros(len(senders), np.int64)
+        if wire.link is None or not wire.factors or not len(senders):
+            return hops, 1
+        _, path = np.unique(np.stack([senders, parts]), axis=1, return_inverse=True)
+        path = path.reshape(-1)
+        mine = [f for f, (_, of) in enumerate(self.factors) if of == number]
         for row, factor in enumerate(mine):
             n = self.factors[factor][0]
             here = self.coordinates[senders, factor]
-            there = self.coordinates[receivers, factor]
-            ahead = there - here
-            if wire.link is not None and wire.link.closed(n):
-                ahead = (ahead + n // 2) % n - n // 2
-            tie = (2 * np.abs(ahead) == n) & (wire.link is not None and wire.link.closed(n))
-            forward = np.where(tie, np.abs(ahead) / 2, np.maximum(ahead, 0))
-            backward = np.where(tie, np.abs(ahead) / 2, np.maximum(-ahead, 0))
-            hops[row] = (forward * sizes).sum(), (backward * sizes).sum()
+            ahead = self.coordinates[receivers, factor] - here
+            if wire.link.closed(n):
+                # Half way round, every second device sends in the other direction.
+                ahead = (ahead + n // 2 - (here % 2 == 0)) % n - n // 2 + (here % 2 == 0)
+            farthest = np.zeros((2, path.max() + 1))
+            np.maximum.at(farthest[0], path, ahead)
+            np.maximum.at(farthest[1], path, -ahead)
+            size = np.zeros(path.max() + 1)
+            size[path] = sizes
+            hops[row] = (farthest * size).sum(axis=1)
             total += np.abs(ahead)
+            _, path = np.unique(path * n + ahead % n, return_inverse=True)
+            path = path.reshape(-1)
         return hops, int(total.max(initial=0)) or 1
 
 
