@@ -261,6 +261,7 @@ from namedax.profiling.profiler import profile as profile
 from namedax.resources.serial import SerialLoop as SerialLoop
 from namedax.resources.serial import serial_loop as serial_loop
 from namedax.resources.wire import Wire as Wire
+from namedax.transfers.transfer import transfer as transfer
 from namedax.xmap.wrapper import xmap as xmap
 
 __version__: str

@@ -294,5 +294,6 @@ if TYPE_CHECKING:
     from namedax.resources.serial import SerialLoop as SerialLoop
     from namedax.resources.serial import serial_loop as serial_loop
     from namedax.resources.wire import Wire as Wire
+    from namedax.transfers.transfer import transfer as transfer
     from namedax.typing.checking import checked as checked
     from namedax.xmap.wrapper import xmap as xmap

@@ -85,6 +85,7 @@ NAMES: dict[str, str] = {
     "profiling.profiler": "profile",
     "resources.serial": "SerialLoop serial_loop",
     "resources.wire": "Wire",
+    "transfers.transfer": "transfer",
     "typing.checking": "checked",
     "xmap.wrapper": "xmap",
 }

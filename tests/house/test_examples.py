@@ -150,6 +150,20 @@ def test_a_training_goes_on_under_every_layout():
     assert "requested as f32[]{inputs:12, hiden:16}: no axis 'hiden' is stored there. Did you mean 'hidden'?" in run.stdout
 
 
+def test_a_training_goes_on_with_half_of_the_devices():
+    """Transferred, restored after a failure, and from the copy of the other half: the script compares the losses."""
+    command = [sys.executable, str(ROOT / "examples" / "elastic.py"), "--steps", "6", "--memory", "1024"]
+    run = subprocess.run(command, env=environment_without_devices(), capture_output=True, encoding="utf-8", timeout=300)
+    assert run.returncode == 0, run.stderr
+    names = ("transferred", "restored", "from the other copy")
+    curves = [line.split()[-6:] for line in run.stdout.splitlines() if line.strip().startswith(names)]
+    assert len(curves) == 3
+    assert all(float(curve[-1]) < float(curve[0]) for curve in curves)
+    assert "The plan for the four that remain: {'batch': 'data', 'hidden': 'model'}" in run.stdout
+    assert "After a failure, 3 of 8 arrays are incomplete." in run.stdout
+    assert run.stdout.rstrip().endswith("The losses agree.")
+
+
 def test_packing_trains_as_padding_does():
     """Padded documents, and packed ones whose tokens are on eight devices: the script compares their losses, which fall."""
     command = [sys.executable, str(ROOT / "examples" / "packing.py"), "--steps", "12", "--ways", "0", "4"]

@@ -55,6 +55,7 @@ ROOMS = (
     "debug",  # values, placements and types of a program, with the communication that is found of it
     "planning",  # which layout a machine finds, by what is found of each
     "plan",  # the command of planning
+    "transfers",  # from one layout to another, timed by machines
     "interop",
     "distributed",
     "checkpoints",  # places what it reads as parts of many processes are placed
