@@ -44,6 +44,9 @@ def print(fmt: str, /, *args: PyTree, **kwargs: PyTree) -> None:
     Raises:
       ArgumentTypeError: `fmt` is not a string.
       ArgumentError: the format string and the values do not match.
+      PipelineError: a value in a pipeline has one microbatch of an axis.
+      PlacementConflictError: it would gather values in a loop or a branch of JAX whose condition
+        differs between devices, so that some would wait for others forever.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.make_mesh((2,), ("x",))
@@ -94,6 +97,7 @@ def callback(function: Callable[..., object], /, *args: PyTree, **kwargs: PyTree
 
     Raises:
       ArgumentTypeError: `function` cannot be called.
+      PipelineError, PlacementConflictError: as `nx.debug.print`.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh, seen = jax.make_mesh((2,), ("x",)), []

@@ -19,11 +19,12 @@ from namedax.core.records import Record
 from namedax.core.region import Region, ambient, vectorized_axes
 from namedax.core.variance import varying
 from namedax.debug.callbacks import BatchAxis, HostCall, call_once
-from namedax.errors import show_dtype
+from namedax.errors import PipelineError, show_dtype
 from namedax.operands.broadcasting import to_local
 from namedax.programs.raw_collective_check import DELIBERATE
 from namedax.resources import communication as comm
 from namedax.resources.layout import relayout
+from namedax.resources.serial import MicrobatchAxis
 
 __all__ = ["Value", "call_with_values"]
 
@@ -188,6 +189,7 @@ def _whole(op: str, leaf: Any, region: Region | None) -> tuple[_Kind, jax.Array]
     blocks: MeshAxes = ()
     if region is not None and region.manual:
         old = [() if dim is None else region.place(dim) for dim in dims]
+        _refuse_microbatches(op, dims, old)
         data = relayout(data, old, [()] * len(old))
         order = jax.sharding.get_abstract_mesh().axis_names
         left = varying(data) - vectorized_axes(region)
@@ -196,3 +198,18 @@ def _whole(op: str, leaf: Any, region: Region | None) -> tuple[_Kind, jax.Array]
             data = comm.all_gather(data[None], 0, blocks, "invarying")
             dims, sizes, placements = (None, *dims), (None, *sizes), ((), *placements)
     return _Kind(dims, placements, dtype, sizes, blocks), data
+
+
+def _refuse_microbatches(op: str, dims: Dims, places: Sequence[MeshAxes]) -> None:
+    """Raise if an array has one microbatch of an axis.
+
+    Raises:
+      PipelineError: it has.
+    """
+    for dim, place in zip(dims, places, strict=True):
+        if any(isinstance(axis, MicrobatchAxis) for axis in place):
+            raise PipelineError(
+                f"nx.{op}: in a pipeline each stage has one microbatch of axis {dim!r} at a time,"
+                " and not the whole axis. Call it before or after the pipeline; outputs=True of"
+                " nx.pipeline returns values of each layer."
+            )

@@ -219,7 +219,7 @@ def diverging_axes(jaxpr: Jaxpr) -> frozenset[str]:
         if differs:
             for part in jaxprs_of(eqn):
                 found |= differs & collective_axes(open_jaxpr(part))
-    return found.union(*map(diverging_axes, jaxprs_within(jaxpr)))
+    return frozenset(found).union(*map(diverging_axes, jaxprs_within(jaxpr)))
 
 
 def has_reverse_rules(jaxpr: Jaxpr) -> bool:
