@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from namedax import testing as testing
     from namedax import typing as typing
     from namedax.analysis.explain import explain as explain
+    from namedax.analysis.report import Report as Report
     from namedax.core.array import NamedArray as NamedArray
     from namedax.core.strict_broadcasting import strict_broadcasting as strict_broadcasting
     from namedax.distributed import from_process_local as from_process_local
@@ -288,6 +289,7 @@ if TYPE_CHECKING:
     from namedax.ops.window.neighbours import roll as roll
     from namedax.ops.window.neighbours import shift as shift
     from namedax.planning.planner import plan as plan
+    from namedax.planning.result import Plan as Plan
     from namedax.resources.serial import SerialLoop as SerialLoop
     from namedax.resources.serial import serial_loop as serial_loop
     from namedax.resources.wire import Wire as Wire
