@@ -207,7 +207,7 @@ class Plan:
         >>> mesh = jax.sharding.AbstractMesh((8,), ("x",))
         >>> plan = nx.plan(f, x, mesh=mesh, machine=nx.machines.v5p)
         >>> print(plan.why({}).sentences[0])
-        It takes ... more than the best layout {'batch': 'x'} ...
+        It takes ... more than the best layout {'batch': 'x'}: ...
         """
         facts = Facts(
             self.name,
