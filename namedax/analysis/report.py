@@ -55,6 +55,10 @@ class Report(Figures):
       files: the path of each file that source lines refer to.
       pipelines: the schedule, bubble and stored microbatches of each pipeline, by the line of
         `nx.pipeline`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.explain(lambda x: x @ x, jnp.ones((4, 4))).flops
+    128.0
     """
 
     def draw(self, machine: Machine | None = None, *, pipeline: bool | str = False) -> Figure:

@@ -338,7 +338,12 @@ class _Reader:
         return data
 
 
-_WORDS = {int: "an integer", float: "a finite number", bool: "a boolean", str: "a string"}
+_WORDS = {
+    int: "an integer of 64 bits",
+    float: "a finite number",
+    bool: "a boolean",
+    str: "a string",
+}
 
 
 def _number(data: Any, kind: Any, where: str) -> Any:
@@ -349,6 +354,6 @@ def _number(data: Any, kind: Any, where: str) -> Any:
                 return data
         except OverflowError:  # an integer beyond the range of floating-point numbers
             pass
-    elif kind in _WORDS and type(data) is kind:
+    elif kind in _WORDS and type(data) is kind and (kind is not int or abs(data) < 1 << 63):
         return data
     raise Malformed(f"{where} is {_shown(data)}, not {_WORDS.get(kind, kind)}")

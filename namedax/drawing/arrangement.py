@@ -72,6 +72,8 @@ class Dimension(Record):
     def real(self, part: int) -> float:
         """Return the fraction of a part that is not padding."""
         block = self.size // self.parts
+        if not self.padding:
+            return 1.0
         return min(max(self.size - self.padding - part * block, 0), block) / block
 
     def entries(self, part: int) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from namedax.core.records import Record
 from namedax.drawing.canvas import (
@@ -291,7 +291,7 @@ def _draw_numbers(
         if away > _RADII[2]:
             canvas.line([x, middle[0]], [y, middle[1]], FAINT, 0.5)
         ink, weight = (PALETTE[0], "bold") if i < on_front else (GRAY, "normal")
-        style = {"ha": "center", "va": "center", "weight": weight}
+        style: dict[str, Any] = {"ha": "center", "va": "center", "weight": weight}
         canvas.text(*middle, str(i + 1), _NUMBER, ink, **style)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from namedax.analysis.records import PipelineRun
 from namedax.drawing.canvas import (
@@ -153,7 +153,7 @@ def _draw_band(
                 x = left + (column + i) * width
                 canvas.rectangle(x, top, width, row - 0.03, colors[kind], edgecolor=PAPER, gid=kind)
                 if with_text and row == _ROW and text_width(text, size) <= width:
-                    style = {"ha": "center", "va": "center"}
+                    style: dict[str, Any] = {"ha": "center", "va": "center"}
                     middle = (x + width / 2, top + row / 2 - 0.015)
                     canvas.text(*middle, text, size, ink_on(colors[kind]), **style)
             column += len(ones)

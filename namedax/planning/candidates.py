@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from namedax.analysis.page import enclosed, escaped
 from namedax.analysis.report import Report
 from namedax.errors import show_names
 from namedax.hlo import size_text
@@ -145,6 +146,10 @@ class Candidate:
 
     def __repr__(self) -> str:
         return candidate(self)
+
+    def _repr_html_(self) -> str:
+        words = f"<p><b>{escaped(candidate(self))}</b><br>{escaped(self.reason)}</p>"
+        return enclosed([words, self.report._repr_html_()])
 
 
 def reason(report: Report, machine: Machine, mesh: Mapping[str, int], times: Times) -> str:

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Hashable, Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import jax
 from jax.sharding import AbstractMesh, AxisType
@@ -179,16 +179,13 @@ def _layout(text: str) -> dict[Hashable, Any]:
 # --- the plan -------------------------------------------------------------------------------------
 
 
-class _Program(NamedTuple):
-    f: Xmapped
-    args: Sequence[Any]
-    kwargs: dict[str, Any]
+_Program: TypeAlias = tuple[Xmapped, Sequence[Any], dict[str, Any]]
 
 
 def _plan(options: argparse.Namespace) -> Any:
     """Return the plan of the command."""
-    program = _program(options)
-    if options.devices is None and options.mesh is None and program.f._options.mesh is None:
+    f, args, kwargs = _program(options)
+    if options.devices is None and options.mesh is None and f._options.mesh is None:
         raise ArgumentError(
             "plan: the program has no mesh. Pass --mesh, such as --mesh data=4,model=2, or"
             " --devices, such as --devices 8."
@@ -198,8 +195,8 @@ def _plan(options: argparse.Namespace) -> Any:
     if options.fixed:
         more["fixed"] = {name: axes or None for name, axes in options.fixed}
     return plan(
-        program.f,
-        *program.args,
+        f,
+        *args,
         mesh=options.devices if options.mesh is None else _made(options.mesh, machine),
         machine=machine,
         memory=options.memory,
@@ -208,7 +205,7 @@ def _plan(options: argparse.Namespace) -> Any:
         tries=options.tries,
         verify=options.verify or 0,
         **more,
-        **program.kwargs,
+        **kwargs,
     )
 
 
@@ -283,7 +280,7 @@ def _program(options: argparse.Namespace) -> _Program:
                 f"plan: {options.args} returns a {type(args).__name__}. Return the tuple of the"
                 " arguments, such as (params, images)."
             )
-        return _Program(found, args, {})
+        return found, args, {}
     if options.args is not None:
         raise ArgumentError(
             f"plan: --args is given, but {options.program} is a {type(found).__name__}, not a"
@@ -301,7 +298,7 @@ def _program(options: argparse.Namespace) -> _Program:
             f"plan: {options.program} does not return a program. Return (f, args) or (f, args,"
             " kwargs), with f = nx.xmap(...), a tuple args and a dict kwargs."
         )
-    return _Program(parts[0], parts[1], parts[2] if len(parts) == 3 else {})
+    return parts[0], parts[1], parts[2] if len(parts) == 3 else {}
 
 
 def _called(found: Any, what: str) -> Any:

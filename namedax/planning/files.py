@@ -65,10 +65,14 @@ def read_plan(source: str | os.PathLike[str], cls: type) -> Any:
         plan = from_plain(data["plan"], cls, _CLASSES)
         if not plan.candidates:
             raise Malformed("candidates is empty")
+        if plan.memory <= 0:
+            raise Malformed(f"memory is {plan.memory}, not a positive number of bytes")
         for i, one in enumerate(plan.candidates):
             check_report(one.report, f"candidates[{i}].report")
             if not all(size >= 1 for size in one.mesh.values()):
                 raise Malformed(f"candidates[{i}].mesh has an axis without devices")
+            if min(one.time, one.peak, 0 if one.measured is None else one.measured) < 0:
+                raise Malformed(f"candidates[{i}] has a negative time or peak")
     except (Malformed, RecursionError) as error:
         raise _foreign(what, str(error)) from None
     return plan

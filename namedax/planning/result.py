@@ -112,6 +112,14 @@ class Plan:
       traces: the number of traces of the program.
       sizes: the size of each axis name that the program has.
       arguments: the arrays among the arguments, with their axes and global bytes.
+
+    >>> import jax, namedax as nx
+    >>> f = nx.xmap(lambda x: nx.sum(x * x, "batch"), in_axes=["batch", ...], out_axes=[...])
+    >>> x = jax.ShapeDtypeStruct((1 << 16, 512), "float32")
+    >>> mesh = jax.sharding.AbstractMesh((8,), ("x",))
+    >>> plan = nx.plan(f, x, mesh=mesh, machine=nx.machines.v5p)
+    >>> nx.Plan.from_json(plan.to_json()) == plan
+    True
     """
 
     name: str
@@ -277,7 +285,7 @@ class Plan:
         >>> mesh = jax.sharding.AbstractMesh((8,), ("x",))
         >>> plan = nx.plan(f, x, mesh=mesh, machine=nx.machines.v5p)
         >>> print(plan.why({}).sentences[0])
-        It takes ... more than the best layout {'batch': 'x'} ...
+        It takes ... more than the best layout {'batch': 'x'}: ...
         """
         facts = Facts(
             self.name,

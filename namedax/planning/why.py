@@ -38,7 +38,7 @@ from namedax.resources.assignment import parse_resources
 __all__ = ["Facts", "LineChange", "MemoryChange", "Why", "explain_why"]
 
 _WIDTH, _ROWS = 100, 12
-_SHARE = 1e-3  # of the largest change: smaller changes of a line are not listed
+_SHARE = 1e-3  # of the largest change: smaller changes are not listed
 
 
 class Facts(Record):
@@ -96,7 +96,8 @@ class LineChange:
             (self.other.compute - self.best.compute, "computation"),
             (self.other.memory - self.best.memory, "memory traffic"),
         ]
-        parts = [part for part in parts if part[0]]
+        largest = max(abs(seconds) for seconds, _ in parts)
+        parts = [part for part in parts if abs(part[0]) > _SHARE * largest]
         parts.sort(key=lambda part: -abs(part[0]))
         words = []
         for seconds, what in parts:

@@ -18,9 +18,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse, Rectangle
 
 import namedax as nx
-from namedax.analysis.records import Collective, Operation
+from namedax.analysis.records import Collective, Operation, PipelineRun
 from namedax.drawing.canvas import svg
 from namedax.drawing.front import draw_front
+from namedax.drawing.pipelines import draw_pipeline
 from namedax.drawing.timeline import draw_timeline
 from namedax.drawing.traffic import draw_collectives
 from namedax.errors import (
@@ -31,6 +32,7 @@ from namedax.errors import (
     PlacementConflictError,
 )
 from namedax.hlo import KINDS
+from namedax.ops.loops.pipeline_timetable import Schedule
 from tests import make
 from tests.harness import environment_without_devices, make_mesh
 from tests.harness import said as said_by
@@ -548,8 +550,48 @@ def test_front():
     assert "The dashed line is the memory limit, 3.0 GiB." in below_the_title(figure)
     assert [text for text in words if text.startswith("{")] == ["{}", "{'batch': 'x'}"]  # from the fastest on
     assert {"2.00 ms", "4.0 GiB", "4.00 ms", "2.0 GiB"} <= set(words)
-    assert "bad" not in words
+    assert words.index("bad") > words.index("The others, fastest first")
+    assert "5.00 ms, 5.0 GiB" in words
+    assert "limit 3.0 GiB" in words
+    (axes,) = (axes for axes in figure.axes if axes.axison)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("memory per device (GiB)", "time of a step (ms)")
     assert_readable(figure)
+
+
+def test_a_bound_is_drawn_and_a_limit_that_is_far_away_is_not():
+    points = [(4e-3, 2.0**31, "a", True), (6e-3, 2.0**32, "b", False)]
+    figure = draw_front(points, memory=2.0**36, bound=3e-3)
+    assert "The memory limit, 64.0 GiB, is beyond the right edge." in below_the_title(figure)
+    assert "No layout of the search can be faster than the dotted line, 3.00 ms." in below_the_title(figure)
+    assert "lower bound 3.00 ms" in said(figure)
+    (axes,) = (axes for axes in figure.axes if axes.axison)
+    assert axes.get_xlim()[1] < 8
+    assert axes.get_ylim()[0] < 3 < axes.get_ylim()[1]
+    assert [list(line.get_ydata()) for line in axes.lines[3:]] == [[3.0, 3.0]]
+    assert_readable(figure)
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full), pytest.param(2, marks=pytest.mark.full)])
+def test_each_of_60_candidates_has_a_number_at_its_point(seed):
+    rng = np.random.default_rng(seed)
+    times = np.where(rng.random(60) < 0.5, rng.uniform(3, 3.5, 60), rng.uniform(3, 12, 60))
+    sizes = np.where(rng.random(60) < 0.5, rng.uniform(5, 6, 60), rng.uniform(5, 40, 60)) * 2**30
+    best = [not any((times < t) & (sizes < s)) for t, s in zip(times, sizes, strict=True)]
+    labels = [str({f"name{j}": ("data", "model") for j in range(1 + i % 9)}) for i in range(60)]
+    figure = draw_front([*zip(times, sizes, labels, best, strict=True)], memory=32e9, bound=2.9)
+    assert_readable(figure)
+    (axes,) = (axes for axes in figure.axes if axes.axison)
+    order = sorted(range(60), key=lambda i: (not best[i], times[i], sizes[i]))
+    numbers = {int(text.get_text()): text for text in texts(figure) if text.get_fontsize() == 7}
+    assert sorted(numbers) == list(range(1, 61))
+    figure.canvas.draw()
+    places = axes.transData.transform([(sizes[i] / 2**30, times[i]) for i in order])
+    for number, text in numbers.items():
+        at = text.get_transform().transform(text.get_position())
+        assert np.hypot(*(at - places[number - 1])) / figure.dpi < 1.3  # in inches
+    words = said(figure)
+    for label in set(labels):  # a long label keeps its beginning
+        assert any(label == word or (word.endswith("…") and label.startswith(word[:-1])) for word in words)
 
 
 @pytest.mark.parametrize("count", [1, 30])
@@ -558,7 +600,7 @@ def test_a_long_front(count):
     points = [(1e-3 * 1.3**i, 2**34 / 1.4**i, label, True) for i in range(count)]
     figure = draw_front([*points, (1.0, 2.0**36, "", False)])
     numbers = [text.get_text() for text in texts(figure) if text.get_fontsize() == 7]
-    assert numbers == [str(i + 1) for i in range(min(count, 10))]
+    assert numbers == [str(i + 1) for i in range(count + 1)]
     assert_readable(figure)
 
 
@@ -566,6 +608,120 @@ def test_no_candidates():
     with pytest.raises(ArgumentError) as error:
         draw_front([])
     assert said_by(error.value) == "draw_front: there is no candidate to draw. Pass at least one point."
+
+
+# --- sizes that do not divide -------------------------------------------------------------------------------------------
+
+
+def padding_of(figure):
+    """The hatched rectangles: their height and width."""
+    return [(r.get_height(), r.get_width()) for r in shapes(figure) if r.get_gid() == "padding"]
+
+
+def test_a_padded_block_is_hatched_and_the_reason_is_given():
+    x = nx.named(make.ones((10, 6)), ["batch", "k"])
+    stored = nx.shard(x, {"batch": "x"}, MESH, padded=True)
+    figures = [
+        nx.draw(stored),
+        nx.draw(x, {"batch": "x"}, MESH, padded=True),
+        nx.draw(stored, {"batch": "x"}, MESH, padded=True),
+    ]
+    for figure in figures:
+        assert {"288 B, 72 B a device", "↓ batch: 10 over x=4, padded to 12"} <= set(said(figure))
+        below = below_the_title(figure)
+        assert "The 10 elements of batch do not divide over 4 devices: the blocks of 3 have 3, 3, 3, 1 elements" in below
+        assert below.endswith("Hatched parts are padding.")
+        assert [ids for _, ids, _ in labeled(figure)] == holders(NamedSharding(MESH, P("x")), (12, 6))
+        # Two of the three rows of the last block.
+        ((height, width),) = padding_of(figure)
+        blocks = [r for r in shapes(figure) if r.get_width() == pytest.approx(width) and r.get_gid() is None]
+        assert height == pytest.approx(blocks[0].get_height() * 2 / 3)
+        assert_readable(figure)
+
+
+def test_blocks_of_padding_alone():
+    figure = nx.draw(nx.named(make.ones((3, 8)), ["k", "out"]), {"k": ("x", "y")}, MESH, padded=True)
+    assert "the blocks of 1 have 1, 1, 1, 0, 0, 0, 0, 0 elements" in below_the_title(figure)
+    assert len(padding_of(figure)) == 5
+    figure = nx.draw(struct(["a", "b"], 3, 7), {"a": "y", "b": "x"}, AbstractMesh((4, 2), ("x", "y")), padded=True)
+    assert len(padding_of(figure)) == 2 + 4 - 1 + 1  # the last row, the last column, and both parts of the corner
+    assert_readable(figure)
+
+
+def test_without_padding_an_axis_that_does_not_divide_is_replicated():
+    x = nx.named(make.ones((10, 6)), ["batch", "k"])
+    for figure in (
+        nx.draw(x, {"batch": "x"}, MESH),
+        nx.draw(nx.shard(x, {"batch": "x"}, MESH, padded=True), {"batch": "x"}, MESH),
+    ):
+        assert not padding_of(figure)
+        assert "so all devices have all of them; with padded=True, they have padded blocks." in below_the_title(figure)
+        assert "240 B" in said(figure)
+
+
+def test_a_long_title_keeps_its_beginning():
+    tree = {
+        "encoder": {"a_block_with_a_very_long_name_of_its_own": {"projection_of_the_values": struct(["a"], 8)}},
+        "b": struct(["a"], 4),
+    }
+    title = next(text for text in said(nx.draw(tree, {"a": "x"}, MESH)) if text.endswith("…"))
+    assert "encoder.a_block_with_a_very_long_name_of_its_own.projection_of_the_values".startswith(title[:-1])
+
+
+# --- pipelines ----------------------------------------------------------------------------------------------------------
+
+
+def cells_of(figure):
+    """The number of cells of each kind; a rectangle of idle cells counts by its width."""
+    rectangles = [r for r in shapes(figure) if r.get_gid() is not None]
+    width = min(r.get_width() for r in rectangles if r.get_gid() == "F")
+    found = dict.fromkeys("FBW", 0) | {"idle": 0}
+    for r in rectangles:
+        found[r.get_gid()] += round(r.get_width() / width)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rounds", "stages", "microbatches"),
+    [
+        ("gpipe", 1, 4, 8),
+        ("1f1b", 1, 4, 8),
+        ("interleaved", 2, 4, 8),
+        ("zero_bubble", 1, 4, 8),
+        *(
+            pytest.param(name, rounds, 8, 64, marks=pytest.mark.full)
+            for name, rounds in (("1f1b", 1), ("interleaved", 2), ("zero_bubble", 1))
+        ),
+    ],
+)
+def test_a_pipeline_shows_all_work_and_the_bubble(schedule, rounds, stages, microbatches):
+    run = PipelineRun.of(Schedule(stages, rounds, microbatches, schedule), ("forward", "gradient"))
+    figure = draw_pipeline(run)
+    cells, legend = cells_of(figure), 2  # the rectangle of the legend
+    works = stages * rounds * microbatches
+    assert cells["F"] == works * (1 if schedule == "gpipe" else 2)
+    assert cells["B"] == works
+    assert cells["W"] == (works if schedule == "zero_bubble" else 0)
+    assert cells["idle"] == pytest.approx(stages * run.idle, abs=legend)
+    assert said(figure)[0].endswith(f"{microbatches} microbatches, bubble {100 * run.idle / run.columns:.1f} %")
+    assert {"stage 0", f"stage {stages - 1}", "Forward pass", "idle (bubble)"} <= set(said(figure))
+    assert_readable(figure, smallest=5)
+
+
+def test_a_pipeline_without_a_gradient_has_forward_passes_only():
+    run = PipelineRun.of(Schedule(4, 1, 8, "1f1b"), ("forward",))
+    figure = draw_pipeline(run)
+    assert cells_of(figure)["B"] == 0
+    assert cells_of(figure)["F"] == 32
+    assert "backward pass" not in said(figure)
+
+
+@pytest.mark.full
+def test_a_very_long_pipeline_is_drawn_in_part():
+    run = PipelineRun.of(Schedule(64, 1, 512, "1f1b"), ("forward", "gradient"))
+    figure = draw_pipeline(run)
+    assert below_the_title(figure).endswith("Only the first ticks and the last ones are drawn.")
+    assert max(figure.get_size_inches()) < 45
 
 
 # --- what cannot be drawn -----------------------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ WITHIN_FUNCTIONS: dict[tuple[str, str], str] = {}
 LOOK_UP_BY_NAME = {
     "": "the top of the house: imports a public name from its table when it is first touched",
     "namespaces.lifting": "a Namespace fills the module that holds it (namedax.numpy, ...), and imports JAX's module and submodules when touched",
+    "planning.command": "imports the module of the user's program that the command line names",
     "checkpoints.written_names": "finds the enumeration of a stored name in a module that the user's program has imported",
 }
 
