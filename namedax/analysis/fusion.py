@@ -295,7 +295,7 @@ class Fusions:
                 continue
             written = sum(value.bytes for value in node.results if self.is_written[id(value)])
             is_shared = _joins_kernels(node) or _is_contraction(node)
-            if not written and not costs.sums_up(node.eqn) and is_shared:
+            if not written and is_shared:
                 continue  # it counts where its result is used
             kernel = self._kernel[id(node.results[0])]
             counted = kernels[kernel] if is_shared else {}
