@@ -63,6 +63,13 @@ def test_a_gather_of_weights_is_prefetched_in_a_loop():
     assert ms(*loop(gather, product), on=ONE) == pytest.approx(10 * 5)
 
 
+def test_what_a_program_prefetches_is_hidden_in_every_iteration():
+    ahead, product = send(1, 2, is_free=True, is_ahead=True), use(2, 3, (1,))
+    assert ms(*loop(ahead, product)) == pytest.approx(10 * 3)
+    slow, gather = send(1, 4, is_free=True, is_ahead=True), send(3, 1, is_free=True)
+    assert ms(*loop(slow, product, gather)) == pytest.approx(1 + 9 * 5 + 4)
+
+
 def test_a_loop_with_collectives_is_waited_for():
     inside = loop(send(1, 2), use(2, 3, (1,)))
     assert ms(*inside, send(3, 4), use(4, 4)) == pytest.approx(50 + 4)
@@ -182,6 +189,7 @@ def test_the_total_is_between_the_longer_stream_and_both(steps):
     rounding = 1 + 1e-9
     assert max(computed, times.communication) <= times.total * rounding
     assert times.total <= (computed + times.communication) * rounding
+    assert times.total <= ONE.time(steps).total * rounding
     assert times.total + times.hidden == pytest.approx(computed + times.communication)
     assert [one.step for one in times.schedule] == steps
     for kind in (Operation, Collective):
