@@ -184,7 +184,7 @@ def chosen(q, k, v):
     return jax.lax.cond(q[0, 0] > 0, lambda: masked(q, k, v), lambda: online(q, k, v))
 
 
-@pytest.mark.parametrize("kernel", [masked, online, chosen])
+@pytest.mark.parametrize("kernel", [masked, online, pytest.param(chosen, marks=pytest.mark.full)])
 def test_every_run_is_charged_once(kernel):
     f = nx.machines.cost(kernel, flops=FLOPS, bytes=BYTES)
 

@@ -14,7 +14,7 @@ import namedax as nx
 from namedax.analysis.records import Collective, Operation
 from namedax.machines import Link, Machine
 
-quick = settings(max_examples=80, deadline=None, derandomize=True)
+quick = settings(max_examples=50, deadline=None, derandomize=True)
 # A millisecond for each 1e9 operations, and for each 1e6 bytes sent.
 ON = Machine({"float32": 1e12}, 16e9, 1e30, {...: Link(1e9, 0.0, "switch")}, overlap=True)
 ONE = dataclasses.replace(ON, overlap=False)
