@@ -38,8 +38,10 @@ __all__ = ["Fusions", "is_view", "root_of", "viewed", "views"]
 # The `id` of an array in memory, and a number for the slices through which it is read; 0 for the
 # whole array.
 Part = tuple[int, int]
-# An array that depends on more arrays in memory is written, as XLA limits the operands of a kernel.
+# An array that depends on more arrays in memory is not computed again.
 _MOST_SOURCES = 16
+# An array that depends on more arrays in memory is written. XLA limits the operands of a kernel.
+_MOST_OPERANDS = 64
 
 
 class Kernel(Record):
@@ -81,11 +83,15 @@ class Fusions:
         self._kernels: dict[int, frozenset[Kernel]] = {}  # of a node, all that compute it
         self._leaves: dict[int, dict[int, float]] = {}
         self._joined: set[int] = set()
+        self._has_to: dict[int, bool] = {}
         self._sources: dict[int, dict[Part, tuple[Value, int]]] = {}
         for node in body.nodes:
             self._place(node)
         for node in reversed(body.nodes):
             self._decide(node)
+        for node in body.nodes:  # in program order, because a chain may be long
+            for value in node.results:
+                self._sources[id(value)] = self._sources_of(node, value)
 
     def consumers(self, value: Value) -> Iterator[Node | None]:
         """Yield the users of an array, or of a view of it; `None` if it is a result."""
@@ -158,7 +164,14 @@ class Fusions:
         return found
 
     def _has_to_be_written(self, value: Value) -> bool:
+        if id(value) not in self._has_to:
+            self._has_to[id(value)] = self._is_read_from_memory(value)
+        return self._has_to[id(value)]
+
+    def _is_read_from_memory(self, value: Value) -> bool:
         maker = value.maker
+        if len(self._leaves.get(id(value), ())) > _MOST_OPERANDS:
+            return True
         if id(value) not in self._leaves or maker is None or not _is_fusible(maker):
             return True  # also an array of a surrounding program
         return any(
@@ -244,17 +257,15 @@ class Fusions:
 
         The result maps the parts of each array that are read to the array and to their bytes.
         """
-        if (known := self._sources.get(id(value))) is not None:
-            return known
-        maker = value.maker
+        known = self._sources.get(id(value))
+        return {(id(value), 0): (value, value.bytes)} if known is None else known
+
+    def _sources_of(self, node: Node, value: Value) -> dict[Part, tuple[Value, int]]:
+        if self.is_written[id(value)]:
+            return {(id(value), 0): (value, value.bytes)}
         found: dict[Part, tuple[Value, int]] = {}
-        if maker is None or id(value) not in self.is_written or self.is_written[id(value)]:
-            found[id(value), 0] = value, value.bytes
-        else:
-            seen = list(viewed(maker, value))
-            for operand in seen or maker.reads:
-                self._add(found, maker, operand, value)
-        self._sources[id(value)] = found
+        for operand in list(viewed(node, value)) or node.reads:
+            self._add(found, node, operand, value)
         return found
 
     def _add(
@@ -284,7 +295,7 @@ class Fusions:
                 continue
             written = sum(value.bytes for value in node.results if self.is_written[id(value)])
             is_shared = _joins_kernels(node) or _is_contraction(node)
-            if not written and not costs.sums_up(node.eqn) and is_shared:
+            if not written and is_shared:
                 continue  # it counts where its result is used
             kernel = self._kernel[id(node.results[0])]
             counted = kernels[kernel] if is_shared else {}

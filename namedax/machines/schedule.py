@@ -11,7 +11,8 @@ unless it is known to overlap with operations:
 - **A loop with collectives that none of its computation waits for**, such as gathers of the next
   step (`prefetch=1` in `nx.fold` and `nx.scan`) and reductions of the gradient of the step before.
   They overlap with the computation of the loop's body. The other collectives of the loop do not.
-- **A machine with `overlap=True`**: two streams, see `streams`.
+- **A machine with `overlap=True`**: two streams, see `streams`. If the steps take less time by the
+  rules above, these count: the blocks of a ring may overlap better than in program order.
 """
 
 from __future__ import annotations
@@ -142,10 +143,12 @@ def schedule(steps: Sequence[Step], cost: Callable[[Step], Cost], overlap: bool)
     Args:
       steps: the steps in program order.
       cost: returns the cost of a step.
-      overlap: whether collectives overlap with operations as much as possible.
+      overlap: whether collectives overlap with the operations that do not need their results.
     """
     costs = [(step, cost(step)) for step in steps]
-    now, timed = two_streams(costs) if overlap else _one_stream(costs)
+    now, timed = _one_stream(costs)
+    if overlap and (both := two_streams(costs))[0] < now:
+        now, timed = both
     by = {
         bound: sum(c.seconds for _, c in costs if c.bound == bound)
         for bound in ("compute", "memory", "communication")

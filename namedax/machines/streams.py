@@ -10,7 +10,9 @@ its result, such as a reduction of their gradient. Free collectives run during a
 they are prefetched, or they end later. With `F` seconds of free collectives, `R` seconds of the
 other collectives, `C` seconds of computation and `M` seconds for an iteration without the free
 collectives, `n` iterations take `F + (n - 1) max(M, F + R, C) + M`: the first gathers, or the last
-reductions, are not hidden. A loop with collectives occupies both streams until it ends, one without
+reductions, are not hidden. Collectives that the program itself prefetches (`prefetch=1`) are hidden
+in every iteration: with `A` seconds of them, `n` iterations take `(F - A) + (n - 1) max(M, F + R,
+C) + max(M, A + R, C)`. A loop with collectives occupies both streams until it ends, one without
 collectives only that of computation.
 
 **Bounds.** The total is at least the time of each stream, and at most the sum of both. It ignores
@@ -151,8 +153,16 @@ def _seconds_of_loop(block: Costs, depth: int, runs: int) -> float:
     alone = _schedule(others, depth + 1, within, 0.0, [], {})
     sent = sum(c.seconds for step, c in block if isinstance(step, Collective)) / within
     computed = sum(c.seconds for step, c in block if not isinstance(step, Collective)) / within
-    ahead = sum(c.seconds for (_, c), is_free in zip(block, free, strict=True) if is_free) / within
-    return ahead + (iterations - 1) * max(alone, sent, computed) + alone
+    # Those that the program itself prefetches start before the loop.
+    first = sum(
+        c.seconds
+        for (step, c), is_free in zip(block, free, strict=True)
+        if is_free and not (isinstance(step, Collective) and step.is_ahead)
+    )
+    first /= within
+    return (
+        first + (iterations - 1) * max(alone, sent, computed) + max(alone, sent - first, computed)
+    )
 
 
 def _is_free(step: Step, depth: int) -> bool:

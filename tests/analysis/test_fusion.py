@@ -254,3 +254,12 @@ def test_the_kernel_of_a_product_counts_at_the_product():
 def test_a_scan_counts_the_bytes_of_each_iteration():
     once = bytes_of(lambda c, x: c * x, S((512,), F32), S((512,), F32))
     assert bytes_of(lambda c, x: lax.scan(lambda c, x: (c * x, None), c, x)[0], S((512,), F32), X) == 256 * once
+
+
+def test_a_long_chain_is_one_kernel():
+    def chain(x):
+        for _ in range(1100):
+            x = jnp.sin(x)
+        return x
+
+    assert bytes_of(chain, X) == 2 * ALL
