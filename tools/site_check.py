@@ -50,6 +50,8 @@ SEARCHES = {
     "plan": "guides/choose_a_layout",
     "draw": "reference/api/nx.draw",
     "roofline": "guides/machines",
+    "profile": "guides/profiling",
+    "perfetto": "guides/profiling",
     "orbax": "guides/checkpoints",
     "xarray": "guides/interoperation",
     "safetensors": "guides/interoperation",
