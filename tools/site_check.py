@@ -40,6 +40,7 @@ SEARCHES = {
     "xmap": "reference/api/nx.xmap",
     "einsum": "reference/api/nx.einsum",
     "mesh": "tutorials/3_eight_devices",
+    "debug print": "guides/debugging",
     "SerialLoop": "reference/api/nx.SerialLoop",
     "gradient accumulation": "guides/layouts",
     "pipeline": "guides/pipelines",

@@ -378,7 +378,7 @@ SUBJECTS: dict[str, Callable[[Entry, str], bool]] = {
     "Mixtures of experts": lambda e, path: path.startswith("ops/experts/"),
     "Rows of different lengths": lambda e, path: path.startswith("ops/ragged/"),
     "Random numbers": lambda e, path: path.startswith("ops/random/"),
-    "See and choose what is sent": lambda e, path: path.startswith(("analysis/", "planning/", "transfers/", "machines/", "drawing/", "hlo", "testing")),
+    "See and choose what is sent": lambda e, path: path.startswith(("analysis/", "debug/", "profiling/", "planning/", "transfers/", "machines/", "drawing/", "hlo", "testing")),
     "Files, processes, other libraries, types": lambda e, path: path.startswith(
         ("checkpoints/", "distributed", "interop", "typing/")
     ) and e.kind != "element type",

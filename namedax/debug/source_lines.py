@@ -174,9 +174,18 @@ _FOLDERS = ("stdlib", "platstdlib", "purelib", "platlib")
 
 
 def is_of_user(frame: FrameType) -> bool:
-    """Return True if a frame runs code with a source, and not that of an installed package."""
-    path = frame.f_code.co_filename
-    return _is_of_user(path) and (path != "<string>" or bool(_source(path, frame)))
+    """Return True if a frame runs user code: not an installed package, nor generated methods."""
+    path, within = frame.f_code.co_filename, frame.f_globals
+    if not _is_of_user(path):
+        return False
+    if path != "<string>" or _source(path, frame):
+        return True
+    # Classes of fields have methods from text, in the namespace of their module.
+    return not (
+        frame.f_code.co_name.startswith("__")
+        or str(within.get("__name__", "")).startswith("namedtuple_")
+        or not _is_of_user(str(within.get("__file__", "")))
+    )
 
 
 @functools.cache

@@ -52,7 +52,7 @@ FLOPS_DEVIATIONS = {
     "sort": (0.6, 1),
     "histogram": (0.6, 1),
     "prefix sums": (0.1, 1),
-    "segment sums": (0.85, 1),
+    "segment sums": (0.85, 7.5),  # a scatter: XLA of JAX 0.10 counts its addition once with the flags of the tests
     "Fourier filter": (0.6, 1),
 }
 QUICK = {

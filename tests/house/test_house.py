@@ -275,7 +275,7 @@ def test_tests_mirror_the_rooms():
     assert [name for name, count in names.items() if count > 1] == []  # pytest imports and selects modules by these
 
 
-FACES = ("checkpoints", "image", "interop", "lax", "machines", "nn", "numpy", "random", "scipy", "typing")
+FACES = ("checkpoints", "debug", "image", "interop", "lax", "machines", "nn", "numpy", "random", "scipy", "typing")
 PACKAGES = ["ops", "programs.serial", *(r for r in ROOMS if r and r not in FACES and modules()[r].name == "__init__.py")]
 
 
