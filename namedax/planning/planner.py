@@ -199,7 +199,7 @@ def plan(
     program: Program | Whole = (
         Program(f, args, kwargs) if isinstance(f, Xmapped) else Whole(f, args, kwargs)
     )
-    first = program.first
+    first = program.first()
     meshes = meshes_for(first, mesh, machine, verify)
     bound = float(meshes.machine.memory if memory is None else memory)
     overlaps = (first._options.overlap,) if overlap is None else tuple(overlap)

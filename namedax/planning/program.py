@@ -137,9 +137,8 @@ class Program:
         }
         self.name = f._name
 
-    @property
     def first(self) -> Xmapped:
-        """The mapped function."""
+        """Return the mapped function."""
         return self._f
 
     def under(

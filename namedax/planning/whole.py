@@ -90,9 +90,8 @@ class Whole:
         labels = labelled(list(calls))
         self.stages = {labels[code]: Stage(*call) for code, call in calls.items()}
 
-    @property
     def first(self) -> Xmapped:
-        """The mapped function that is called first."""
+        """Return the mapped function that is called first."""
         return next(iter(self.stages.values())).mapped
 
     def census(self) -> Census:
