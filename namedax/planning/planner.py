@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -28,6 +29,14 @@ from namedax.machines import Machine, Times
 from namedax.machines.links import positive
 from namedax.ops.contraction.rings import Overlap
 from namedax.ops.loops.pipeline_options import choosing
+from namedax.planning.bound import Bound
+from namedax.planning.fixed_names import (
+    check_fixed,
+    check_sizes,
+    conflict,
+    fixed_axes,
+    parse_fixed,
+)
 from namedax.planning.meshes import Meshes, meshes_for
 from namedax.planning.pipelines import with_schedules
 from namedax.planning.program import Census, Program
@@ -39,7 +48,7 @@ from namedax.planning.result import (
     seconds_text,
     uneven_advice,
 )
-from namedax.planning.search import Outcome, search
+from namedax.planning.search import Found, Outcome, search
 from namedax.planning.space import Choice, Space
 from namedax.resources.serial import SerialLoop
 from namedax.xmap.mapped_function import Xmapped, dynamic_arguments
@@ -106,6 +115,7 @@ def plan(
     loops: Mapping[Hashable, Sequence[int | SerialLoop]] | None = None,
     overlap: Sequence[Overlap] | None = None,
     uneven: Iterable[Hashable] = (),
+    fixed: Mapping[Hashable, Any] | None = None,
     **kwargs: PyTree,
 ) -> Plan:
     """Find the `axis_resources` with the shortest estimated step time on a machine.
@@ -150,6 +160,9 @@ def plan(
       uneven: names that are also tried with sizes that do not divide, in padded blocks. Such names
         in the layout of `f` itself are included. Other names are tried only if they divide, and
         `plan.advice` lists the omitted ones. The steps of `loops` need not divide. Default: none.
+      fixed: names with a given mapping, such as `{"batch": "data", "vocab": None}`: a mesh axis, a
+        tuple of mesh axes, an `nx.SerialLoop`, or `None` for a name that must not be mapped. All
+        layouts of the search have it. Default: none.
       **kwargs: keyword arguments of `f`.
 
     A program that calls `nx.pipeline` without `microbatches`, `schedule` or `interleave` leaves
@@ -159,12 +172,14 @@ def plan(
 
     Returns:
       A `Plan`, which prints as a table. `plan.best` is the value for `axis_resources`, on a mesh of
-      the sizes `plan.mesh`.
+      the sizes `plan.mesh`. No layout of the searched space that fits takes less than `plan.bound`
+      seconds on the machine, and `plan.gap` compares the best layout with that.
 
     Raises:
       ArgumentTypeError: `f` is not a function made by `nx.xmap`.
-      ArgumentError: the program lacks a name, an argument is invalid, there is neither a machine
-        nor a mesh with devices, or `f` leaves the communication to XLA (`partitioning="auto"`).
+      ArgumentError: the program lacks a name, an argument is invalid, two fixed names cannot share
+        a mesh axis, there is neither a machine nor a mesh with devices, or `f` leaves the
+        communication to XLA (`partitioning="auto"`).
       MeshError: there is no mesh, or the mesh does not fit on the machine.
       PlanError: no layout that was judged fits into the memory.
 
@@ -184,27 +199,34 @@ def plan(
     """
     _check(f, machine, memory, names, verify, tries, loops, overlap)
     uneven = _several("uneven", uneven)
-    meshes = meshes_for(f, mesh, machine, verify)
+    pins = parse_fixed(fixed)
+    meshes = meshes_for(f, mesh, machine, verify, fixed_axes(pins))
     bound = float(meshes.machine.memory if memory is None else memory)
     program = Program(f, args, kwargs)
     overlaps = (f._options.overlap,) if overlap is None else tuple(overlap)
     limit = _most(meshes) if tries is None else tries
     with meshes.context():
         census = program.census()
+        check_fixed(pins, census.sizes, meshes.axes, names, loops or {}, census.apart)
         chosen = _chosen(census, names, loops, uneven)
+        pins = {name: pin for name, pin in pins.items() if name in chosen}
         space = Space(
-            chosen, meshes.axes, meshes.shapes, census.apart, _loops(loops), overlaps, uneven
+            chosen, meshes.axes, meshes.shapes, census.apart, _loops(loops), overlaps, uneven, pins
         )
-        own = space.choice_of(f._options.axis_resources, f._options.overlap)
+        own = space.canonical(space.choice_of(f._options.axis_resources, f._options.overlap))
         space.uneven |= {name for name, size in chosen.items() if size % space.blocks(own, name)}
+        check_sizes(space)
         judge = _Judge(
             program,
             space,
             meshes,
             bound,
+            Bound(space, meshes.machine, census.arguments, bound, census.reordered),
             _Progress(limit) if progress and sys.stderr.isatty() else None,
         )
-        search(space, judge, bound, limit, [own])
+        found = search(space, judge, bound, limit, [own], judge.left_open)
+        if limit > len(chosen):
+            judge.probe()
         judge.end()
         census = census.replace(
             apart=frozenset(space.apart)
@@ -217,6 +239,7 @@ def plan(
             )
             text = " ".join(filter(None, [text, uneven_advice(space.not_dividing(), chosen)]))
             raise PlanError(text)
+        least = judge.bound(found)
         if verify:
             best_first = _verified(program, best_first, meshes, verify, args, kwargs)
     words = tuple(
@@ -232,6 +255,8 @@ def plan(
         tuple(judge.rejected),
         words,
         judge.traces,
+        least,
+        "tries" if found.reached else "converged",
     )
 
 
@@ -338,8 +363,10 @@ class _Judge:
         space: Space,
         meshes: Meshes,
         memory: float,
+        bound: Bound,
         progress: _Progress | None,
     ):
+        self._bound = bound
         self._program = program
         self._space = space
         self._meshes = meshes
@@ -357,9 +384,13 @@ class _Judge:
         try:
             report = self._program.explained(resources, abstract, choice.overlap)
         except (NamedaxError, NotImplementedError, TypeError, ValueError) as error:
-            if not resources:
-                raise  # an error of the program itself
             names = error.axes if isinstance(error, PlacementConflictError) else ()
+            pinned = [self._space.pinned_on(i) for i in range(len(choice.roles))]
+            for axis, on in zip(self._space.axes, pinned, strict=True):
+                if len(set(names)) == 2 and on.issuperset(names):
+                    raise conflict(names, axis) from None
+            if not resources or choice == self._space.empty:
+                raise  # an error of the program itself, or of the fixed names
             self._space.learn(choice, names)
             self.rejected.append((resources, str(error)))
             return None
@@ -369,6 +400,7 @@ class _Judge:
             resources, mesh, choice.overlap, report, machine, times, self._memory
         )
         self.candidates.append(candidate)
+        self._bound.learn(choice, report.steps, times)
         self._sizes[id(candidate)] = choice.sizes
         if self._progress is not None:
             self._progress.show(self.candidates)
@@ -389,6 +421,40 @@ class _Judge:
         return Candidate.of(
             one.axis_resources, one.mesh, one.overlap, report, machine, times, self._memory
         )
+
+    def probe(self) -> None:
+        """Trace the layouts that the bound needs and that the search has not traced."""
+        for choice in list(self._bound.missing()):
+            abstract = self._meshes.abstract(choice.sizes)
+            self.traces += 1
+            try:
+                report = self._program.explained(
+                    self._space.resources(choice), abstract, choice.overlap
+                )
+            except (NamedaxError, NotImplementedError, TypeError, ValueError):
+                continue  # nothing is assumed about layouts with this name
+            self._bound.learn(choice, report.steps)
+
+    def left_open(self, known: Container[Choice], below: float, most: int) -> list[Choice]:
+        """Return the layouts that may take less time than `below`, or none if they are many."""
+        if self._can_change:
+            return []
+        found = list(itertools.islice(self._bound.unjudged(known, below), most + 1))
+        choices = [one.choice for one in found if one.choice is not None]
+        return choices if len(choices) == len(found) <= most else []
+
+    def bound(self, found: Found) -> float:
+        """Return a lower bound of the time of all layouts that fit, in seconds."""
+        best = min(one.time for one in self.candidates if one.fits)
+        known = found.outcomes.keys() | found.rejected
+        opened = next(self._bound.unjudged(known, best), None)
+        bounds = [self._bound.of(choice) for choice in found.outcomes] if self._can_change else []
+        return min([best, *([] if opened is None else [opened.seconds]), *bounds])
+
+    @property
+    def _can_change(self) -> bool:
+        """True if the time of a judged layout depends on options that the program leaves open."""
+        return any(one.report.pipelines for one in self.candidates)
 
     def end(self) -> None:
         """End the progress line."""

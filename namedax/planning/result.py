@@ -115,7 +115,23 @@ def _title(plan: Plan, on_front: int) -> list[str]:
         f" of which {fitting} fit into {size_text(int(plan.memory))} per device, and {on_front} are"
         " on the Pareto front of time and memory"
     )
-    return textwrap.wrap(words, _WIDTH)
+    return [*textwrap.wrap(words, _WIDTH), *textwrap.wrap(_certificate(plan), _WIDTH)]
+
+
+def _certificate(plan: Plan) -> str:
+    """Compare the best layout with the bound, in one sentence."""
+    tries = " The search ended at the maximum number of layouts (tries=)."
+    more = tries if plan.ended == "tries" and not plan.exhausted else ""
+    if plan.exhausted:
+        return (
+            "The best layout is exact: no layout of this space that fits is estimated to be faster."
+        )
+    if not plan.bound:
+        return more.strip()
+    return (
+        f"The best layout is at most {plan.gap:.0%} slower than the best possible layout of this"
+        f" space, which takes {seconds_text(plan.bound)} or more.{more}"
+    )
 
 
 def _row(one: Candidate, is_best: bool, verified: bool, with_mesh: bool) -> list[str]:
@@ -209,6 +225,10 @@ class Plan:
       advice: sentences on second names for axes of the model, and on names that were not mapped
         because their sizes do not divide.
       traces: the number of traces of the program.
+      bound: a lower bound of the time of all layouts of the searched space that fit, in seconds;
+        0 if there is none, because the search was too short.
+      ended: the reason for which the search ended: `"tries"` if it had judged the maximum number of
+        layouts, and otherwise `"converged"`.
     """
 
     name: str
@@ -218,6 +238,22 @@ class Plan:
     refused: tuple[tuple[dict[Hashable, Any], str], ...] = ()
     advice: tuple[str, ...] = ()
     traces: int = 0
+    bound: float = 0.0
+    ended: str = "converged"
+
+    @property
+    def gap(self) -> float:
+        """The fraction by which the best layout may be slower than the best possible one.
+
+        It is the time of the best candidate divided by `bound`, minus 1, and infinite without a
+        bound.
+        """
+        return self.candidates[0].time / self.bound - 1 if self.bound else math.inf
+
+    @property
+    def exhausted(self) -> bool:
+        """True if every layout was judged or excluded by its bound, so that `gap` is 0."""
+        return self.gap <= 0
 
     @property
     def best(self) -> dict[Hashable, Any]:

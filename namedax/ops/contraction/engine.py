@@ -48,7 +48,10 @@ from namedax.resources.padding_masks import masked
 from namedax.resources.serial import LoopAxis
 from namedax.resources.wire import Wire
 
-__all__ = ["Contraction", "Label", "Labels", "best_order"]
+__all__ = ["ORDERED", "Contraction", "Label", "Labels", "best_order"]
+
+#: The scope of contractions of more than two operands, whose order depends on their sizes.
+ORDERED = "ordered_by_size"
 
 
 Label = Hashable
@@ -197,10 +200,13 @@ class Contraction:
             term = term.without_repeats().without_broadcast()
             terms[i] = term = self._sum_out(term, self.alone[i])
             self._check_placement(term.labels)
-        for i, j in self._path(terms):
-            x, y = terms[i], terms[j]
-            terms = [term for k, term in enumerate(terms) if k not in (i, j)]
-            terms.append(self._contract(x, y, self.kept.union(*(term.labels for term in terms))))
+        several = jax.named_scope(ORDERED) if len(terms) > 2 else contextlib.nullcontext()
+        with several:
+            for i, j in self._path(terms):
+                x, y = terms[i], terms[j]
+                terms = [term for k, term in enumerate(terms) if k not in (i, j)]
+                kept = self.kept.union(*(term.labels for term in terms))
+                terms.append(self._contract(x, y, kept))
         return self._write(terms[0])
 
     def _check(self, blocks: Sequence[AnyArray]) -> None:
