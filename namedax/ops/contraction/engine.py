@@ -105,6 +105,16 @@ class _Term(Record, frozen=False):
                 term = _Term(data, (*rest.labels, label), (*rest.places, place))
         return term
 
+    def in_order(self, labels: Iterable[Label]) -> _Term:
+        """Transpose the data to the order of `labels`, which may contain others."""
+        order = [self.labels.index(label) for label in labels if label in self.labels]
+        if order == list(range(len(order))):
+            return self
+        data = lax.transpose(self.data, order)
+        return _Term(
+            data, tuple(self.labels[i] for i in order), tuple(self.places[i] for i in order)
+        )
+
     def without_broadcast(self) -> _Term:
         """Remove the axes of `...` that have size 1, which broadcast against a larger operand."""
         ones = [
@@ -207,6 +217,9 @@ class Contraction:
                 terms = [term for k, term in enumerate(terms) if k not in (i, j)]
                 kept = self.kept.union(*(term.labels for term in terms))
                 terms.append(self._contract(x, y, kept))
+            # The order of the result's axes must depend on labels only: it is cached by them.
+            if len(self.labels) > 2:
+                terms = [terms[0].in_order(dict.fromkeys(_chain(self.labels)))]
         return self._write(terms[0])
 
     def _check(self, blocks: Sequence[AnyArray]) -> None:
