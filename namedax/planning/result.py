@@ -252,8 +252,9 @@ class Plan:
 
     @property
     def exhausted(self) -> bool:
-        """True if every layout was judged or excluded by its bound, so that `gap` is 0."""
-        return self.gap <= 0
+        """True if every layout was judged or excluded by its bound: no estimate is lower."""
+        times = [one.time for one in self.candidates if one.fits]
+        return self.bound >= min(times, default=math.inf)
 
     @property
     def best(self) -> dict[Hashable, Any]:
