@@ -152,7 +152,8 @@ def plan(
       progress: whether to show a progress line on standard error, if that is a terminal; default:
         True.
       tries: the maximum number of layouts to judge; default: 32 on one mesh axis, 60 on two, 90 on
-        more, 120 for a number of devices. One takes up to a second.
+        more, 120 for a number of devices. One takes up to a second. If it suffices for all layouts
+        of the space, they are all judged, so that the best one is exact.
       loops: numbers of steps for names that may be executed in steps, such as `{"batch": [4, 16]}`;
         see `nx.SerialLoop`. Default: none.
       overlap: values to try for `overlap` of `nx.xmap`, such as `[False, True]`; default: the value
@@ -224,7 +225,7 @@ def plan(
             Bound(space, meshes.machine, census.arguments, bound, census.reordered),
             _Progress(limit) if progress and sys.stderr.isatty() else None,
         )
-        found = search(space, judge, bound, limit, [own], judge.left_open)
+        found = search(space, judge, bound, limit, [own], judge.left_open, tries)
         if limit > len(chosen):
             judge.probe()
         judge.end()

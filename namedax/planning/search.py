@@ -93,6 +93,7 @@ def search(
     tries: int,
     first: Iterable[Choice] = (),
     left_open: Callable[[Container[Choice], float, int], list[Choice]] | None = None,
+    most_open: int | None = None,
 ) -> Found:
     """Try at most `tries` choices.
 
@@ -106,6 +107,7 @@ def search(
       left_open: takes the known choices, a time and a number. It returns all other choices that may
         take less time, or none if there are more than this number. If the search ends early, they
         are tried too, so that its result is exact. Default: none.
+      most_open: this number; default: a quarter of `tries`, and at least 8.
 
     Returns:
       The outcomes of the choices that the judge did not reject, and whether the limit was reached.
@@ -166,7 +168,7 @@ def search(
     reached = not left()
     while left_open is not None and left():
         best = min((one.time for one in found.values() if one.peak <= memory), default=math.inf)
-        most = min(max(_OPEN, tries // 4), tries - len(found))
+        most = min(max(_OPEN, tries // 4) if most_open is None else most_open, tries - len(found))
         tried = [attempt(choice) for choice in left_open(found.keys() | rejected, best, most)]
         if not any(tried):
             break

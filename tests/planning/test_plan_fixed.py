@@ -87,13 +87,11 @@ def test_a_fixed_loop():
 
 
 def test_for_a_number_of_devices_mesh_axes_are_those_that_are_named():
-    plan = nx.plan(program(), *args(), mesh=8, machine=SLOW, fixed={"batch": "data"}, tries=20)
+    plan = nx.plan(program(), *args(), mesh=8, machine=SLOW, fixed={"batch": "data"}, tries=12)
     for one in plan.candidates:
         assert one.mesh["data"] > 1
         assert has(one.axis_resources, "batch", {"data"})
     assert len({tuple(one.mesh.items()) for one in plan.candidates}) > 1
-    free = nx.plan(program(), *args(), mesh=8, machine=SLOW)
-    assert plan.candidates[0].time >= free.candidates[0].time
 
 
 def test_the_layout_of_the_function_gets_the_fixed_names():
