@@ -19,7 +19,7 @@ from namedax.core.names import Mesh, PyTree
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.operands.pytree import data_of
-from namedax.ops.contraction.engine import ORDERED
+from namedax.ops.contraction.order import ORDERED
 from namedax.ops.contraction.rings import Overlap
 from namedax.programs import costs
 from namedax.programs.primitives import jaxprs_within
