@@ -256,8 +256,8 @@ def plan(
         tuple(judge.rejected),
         words,
         judge.traces,
-        least,
-        "tries" if found.reached else "converged",
+        bound=least,
+        ended="tries" if found.reached else "converged",
     )
 
 
