@@ -30,7 +30,7 @@ import dataclasses
 import heapq
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -186,11 +186,11 @@ def _key(step: Operation) -> _Key:
 
 
 def _seconds_by_key(times: Times) -> dict[_Key, float]:
-    found: Counter[_Key] = Counter()
+    found: dict[_Key, float] = defaultdict(float)
     for step, start, end in times.schedule:
         if isinstance(step, Operation):
             found[_key(step)] += end - start
-    return dict(found)
+    return found
 
 
 class _Claims:

@@ -106,7 +106,8 @@ class _Term(Record, frozen=False):
         """Transpose the data to the order of `labels`, which may contain others."""
         order = [self.labels.index(label) for label in labels if label in self.labels]
         data = self.source if order == sorted(order) else lax.transpose(self.data, order)
-        return _Term(data, *(tuple(part[i] for i in order) for part in (self.labels, self.places)))
+        places = tuple(self.places[i] for i in order)
+        return _Term(data, tuple(self.labels[i] for i in order), places)
 
     def without_broadcast(self) -> _Term:
         """Remove the axes of `...` that have size 1, which broadcast against a larger operand."""
