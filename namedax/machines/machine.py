@@ -38,8 +38,8 @@ class Machine:
       links: the link of each mesh axis, `{"data": Link(...)}`. The key `...` stands for all axes
         that are not listed. A tuple of mesh axes is a measured link for collectives over exactly
         these axes; without it, the time follows from the links of the axes.
-      overlap: whether collectives overlap with all available computation. Otherwise only the
-        collectives of a ring do (see `namedax.machines.schedule`). Default: False.
+      overlap: whether collectives overlap with all computation that does not need their results.
+        Otherwise only those of rings and of `prefetch=1` do. Default: False.
       name: the name in messages; default: `"this machine"`.
       launch: the seconds to start an operation. An operation on a few numbers (64 bytes) is assumed
         to be fused with another. Default: 0.

@@ -53,8 +53,14 @@ class Shape(Record):
             yield sizes, (self.sizes, order)
 
 
-def the_shape(machine: Machine, axes: Sequence[str], sizes: Sizes) -> Shape:
-    """Return the shape of these sizes.
+#: The names that are fixed on each mesh axis.
+Fixed = Mapping[str, frozenset[Hashable]]
+
+
+def the_shape(
+    machine: Machine, axes: Sequence[str], sizes: Sizes, fixed: Fixed | None = None
+) -> Shape:
+    """Return the shape of these sizes; mesh axes with other fixed names are not interchangeable.
 
     Raises:
       MeshError: the machine has no link for a mesh axis, or the mesh does not fit on it.
@@ -62,26 +68,34 @@ def the_shape(machine: Machine, axes: Sequence[str], sizes: Sizes) -> Shape:
     over = machine.layout(dict(zip(axes, sizes, strict=True)))
     # Links that are known for several mesh axes together apply to these axes only.
     together = any(isinstance(key, tuple) for key in machine.links)
-    return Shape(sizes, tuple(axis if together else repr(over[axis]) for axis in axes))
+    links = [axis if together else repr(over[axis]) for axis in axes]
+    pins = [tuple(sorted(map(repr, (fixed or {}).get(axis, ())))) for axis in axes]
+    return Shape(sizes, tuple((link, *pinned) for link, pinned in zip(links, pins, strict=True)))
 
 
 def shapes_for(
-    machine: Machine, axes: Sequence[str], count: int, first: Sizes | None = None
+    machine: Machine,
+    axes: Sequence[str],
+    count: int,
+    first: Sizes | None = None,
+    fixed: Fixed | None = None,
 ) -> list[Shape]:
     """Return the shapes of `count` devices: `first`, then from many equal axes to few.
 
-    Equivalent shapes are left out.
+    Equivalent shapes are left out. Mesh axes with fixed names have several devices, if any shape
+    allows it.
 
     Raises:
       MeshError: no shape fits on the machine.
     """
     found: dict[Hashable, Shape] = {}
     rejected: MeshError | None = None
-    for sizes in sorted(
-        _factorizations(count, len(axes)), key=lambda sizes: (sizes != first, *_order(sizes))
-    ):
+    pinned = [i for i, axis in enumerate(axes) if (fixed or {}).get(axis)]
+    every = list(_factorizations(count, len(axes)))
+    useful = [sizes for sizes in every if all(sizes[i] > 1 for i in pinned)] or every
+    for sizes in sorted(useful, key=lambda sizes: (sizes != first, *_order(sizes))):
         try:
-            shape = the_shape(machine, axes, sizes)
+            shape = the_shape(machine, axes, sizes, fixed)
         except MeshError as error:
             rejected = rejected or error
             continue
@@ -209,9 +223,15 @@ class Meshes(Record):
 
 
 def meshes_for(
-    f: Xmapped, mesh: Mesh | AbstractMesh | int | None, machine: Machine | None, verify: int
+    f: Xmapped,
+    mesh: Mesh | AbstractMesh | int | None,
+    machine: Machine | None,
+    verify: int,
+    fixed: Fixed | None = None,
 ) -> Meshes:
     """Return the meshes for the arguments `mesh=` and `machine=` and the function itself.
+
+    `fixed` has the names that are fixed on mesh axes.
 
     Raises:
       ArgumentError: the number of devices is not positive, or required devices are not available.
@@ -224,7 +244,8 @@ def meshes_for(
         _check(has_devices, f"the mesh {dict(given.shape)} is abstract", machine, verify)
         machine = machine or measure(given)
         axes = tuple(given.axis_names)
-        return Meshes(axes, given, math.prod(sizes), machine, (the_shape(machine, axes, sizes),))
+        shape = the_shape(machine, axes, sizes, fixed)
+        return Meshes(axes, given, math.prod(sizes), machine, (shape,))
     if mesh < 1:
         raise ArgumentError(f"plan: mesh={mesh} is a number of devices and must be positive.")
     there = len(jax.devices()) if machine is None or verify else 0
@@ -234,13 +255,13 @@ def meshes_for(
         machine = dataclasses.replace(
             machine, links={...: machine.links["all"]} if mesh > 1 else {}
         )
-    axes = _axes(f, machine)
+    axes = _axes(f, machine, tuple(fixed or ()))
     own = (
         tuple(f._options.mesh.shape.get(axis, 1) for axis in axes)
         if f._options.mesh is not None
         else None
     )
-    return Meshes(axes, None, mesh, machine, tuple(shapes_for(machine, axes, mesh, own)))
+    return Meshes(axes, None, mesh, machine, tuple(shapes_for(machine, axes, mesh, own, fixed)))
 
 
 def _check(has_devices: bool, why: str, machine: Machine | None, verify: int) -> None:
@@ -255,10 +276,11 @@ def _check(has_devices: bool, why: str, machine: Machine | None, verify: int) ->
         )
 
 
-def _axes(f: Xmapped, machine: Machine) -> tuple[str, ...]:
+def _axes(f: Xmapped, machine: Machine, fixed: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the mesh axes.
 
-    They are those of the function, those of the machine, and then the default ones.
+    They are those of fixed names, those of the function, those of the machine, and then the default
+    ones.
     """
     if f._options.mesh is not None:
         own = list(f._options.mesh.axis_names)
@@ -276,8 +298,9 @@ def _axes(f: Xmapped, machine: Machine) -> tuple[str, ...]:
         if isinstance(axis, str)
     ]
     usual = _AXES if ... in machine.links or not named else ()
-    found = list(dict.fromkeys([*own, *named, *usual]))
-    return tuple(found[: max(len(_AXES), len(set(own)))])
+    first = dict.fromkeys([*own, *fixed] if f._options.mesh is not None else [*fixed, *own])
+    found = list(dict.fromkeys([*first, *named, *usual]))
+    return tuple(found[: max(len(_AXES), len(first))])
 
 
 def matching_mesh(f: object, sizes: Mapping[str, int]) -> Any:

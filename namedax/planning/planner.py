@@ -13,33 +13,38 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from namedax.analysis.records import Collective, Operation
 from namedax.core.call_errors import checks_signature
 from namedax.core.names import Mesh, PyTree
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
     NamedaxError,
-    PlacementConflictError,
     PlanError,
     did_you_mean,
     show_names,
 )
 from namedax.hlo import size_text
-from namedax.machines import Machine, Times
+from namedax.machines import Machine
 from namedax.machines.links import positive
-from namedax.operands.open_options import Offers, Options, Place, choosing, labels
+from namedax.operands.open_options import choosing
 from namedax.ops.contraction.rings import Overlap
 from namedax.planning.advice import advice, uneven_advice
 from namedax.planning.again import Again
-from namedax.planning.called_functions import Layouts
-from namedax.planning.candidates import Candidate, resources_text, seconds_text
+from namedax.planning.bound import Bound
+from namedax.planning.candidates import Candidate, resources_text
+from namedax.planning.fixed_names import (
+    check_fixed,
+    check_sizes,
+    fixed_axes,
+    parse_fixed,
+)
+from namedax.planning.judge import Judge, Progress, rank
 from namedax.planning.loop_steps import with_loop_steps
 from namedax.planning.meshes import Meshes, meshes_for
-from namedax.planning.options import judged_with, recomputing, with_options
+from namedax.planning.options import with_options
 from namedax.planning.program import Census, Program
 from namedax.planning.result import Plan
-from namedax.planning.search import Outcome, search
+from namedax.planning.search import search
 from namedax.planning.space import Choice, Space
 from namedax.planning.uneven_names import with_uneven_names
 from namedax.planning.whole import Stage, Whole, split_advice, with_split_layouts
@@ -111,6 +116,7 @@ def plan(
     loops: Mapping[Hashable, Sequence[int | SerialLoop]] | EllipsisType | None = None,
     overlap: Sequence[Overlap] | None = None,
     uneven: Iterable[Hashable] | None = None,
+    fixed: Mapping[Hashable, Any] | None = None,
     **kwargs: PyTree,
 ) -> Plan:
     """Find the `axis_resources` with the shortest estimated step time on a machine.
@@ -148,7 +154,8 @@ def plan(
       progress: whether to show a progress line on standard error, if that is a terminal; default:
         True.
       tries: the maximum number of layouts to judge; default: 32 on one mesh axis, 60 on two, 90 on
-        more, 120 for a number of devices. One takes up to a second.
+        more, 120 for a number of devices. One takes up to a second. If it suffices for all layouts
+        of the space, they are all judged, so that the best one is exact.
       loops: numbers of steps for names that may be executed in steps, such as `{"batch": [4, 16]}`;
         see `nx.SerialLoop`. `...` chooses a name and a number of steps for the best layouts, and
         for faster ones that do not fit. Default: the same for the smallest layouts if no layout
@@ -159,6 +166,9 @@ def plan(
         in the layout of `f` itself are included. Default: all names, but only on the best layout,
         in at most six traces. `()` tries none. `plan.advice` lists the names that are left out. The
         steps of `loops` need not divide.
+      fixed: names with a given mapping, such as `{"batch": "data", "vocab": None}`: a mesh axis, a
+        tuple of mesh axes, an `nx.SerialLoop`, or `None` for a name that must not be mapped. All
+        layouts of the search have it. Default: none.
       **kwargs: keyword arguments of `f`.
 
     Some calls have options that do not change results: `prefetch` and `remat` of `nx.fold` and
@@ -170,12 +180,14 @@ def plan(
 
     Returns:
       A `Plan`, which prints as a table. `plan.best` is the value for `axis_resources`, on a mesh of
-      the sizes `plan.mesh`.
+      the sizes `plan.mesh`. No layout of the searched space that fits takes less than `plan.bound`
+      seconds on the machine, and `plan.gap` compares the best layout with that.
 
     Raises:
       ArgumentTypeError: `f` is not a function made by `nx.xmap`, and calls none.
-      ArgumentError: the program lacks a name, an argument is invalid, there is neither a machine
-        nor a mesh with devices, or `f` leaves the communication to XLA (`partitioning="auto"`).
+      ArgumentError: the program lacks a name, an argument is invalid, two fixed names cannot share
+        a mesh axis, there is neither a machine nor a mesh with devices, or `f` leaves the
+        communication to XLA (`partitioning="auto"`).
       MeshError: there is no mesh, or the mesh does not fit on the machine.
       PlanError: no layout that was judged fits into the memory.
 
@@ -200,45 +212,63 @@ def plan(
         Program(f, args, kwargs) if isinstance(f, Xmapped) else Whole(f, args, kwargs)
     )
     first = program.first()
-    meshes = meshes_for(first, mesh, machine, verify)
+    pins = parse_fixed(fixed)
+    meshes = meshes_for(first, mesh, machine, verify, fixed_axes(pins))
     bound = float(meshes.machine.memory if memory is None else memory)
     overlaps = (first._options.overlap,) if overlap is None else tuple(overlap)
     limit = _most(meshes) if tries is None else tries
     with meshes.context():
         census = program.census()
+        check_fixed(pins, census.sizes, meshes.axes, names, offered, census.apart)
         chosen = _chosen(census, names, offered, uneven)
+        pins = {name: pin for name, pin in pins.items() if name in chosen}
         space = Space(
-            chosen, meshes.axes, meshes.shapes, census.apart, _loops(offered), overlaps, uneven
+            chosen,
+            meshes.axes,
+            meshes.shapes,
+            census.apart,
+            _loops(offered),
+            overlaps,
+            uneven,
+            pins,
         )
-        own = space.choice_of(first._options.axis_resources, first._options.overlap)
+        own = space.canonical(
+            space.choice_of(first._options.axis_resources, first._options.overlap)
+        )
         space.uneven |= {name for name, size in chosen.items() if size % space.blocks(own, name)}
-        judge = _Judge(
+        check_sizes(space)
+        judge = Judge(
             program,
             space,
             meshes,
             bound,
-            _Progress(limit) if progress and sys.stderr.isatty() else None,
+            Bound(space, meshes.machine, census.arguments, bound, census.reordered),
+            Progress(limit) if progress and sys.stderr.isatty() else None,
         )
-        search(space, judge, bound, limit, [own])
+        found = search(space, judge, bound, limit, [own], judge.left_open, tries)
         judge.searched = len(judge.layouts()) + len(judge.rejected)
         if pads:
-            with_uneven_names(space, judge.best, judge, _rank, _bytes(census))
+            with_uneven_names(space, judge.best, judge, rank, _bytes(census))
         if loops is ... or (loops is None and not judge.fits):
+            judge.has_steps = True
             _in_steps(space, judge, bound, census)
         if isinstance(program, Whole):
-            judge.candidates += _split(program, judge, meshes, space)
-        judge.candidates += with_options(judge.candidates, judge, _rank)
+            judge.candidates += _split(program, judge, meshes, space, fixed)
+        judge.candidates += with_options(judge.candidates, judge, rank)
+        if limit > len(chosen) and not isinstance(program, Whole):
+            judge.probe()
         judge.end()
         census = census.replace(
             apart=frozenset(space.apart)
         )  # including the pairs learned in the search
-        best_first = sorted(judge.candidates, key=_rank)
+        best_first = sorted(judge.candidates, key=rank)
         if not best_first or not best_first[0].fits:
             text = _nothing_fits(
                 program.name, best_first, bound, meshes, census, judge, limit, loops
             )
             text = " ".join(filter(None, [text, uneven_advice(space.not_dividing(), chosen)]))
             raise PlanError(text)
+        least = 0.0 if isinstance(program, Whole) else judge.bound(found)
         if verify and isinstance(program, Program):
             best_first = _verified(program, best_first, meshes, verify, args, kwargs)
     words = tuple(
@@ -258,6 +288,8 @@ def plan(
         judge.traces,
         census.sizes,
         census.arguments,
+        bound=least,
+        ended="tries" if found.reached else "converged",
         again=Again(program, meshes, bound),
     )
 
@@ -271,7 +303,13 @@ def _bytes(census: Census) -> dict[Hashable, int]:
     return found
 
 
-def _split(whole: Whole, judge: _Judge, meshes: Meshes, space: Space) -> list[Candidate]:
+def _split(
+    whole: Whole,
+    judge: Judge,
+    meshes: Meshes,
+    space: Space,
+    fixed: Mapping[Hashable, Any] | None,
+) -> list[Candidate]:
     """Return candidates with different layouts for the mapped functions of a program."""
     choice, best = _found(judge.best())
     mesh = meshes.abstract(choice.sizes)
@@ -291,6 +329,7 @@ def _split(whole: Whole, judge: _Judge, meshes: Meshes, space: Space) -> list[Ca
                 progress=False,
                 loops={},
                 uneven=(),
+                fixed={n: entry for n, entry in (fixed or {}).items() if n in names},
                 **stage.kwargs,
             )
         except (NamedaxError, NotImplementedError, TypeError, ValueError):
@@ -300,10 +339,12 @@ def _split(whole: Whole, judge: _Judge, meshes: Meshes, space: Space) -> list[Ca
 
     def space_of(census: Census) -> Space:
         sizes = {name: n for name, n in census.sizes.items() if name in space.sizes}
-        return Space(sizes, meshes.axes, shapes, {*census.apart, *space.apart})
+        pins = {name: pin for name, pin in space.fixed.items() if name in sizes}
+        apart = {*census.apart, *space.apart}
+        return Space(sizes, meshes.axes, shapes, apart, fixed=pins)
 
     return with_split_layouts(
-        whole, best, local, functools.partial(judge.split, choice), space_of, _rank
+        whole, best, local, functools.partial(judge.split, choice), space_of, rank
     )
 
 
@@ -312,12 +353,12 @@ def _found(best: tuple[Choice, Candidate] | None) -> tuple[Choice, Candidate]:
     return best
 
 
-def _in_steps(space: Space, judge: _Judge, memory: float, census: Census) -> None:
+def _in_steps(space: Space, judge: Judge, memory: float, census: Census) -> None:
     """Judge layouts with a name in steps: the best one, and two that do not fit.
 
     If none fits, these are the smallest ones, and otherwise the fastest ones.
     """
-    layouts = sorted(judge.layouts(), key=lambda one: _rank(one[1]))
+    layouts = sorted(judge.layouts(), key=lambda one: rank(one[1]))
     others = [one for one in layouts if not one[1].fits and one[1].time < layouts[0][1].time]
     others.sort(key=lambda one: one[1].time)
     bases = [layouts[0], *others[:2]] if layouts[0][1].fits else layouts[:2]
@@ -429,189 +470,6 @@ def _loops(
     return found
 
 
-class _Judge:
-    """Judge of choices: it traces the program under each of them, and records the results."""
-
-    def __init__(
-        self,
-        program: Program | Whole,
-        space: Space,
-        meshes: Meshes,
-        memory: float,
-        progress: _Progress | None,
-    ):
-        self._program = program
-        self._space = space
-        self._meshes = meshes
-        self._memory = memory
-        self._progress = progress
-        self.candidates: list[Candidate] = []
-        self._choices: dict[int, Choice] = {}
-        self._offers: dict[int, Offers] = {}
-        self._stored_anyway: set[Place] = set()
-        self.rejected: list[tuple[dict[Hashable, Any], str]] = []
-        self.traces = self.searched = 0
-
-    def __call__(self, choice: Choice) -> Outcome | None:
-        resources = self._space.resources(choice)
-        try:
-            candidate, times = self._judged(choice, {})
-        except (NamedaxError, NotImplementedError, TypeError, ValueError) as error:
-            if not resources:
-                raise  # an error of the program itself
-            names = error.axes if isinstance(error, PlacementConflictError) else ()
-            self._space.learn(choice, names)
-            self.rejected.append((resources, str(error)))
-            return None
-        self.candidates.append(candidate)
-        if not candidate.fits:
-            candidate, times = self._recomputed(choice, candidate, times)
-        if self._progress is not None:
-            self._progress.show(self.candidates)
-        return Outcome(
-            candidate.time,
-            candidate.peak,
-            candidate.report.memory.arguments,
-            _parts(times, Operation),
-            _parts(times, Collective),
-        )
-
-    def _judged(
-        self, choice: Choice, options: Options, layouts: Layouts | None = None
-    ) -> tuple[Candidate, Times]:
-        """Judge a choice, or several layouts on its mesh."""
-        resources = self._space.resources(choice) if layouts is None else {}
-        abstract, machine = self._meshes.abstract(choice.sizes), self._meshes.machine
-        program = self._program
-        self.traces += 1
-        with choosing(options) as offers:
-            if isinstance(program, Whole) and layouts is not None:
-                report = program.explained_each(layouts, abstract, choice.overlap)
-            else:
-                report = program.explained(resources, abstract, choice.overlap)
-        if isinstance(program, Whole) and layouts is None:
-            layouts = program.layouts(resources)
-        mesh = dict(abstract.shape)
-        times = machine.time(report.steps, mesh)
-        candidate = Candidate.of(
-            resources, mesh, choice.overlap, report, machine, times, self._memory
-        )
-        candidate = judged_with(
-            candidate, options, program.padded(resources, abstract), layouts or {}
-        )
-        self._choices[id(candidate)] = choice
-        self._offers[id(candidate)] = offers
-        return candidate, times
-
-    def _recomputed(self, choice: Choice, one: Candidate, times: Times) -> tuple[Candidate, Times]:
-        """Judge a layout that does not fit again, with all loops that are open to it recomputed.
-
-        Return the result if that fits, because the layout must not be rejected then.
-        """
-        offers = self._offers[id(one)]
-        calls = recomputing(offers, one.report, frozenset(self._stored_anyway))
-        memory = one.report.memory
-        if not calls or max(memory.arguments, memory.results) > self._memory:
-            return one, times
-        texts = labels(list(offers.groups), one.report.files)
-        options = {
-            texts[place]: {"operation": place.operation, **values}
-            for place, values in calls.items()
-        }
-        try:
-            again, other = self._judged(choice, options)
-        except (NamedaxError, NotImplementedError, TypeError, ValueError):
-            return one, times
-        if again.peak >= one.peak:
-            self._stored_anyway |= calls.keys()
-            return one, times
-        self._offers[id(again)] = offers
-        self.candidates.append(again)
-        return again, other
-
-    def again(self, one: Candidate, options: Options) -> Candidate:
-        """Judge the layout of a candidate with other options."""
-        layouts = one.layouts if one.is_split else None
-        found = self._judged(self._choices[id(one)], options, layouts)[0]
-        self._offers[id(found)] = self._offers[id(one)]
-        return found
-
-    def split(self, choice: Choice, layouts: Layouts) -> Candidate | None:
-        """Judge several layouts on the mesh of a choice; `None` if they cannot be traced."""
-        try:
-            return self._judged(choice, {}, layouts)[0]
-        except (NamedaxError, NotImplementedError, TypeError, ValueError):
-            return None
-
-    def offers(self, one: Candidate) -> Offers:
-        """Return the offers of the calls in the trace of a layout with default options."""
-        return self._offers[id(one)]
-
-    @property
-    def fits(self) -> bool:
-        """True if a candidate fits into the memory."""
-        return any(one.fits for one in self.candidates)
-
-    def layouts(self) -> list[tuple[Choice, Candidate]]:
-        """Return the judged choices, each with its best candidate."""
-        found: dict[Choice, Candidate] = {}
-        for one in self.candidates:
-            choice = self._choices[id(one)]
-            known = found.get(choice)
-            if known is None or _rank(one) < _rank(known):
-                found[choice] = one
-        return list(found.items())
-
-    def best(self) -> tuple[Choice, Candidate] | None:
-        """Return the best choice and its candidate; `None` if none could be traced."""
-        return min(self.layouts(), key=lambda one: _rank(one[1]), default=None)
-
-    def candidate(self, choice: Choice) -> Candidate | None:
-        """Judge a choice, and return its best candidate; `None` if it cannot be traced."""
-        known = dict(self.layouts())
-        if choice not in known and self(choice) is not None:
-            known = dict(self.layouts())
-        return known.get(choice)
-
-    def end(self) -> None:
-        """End the progress line."""
-        if self._progress is not None:
-            self._progress.end()
-
-
-def _parts(times: Times, kind: type) -> dict[Hashable, float]:
-    """Return the seconds of computation, or of communication, for each line of the program."""
-    found: dict[Hashable, float] = {}
-    for step, start, end in times.schedule:
-        if isinstance(step, kind):
-            part = (step.source, step.phase)
-            found[part] = found.get(part, 0.0) + end - start
-    return found
-
-
-class _Progress:
-    """A progress line on standard error."""
-
-    def __init__(self, most: int):
-        self._most, self._began = most, time.perf_counter()
-
-    def show(self, candidates: Sequence[Candidate]) -> None:
-        """Show the progress, and the best result so far."""
-        fitting = [one.time for one in candidates if one.fits]
-        best = f"best {seconds_text(min(fitting))}" if fitting else "none fits yet"
-        bar = "#" * (20 * len(candidates) // self._most)
-        spent = time.perf_counter() - self._began
-        line = (
-            f"\rplan [{bar:20s}] {len(candidates)} of at most {self._most} layouts, {best},"
-            f" {spent:.0f} s "
-        )
-        print(line, end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """End the line."""
-        print(file=sys.stderr)
-
-
 def _verified(
     program: Program,
     best_first: list[Candidate],
@@ -637,21 +495,13 @@ def _verified(
     return [*timed, *best_first[len(timed) :]]
 
 
-def _rank(one: Candidate) -> tuple[bool, float, int]:
-    """Return a sort key: fitting layouts first, then by time, or by memory if they do not fit.
-
-    The number of mesh axes decides ties.
-    """
-    return not one.fits, one.time if one.fits else one.peak, len(one.mesh)
-
-
 def _nothing_fits(
     name: str,
     candidates: Sequence[Candidate],
     memory: float,
     meshes: Meshes,
     census: Census,
-    judge: _Judge,
+    judge: Judge,
     limit: int,
     loops: Mapping[Hashable, object] | EllipsisType | None,
 ) -> str:

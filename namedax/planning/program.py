@@ -8,10 +8,12 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+from jax.extend.core import Jaxpr
 from jax.sharding import AbstractMesh
 
 from namedax.analysis.explain import explain
 from namedax.analysis.report import Report
+from namedax.analysis.sources import source_of
 from namedax.core.array import dims_of, is_named, make_padded, padding_of
 from namedax.core.names import Mesh, PyTree
 from namedax.core.records import Record
@@ -19,8 +21,10 @@ from namedax.core.region import ambient
 from namedax.core.user_code import call_user_code
 from namedax.operands.open_options import Options, choosing
 from namedax.operands.pytree import data_of
+from namedax.ops.contraction.order import ORDERED
 from namedax.ops.contraction.rings import Overlap
 from namedax.programs import costs
+from namedax.programs.primitives import jaxprs_within
 from namedax.resources.assignment import Assignment, parse_resources
 from namedax.resources.serial import LoopAxis
 from namedax.resources.stored_padding import padding_for, store, without_padding
@@ -52,11 +56,14 @@ class Census(Record):
         several.
       apart: pairs of names that occur together in an argument or a result.
       arguments: the arrays among the arguments.
+      reordered: the lines, by number, with a contraction of more than two operands. Its order
+        depends on the sizes of blocks.
     """
 
     sizes: dict[Hashable, int]
     apart: frozenset[frozenset[Hashable]]
     arguments: tuple[Held, ...]
+    reordered: frozenset[int] = frozenset()
 
 
 def remapped(
@@ -241,8 +248,18 @@ class Program:
             )
             return result
 
-        self._mapped(counted, {}, None, None).trace(*self.args, **self.kwargs)
-        return Census(sizes, frozenset(apart), tuple(arguments))
+        traced = self._mapped(counted, {}, None, None).trace(*self.args, **self.kwargs)
+        reordered = frozenset(_reordered(traced.jaxpr.jaxpr))
+        return Census(sizes, frozenset(apart), tuple(arguments), reordered)
+
+
+def _reordered(jaxpr: Jaxpr) -> Iterator[int]:
+    """Yield the lines of contractions whose order depends on sizes."""
+    for eqn in jaxpr.eqns:
+        if ORDERED in str(eqn.source_info.name_stack):
+            yield source_of(eqn).line
+    for inner in jaxprs_within(jaxpr):
+        yield from _reordered(inner)
 
 
 def _stored(tree: PyTree, assignment: Assignment, mesh: Mesh) -> PyTree:

@@ -75,7 +75,23 @@ def _title(plan: Plan, on_front: int) -> list[str]:
         f" of which {fitting} fit into {size_text(int(plan.memory))} per device, and {on_front} are"
         " on the Pareto front of time and memory"
     )
-    return textwrap.wrap(words, _WIDTH)
+    return [*textwrap.wrap(words, _WIDTH), *textwrap.wrap(_certificate(plan), _WIDTH)]
+
+
+def _certificate(plan: Plan) -> str:
+    """Compare the best layout with the bound, in one sentence."""
+    tries = " The search ended at the maximum number of layouts (tries=)."
+    more = tries if plan.ended == "tries" and not plan.exhausted else ""
+    if plan.exhausted:
+        return (
+            "The best layout is exact: no layout of this space that fits is estimated to be faster."
+        )
+    if not plan.bound:
+        return more.strip()
+    return (
+        f"The best layout is at most {plan.gap:.0%} slower than the best possible layout of this"
+        f" space, which takes {seconds_text(plan.bound)} or more.{more}"
+    )
 
 
 def _row(one: Candidate, is_best: bool, verified: bool, with_mesh: bool) -> list[str]:
@@ -112,6 +128,10 @@ class Plan:
       traces: the number of traces of the program.
       sizes: the size of each axis name that the program has.
       arguments: the arrays among the arguments, with their axes and global bytes.
+      bound: a lower bound of the time of all layouts of the searched space that fit, in seconds;
+        0 if there is none, because the search was too short.
+      ended: the reason for which the search ended: `"tries"` if it had judged the maximum number of
+        layouts, and otherwise `"converged"`.
 
     >>> import jax, namedax as nx
     >>> f = nx.xmap(lambda x: nx.sum(x * x, "batch"), in_axes=["batch", ...], out_axes=[...])
@@ -131,10 +151,27 @@ class Plan:
     traces: int = 0
     sizes: dict[Hashable, int] = dataclasses.field(default_factory=dict)
     arguments: tuple[Held, ...] = ()
+    bound: float = 0.0
+    ended: str = "converged"
     # Traces the program again, for `why`; a plan that was read from a file cannot.
     again: Again | None = dataclasses.field(
         default=None, compare=False, metadata={"plain": False}, kw_only=True
     )
+
+    @property
+    def gap(self) -> float:
+        """The fraction by which the best layout may be slower than the best possible one.
+
+        It is the time of the best candidate divided by `bound`, minus 1, and infinite without a
+        bound.
+        """
+        return self.candidates[0].time / self.bound - 1 if self.bound else math.inf
+
+    @property
+    def exhausted(self) -> bool:
+        """True if every layout was judged or excluded by its bound: no estimate is lower."""
+        times = [one.time for one in self.candidates if one.fits]
+        return self.bound >= min(times, default=math.inf)
 
     @property
     def best(self) -> dict[Hashable, Any]:
@@ -235,7 +272,7 @@ class Plan:
         return applied(f, best.axis_resources, mesh, best.overlap, best.options)
 
     def draw(self) -> Figure:
-        """Draw the candidates by memory and time, with the front and the memory limit.
+        """Draw the candidates by memory and time, with the front, the memory limit and the bound.
 
         Returns:
           A matplotlib figure, like that of `nx.draw`.
@@ -248,7 +285,7 @@ class Plan:
         points = [
             (c.time, float(c.peak), layout(c, several), id(c) in front) for c in self.candidates
         ]
-        return draw_front(points, self.memory)
+        return draw_front(points, self.memory, self.bound or None)
 
     def why(
         self,

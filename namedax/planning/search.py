@@ -16,7 +16,8 @@ The next candidates are, in rotation:
 - a layout that may be the best although the model is uncertain about it.
 
 If these have not helped for a while, all layouts that differ from the best in one place are tried,
-for any expected cost.
+for any expected cost. At last, if only a few layouts of the space have a lower bound below the best
+time (see `bound`), they are tried too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import numpy as np
 from namedax.core.records import Record
 from namedax.planning.space import Choice, Space
 
-__all__ = ["Outcome", "search"]
+__all__ = ["Found", "Outcome", "search"]
 
 # The penalty of a choice for each factor by which it exceeds the memory.
 _OVER = 3.0
@@ -49,6 +50,8 @@ _RIDGE = 0.02
 _LEAST, _TINY = 1e-4, 1e-12
 # The search ends after this fraction of all tries without an improvement.
 _PATIENCE = 1 / 4
+# At the end, at least this many choices that may be better are tried, if there are no others.
+_OPEN = 8
 
 
 class Outcome(Record):
@@ -69,14 +72,30 @@ class Outcome(Record):
     sent: Mapping[Hashable, float]
 
 
+class Found(Record):
+    """The result of a search.
+
+    Attributes:
+      outcomes: the outcomes of the choices that the judge did not reject.
+      rejected: the choices that it rejected.
+      reached: True if the search ended because it had tried the maximum number of choices.
+    """
+
+    outcomes: dict[Choice, Outcome]
+    rejected: set[Choice]
+    reached: bool
+
+
 def search(
     space: Space,
     judge: Callable[[Choice], Outcome | None],
     memory: float,
     tries: int,
     first: Iterable[Choice] = (),
-) -> dict[Choice, Outcome]:
-    """Try at most `tries` choices, and return the outcomes of those that the judge did not reject.
+    left_open: Callable[[Container[Choice], float, int], list[Choice]] | None = None,
+    most_open: int | None = None,
+) -> Found:
+    """Try at most `tries` choices.
 
     Args:
       space: the choices.
@@ -85,6 +104,13 @@ def search(
       memory: the memory of a device, in bytes.
       tries: the maximum number of judged choices; a rejected one counts a quarter.
       first: initial choices; default: none.
+      left_open: takes the known choices, a time and a number. It returns all other choices that may
+        take less time, or none if there are more than this number. If the search ends early, they
+        are tried too, so that its result is exact. Default: none.
+      most_open: this number; default: a quarter of `tries`, and at least 8.
+
+    Returns:
+      The outcomes of the choices that the judge did not reject, and whether the limit was reached.
     """
     found: dict[Choice, Outcome] = {}
     rejected: set[Choice] = set()
@@ -106,14 +132,15 @@ def search(
     for choice in itertools.chain(first, [space.empty], space.single_names()):
         attempt(choice)
     if not found:
-        return found
+        return Found(found, rejected, not left())
     base = _data_parallel(space, attempt, found)
     for choice in list(space.beside(base)):
         attempt(choice)
     best, idle = math.inf, 0
     around: dict[tuple[Hashable, int], Choice] = {}
+    rows: dict[Choice, np.ndarray] = {}
     while left():
-        guess = _Guess(space, found, memory)
+        guess = _Guess(space, found, memory, rows)
         ranked = sorted(found, key=lambda choice: guess.of_outcome(found[choice]))
         best, idle = (guess.best, 0) if guess.best < best else (best, idle)
         known = found.keys() | rejected
@@ -138,9 +165,16 @@ def search(
                 break
             attempt(last)
         idle += len(found) - before
+    reached = not left()
+    while left_open is not None and left():
+        best = min((one.time for one in found.values() if one.peak <= memory), default=math.inf)
+        most = min(max(_OPEN, tries // 4) if most_open is None else most_open, tries - len(found))
+        tried = [attempt(choice) for choice in left_open(found.keys() | rejected, best, most)]
+        if not any(tried):
+            break
     if space.has_shapes:
         _simplify(space, judge, found, memory)
-    return found
+    return Found(found, rejected, reached)
 
 
 def _simplify(
@@ -246,7 +280,7 @@ def _far(
         )
         if depth == 0:
             others = dict.fromkeys(
-                _filled(space, guess, start) for start in space.rebuilt(ranked[0])
+                _filled(space, guess, (start, i)) for start, i, _ in space.rebuilt(ranked[0])
             )
             others.update(
                 dict.fromkeys(c for choice in beam for c in _around(space, choice, ranked))
@@ -274,8 +308,7 @@ def _anew(
     constraints may change it.
     """
     pool: dict[Choice, list[tuple[Hashable, int]]] = {}
-    for start, i in space.rebuilt(best):
-        (name,) = start.roles[i]
+    for start, i, name in space.rebuilt(best):
         if (name, i) not in around:
             pool.setdefault(_filled(space, guess, (start, i), math.inf), []).append((name, i))
     found = [choice for choice in pool if choice not in known]
@@ -311,9 +344,15 @@ class _Guess:
     divide the work, until observations contradict this.
     """
 
-    def __init__(self, space: Space, found: dict[Choice, Outcome], memory: float):
+    def __init__(
+        self,
+        space: Space,
+        found: dict[Choice, Outcome],
+        memory: float,
+        known: dict[Choice, np.ndarray],
+    ):
         self._space, self._memory = space, memory
-        self._known: dict[Choice, np.ndarray] = {}
+        self._known = known  # the features of choices, shared by all models of a search
         outcomes = list(found.values())
         self.best = min(map(self.of_outcome, outcomes))
         rows = self._rows(list(found))
@@ -336,8 +375,9 @@ class _Guess:
         weights = 1 / (1 + (scores - self.best) / _NEAR)
         self._mean = weights @ targets / weights.sum()
         gram = (rows.T * weights) @ rows + _RIDGE * np.eye(rows.shape[1])
-        self._spread = np.linalg.inv(gram / _RIDGE)
-        self._slopes = np.linalg.solve(gram, (rows.T * weights) @ (targets - self._mean))
+        inverse = _inverse(gram)
+        self._spread = inverse * _RIDGE
+        self._slopes = inverse @ ((rows.T * weights) @ (targets - self._mean))
 
     def of_outcome(self, outcome: Outcome) -> float:
         """Return the score of an outcome; smaller is better."""
@@ -385,6 +425,22 @@ class _Guess:
                 0.1 * np.array(shape),
             ]
         )
+
+
+def _inverse(matrix: np.ndarray) -> np.ndarray:
+    """Return the inverse of a positive definite matrix by elimination.
+
+    LAPACK starts threads for a matrix of a hundred rows, which takes a hundred times longer if the
+    cores are busy.
+    """
+    n = len(matrix)
+    both = np.concatenate([matrix, np.eye(n)], axis=1)
+    for i in range(n):
+        both[i] /= both[i, i]
+        factors = both[:, i].copy()
+        factors[i] = 0.0
+        both -= factors[:, None] * both[i]
+    return both[:, n:]
 
 
 def _table(outcomes: list[Outcome], what: str) -> np.ndarray:

@@ -18,9 +18,11 @@ from namedax.ops.contraction.rings import Overlap
 from namedax.planning.meshes import Shape, near
 from namedax.resources.serial import LoopAxis, SerialLoop
 
-__all__ = ["Choice", "Space"]
+__all__ = ["Choice", "Names", "Pin", "Space"]
 
 Names = frozenset[Hashable]
+# A fixed mapping: the mesh axes of a name, and its loop.
+Pin = tuple[frozenset[str], SerialLoop | None]
 
 
 class Choice(Record):
@@ -52,6 +54,7 @@ class Space:
         none.
       overlaps: the values of `overlap` to try; the first is the default. Default: False only.
       uneven: names that may be mapped where their size does not divide; default: none.
+      fixed: names with a fixed mapping, each with its mesh axes and its loop; default: none.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Space:
         loops: Mapping[Hashable, Sequence[SerialLoop]] | None = None,
         overlaps: Sequence[Overlap] = (False,),
         uneven: Iterable[Hashable] = (),
+        fixed: Mapping[Hashable, Pin] | None = None,
     ):
         self.sizes, self.axes = dict(sizes), list(axes)
         self.names = sorted(self.sizes, key=lambda name: (-self.sizes[name], str(name)))
@@ -72,8 +76,17 @@ class Space:
             for name, size in sizes.items()
         }
         self.barred: set[tuple[Hashable, int]] = set()
+        # Results that hold until the next constraint is learned.
+        self._compatible: dict[Names, bool] = {}
+        self._near: dict[Choice, list[Choice]] = {}
         self.loops, self.overlaps = dict(loops or {}), tuple(overlaps)
-        self.empty = Choice(shapes[0].sizes, tuple(frozenset() for _ in axes), (), self.overlaps[0])
+        self.fixed = dict(fixed or {})
+        self._pinned = tuple(
+            frozenset(name for name, (on, _) in self.fixed.items() if axis in on) for axis in axes
+        )
+        nothing: tuple[Names, ...] = tuple(frozenset() for _ in axes)
+        self.bare = Choice(shapes[0].sizes, nothing, (), self.overlaps[0])
+        self.empty = self._with_fixed(self.bare)
         self._shapes = {shape.sizes: shape for shape in shapes}
         self._homes = dict(home for shape in reversed(shapes) for home in shape.same())
         # Axes that are interchangeable within a shape.
@@ -83,6 +96,86 @@ class Space:
     def has_shapes(self) -> bool:
         """True if there is more than one shape."""
         return len(self._shapes) > 1
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The sizes of the mesh axes of each shape."""
+        return tuple(self._shapes)
+
+    def pinned_on(self, axis: int) -> Names:
+        """Return the names that are fixed on a mesh axis."""
+        return self._pinned[axis]
+
+    def _with_fixed(self, choice: Choice) -> Choice:
+        """Return the choice with the fixed names in place, without names that conflict."""
+        if not self.fixed:
+            return choice
+        roles = tuple(
+            frozenset(
+                name
+                for name in role
+                if name not in self.fixed
+                and not any(frozenset((name, other)) in self.apart for other in pinned)
+            )
+            | pinned
+            if n > 1
+            else frozenset[Hashable]()
+            for n, role, pinned in zip(choice.sizes, choice.roles, self._pinned, strict=True)
+        )
+        loops = {name: loop for name, loop in choice.loops if name not in self.fixed}
+        loops.update({name: loop for name, (_, loop) in self.fixed.items() if loop is not None})
+        return choice.replace(roles=roles, loops=_in_order(loops))
+
+    def maximal(self, axis: int, devices: int, most: int) -> list[Names]:
+        """Return the maximal sets of compatible names on a mesh axis of `devices` devices.
+
+        If there are more than `most`, the result is one set with all names, compatible or not.
+        """
+        pinned = self._pinned[axis]
+        names = [
+            name
+            for name in self.names
+            if name not in self.fixed
+            and (name, devices) not in self.barred
+            and self.sizes[name] >= devices
+            and (self.sizes[name] % devices == 0 or name in self.uneven)
+            and not any(frozenset((name, other)) in self.apart for other in pinned)
+        ]
+        beside = {
+            name: {n for n in names if n != name and frozenset((name, n)) not in self.apart}
+            for name in names
+        }
+        found: list[Names] = []
+
+        def grow(chosen: Names, open_names: set[Hashable], closed: set[Hashable]) -> None:
+            if len(found) > most:
+                return
+            if not open_names and not closed:
+                found.append(chosen | pinned)
+                return
+            pivot = max(
+                (name for name in names if name in open_names or name in closed),
+                key=lambda name: len(beside[name] & open_names),
+            )
+            for name in [n for n in names if n in open_names - beside[pivot]]:
+                grow(chosen | {name}, open_names & beside[name], closed & beside[name])
+                open_names = open_names - {name}
+                closed = closed | {name}
+
+        grow(frozenset(), set(names), set())
+        return found if len(found) <= most else [frozenset(names) | pinned]
+
+    def variants(self, choice: Choice) -> Iterator[Choice]:
+        """Yield the allowed choices with these names on mesh axes, for all loops and `overlap`."""
+        names = [name for name in self.loops if name not in self.fixed]
+        for loops in itertools.product(*((None, *self.loops[name]) for name in names)):
+            given = {
+                name: loop for name, loop in zip(names, loops, strict=True) if loop is not None
+            }
+            for overlap in self.overlaps:
+                one = self.canonical(choice.replace(loops=_in_order(given), overlap=overlap))
+                if self.allowed(one):
+                    yield one
 
     def resources(self, choice: Choice) -> dict[Hashable, Any]:
         """Return a choice as `axis_resources`, with mesh axes in mesh order, except shared ones.
@@ -141,9 +234,13 @@ class Space:
         The last step may be short: a user who offers a number of steps wants the memory savings.
         """
         steps = {name: loop.steps for name, loop in choice.loops}
-        for name, n in self.sizes.items():
-            blocks = self.blocks(choice, name)
-            if (n % blocks and name not in self.uneven) or blocks * steps.get(name, 1) > n:
+        blocks = dict.fromkeys(steps, 1)
+        for devices, role in zip(choice.sizes, choice.roles, strict=True):
+            for name in role:
+                blocks[name] = blocks.get(name, 1) * devices
+        for name, count in blocks.items():
+            n = self.sizes[name]
+            if (n % count and name not in self.uneven) or count * steps.get(name, 1) > n:
                 return False
         return True
 
@@ -175,15 +272,31 @@ class Space:
             for name in role
         ):
             return False
-        return self.divides(choice) and not any(
-            pair <= role for role in choice.roles for pair in self.apart if len(role) > 1
+        return (
+            self.keeps_fixed(choice)
+            and self.divides(choice)
+            and all(map(self._are_compatible, choice.roles))
         )
+
+    def keeps_fixed(self, choice: Choice) -> bool:
+        """Return True if the fixed names are in their places."""
+        return not self.fixed or self._with_fixed(choice) == choice
+
+    def _are_compatible(self, role: Names) -> bool:
+        """Return True if no two of these names are known to occur in one value."""
+        if len(role) < 2:
+            return True
+        if role not in self._compatible:
+            self._compatible[role] = not any(pair <= role for pair in self.apart)
+        return self._compatible[role]
 
     def learn(self, choice: Choice, names: Sequence[Hashable]) -> None:
         """Learn from a choice that cannot be traced.
 
         `names` occur in one value; without `names`, a choice of a single name is barred.
         """
+        self._compatible.clear()
+        self._near.clear()
         if len(names) == 2 and names[0] != names[1]:
             self.apart.add(frozenset(names))
             return
@@ -194,7 +307,11 @@ class Space:
             self.barred.update(placed)
 
     def canonical(self, choice: Choice) -> Choice:
-        """Return the representative of choices that differ in the order of axes of equal link."""
+        """Return the representative of choices that differ in the order of axes of equal link.
+
+        It has the fixed names in their places.
+        """
+        choice = self._with_fixed(choice)
         sizes, order = self._homes[choice.sizes]
         roles = [
             choice.roles[i] if n > 1 else frozenset() for n, i in zip(sizes, order, strict=True)
@@ -228,9 +345,11 @@ class Space:
         A neighbor differs in one of these: the mesh axes of one name, the names of two mesh axes,
         one number of steps, `overlap`, or a prime factor that is moved between two mesh axes.
         """
-        found = dict.fromkeys(map(self.canonical, self._changes(choice)))
-        found.pop(choice, None)
-        yield from (other for other in found if self.allowed(other))
+        if choice not in self._near:
+            found = dict.fromkeys(map(self.canonical, self._changes(choice)))
+            found.pop(choice, None)
+            self._near[choice] = [other for other in found if self.allowed(other)]
+        yield from self._near[choice]
 
     def _changes(self, choice: Choice) -> Iterator[Choice]:
         used = _used(choice)
@@ -330,16 +449,20 @@ class Space:
                     yield choice
                     break
 
-    def rebuilt(self, choice: Choice) -> Iterator[tuple[Choice, int]]:
-        """Yield choices with one mesh axis emptied except for one name, and that mesh axis."""
+    def rebuilt(self, choice: Choice) -> Iterator[tuple[Choice, int, Hashable]]:
+        """Yield choices with one mesh axis emptied except for one name, that axis, and the name.
+
+        Fixed names stay.
+        """
         for i in _used(choice):
             for name in self.names:
                 roles = tuple(
-                    frozenset((name,)) if j == i else role for j, role in enumerate(choice.roles)
+                    self._pinned[i] | {name} if j == i else role
+                    for j, role in enumerate(choice.roles)
                 )
                 other = choice.replace(roles=roles)
                 if self.allowed(other):
-                    yield other, i
+                    yield other, i, name
 
     def joined(self, choice: Choice, axis: int) -> Iterator[Choice]:
         """Yield choices with one more name on a mesh axis."""

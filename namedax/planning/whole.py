@@ -185,9 +185,9 @@ def with_split_layouts(
     """
     if len(whole.stages) < 2:
         return []
-    search = _SplitSearch(whole, best, judge, rank)
     offers = {label: local(stage) for label, stage in whole.stages.items()}
     spaces = {label: space(stage.names) for label, stage in whole.stages.items()}
+    search = _SplitSearch(whole, best, judge, rank, spaces)
     search.offer({label: stage.own for label, stage in whole.stages.items()})
     search.offer({label: layouts[0] for label, layouts in offers.items() if layouts})
     while search.traces < _TRACES:
@@ -213,8 +213,9 @@ class _SplitSearch:
         best: Candidate,
         judge: Callable[[Layouts], Candidate | None],
         rank: Callable[[Candidate], Any],
+        spaces: Mapping[str, Space],
     ):
-        self._whole, self._judge, self._rank = whole, judge, rank
+        self._whole, self._judge, self._rank, self._spaces = whole, judge, rank, spaces
         self.best, self.layouts = best, dict(best.layouts)
         self._known = {repr(self.layouts)}
         self.found: list[Candidate] = []
@@ -225,7 +226,7 @@ class _SplitSearch:
         layouts = {**self.layouts, **{label: dict(one) for label, one in changes.items()}}
         # XLA decides where a function runs that is not mapped. With arguments that other functions
         # have sharded it need not replicate it, as a trace shows.
-        if not all(layouts.values()):
+        if not all(layouts.values()) or not self._keeps_fixed(layouts):
             return
         text = repr({label: sorted(map(repr, one.items())) for label, one in layouts.items()})
         if text in self._known or self.traces >= _TRACES:
@@ -238,6 +239,12 @@ class _SplitSearch:
         self.found.append(one)
         if self._rank(one) < self._rank(self.best):
             self.best, self.layouts = one, layouts
+
+    def _keeps_fixed(self, layouts: Layouts) -> bool:
+        return all(
+            space.keeps_fixed(space.choice_of(layouts[label], self.best.overlap))
+            for label, space in self._spaces.items()
+        )
 
     def others(self, label: str) -> Iterator[dict[Hashable, Any]]:
         """Yield the layouts of the other functions, restricted to the names of this one."""

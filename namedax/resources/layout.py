@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from namedax.core.names import MeshAxes
@@ -74,6 +75,14 @@ class Permute(NamedTuple):
 
 
 Step = Cut | Gather | Exchange | Permute
+
+
+class _Permutation(NamedTuple):
+    """A permutation from the layout `old` to `new`; its pairs are listed if it is used."""
+
+    axes: MeshAxes
+    old: Layout
+    new: Layout
 
 
 def relayout(
@@ -351,13 +360,15 @@ def plan(
     search = _Search(shape, old, new, devices, loops)
     # The elements that one device sends, the number of steps, and a counter that makes the order
     # total.
-    queue: list[tuple[float, int, int, Layout, tuple[Step, ...]]] = [(0.0, 0, 0, search.start, ())]
+    queue: list[tuple[float, int, int, Layout, tuple[Step | _Permutation, ...]]] = [
+        (0.0, 0, 0, search.start, ())
+    ]
     numbers = itertools.count(1)
     settled: set[Layout] = set()
     while queue:
         sent, length, _, layout, steps = heapq.heappop(queue)
         if layout == search.goal:
-            return _joined(steps)
+            return _joined(tuple(map(search.resolved, steps)))
         if layout in settled:
             continue
         settled.add(layout)
@@ -408,7 +419,7 @@ class _Search:
     def blocks(self, axes: MeshAxes) -> int:
         return math.prod(self.devices[axis] for axis in axes)
 
-    def steps(self, layout: Layout) -> Iterator[tuple[Step, Layout, float]]:
+    def steps(self, layout: Layout) -> Iterator[tuple[Step | _Permutation, Layout, float]]:
         """Yield each step from `layout`, the new layout, and the elements that a device sends."""
         block = [n // self.blocks(axes) for n, axes in zip(self.whole, layout, strict=True)]
         elements = math.prod(block)
@@ -433,7 +444,9 @@ class _Search:
                         yield Exchange(dim, target, minor), reached, elements * (n - 1) / n
         yield from self._permutations(layout, elements)
 
-    def _permutations(self, layout: Layout, elements: int) -> Iterator[tuple[Step, Layout, float]]:
+    def _permutations(
+        self, layout: Layout, elements: int
+    ) -> Iterator[tuple[_Permutation, Layout, float]]:
         steps = tuple(
             tuple(axis for axis in placement if axis in self.loops) for placement in layout
         )
@@ -452,7 +465,7 @@ class _Search:
             for reached in self._deal(order, layout):
                 if reached != layout:
                     there = tuple(map(operator.add, reached, steps))  # loops keep their places
-                    yield Permute(axes, self._pairs(axes, layout, reached)), there, elements
+                    yield _Permutation(axes, layout, reached), there, elements
 
     def _deal(self, order: MeshAxes, layout: Layout) -> Iterator[Layout]:
         """Yield all layouts with this order of mesh axes and the block counts of `layout`."""
@@ -465,24 +478,26 @@ class _Search:
                 for rest in self._deal(order[n:], layout[1:]):
                     yield (order[:n], *rest)
 
+    def resolved(self, step: Step | _Permutation) -> Step:
+        """Return a step with its pairs of devices."""
+        if not isinstance(step, _Permutation):
+            return step
+        return Permute(step.axes, self._pairs(*step))
+
     def _pairs(self, axes: MeshAxes, old: Layout, new: Layout) -> tuple[tuple[int, int], ...]:
         """Return pairs of source and target devices, row-major over `axes`."""
+        grid = np.indices(tuple(self.devices[axis] for axis in axes))
+        at = dict(zip(axes, grid, strict=True))
 
-        def blocks(layout: Layout) -> list[tuple[int, ...]]:
-            held = []
-            for device in itertools.product(*(range(self.devices[axis]) for axis in axes)):
-                at = dict(zip(axes, device, strict=True))
-                held.append(tuple(self._block_index(placement, at) for placement in layout))
-            return held
+        def blocks(layout: Layout) -> np.ndarray:
+            """Return the number of the block of each device; it is unique for each block."""
+            number = np.zeros(grid.shape[1:], int)
+            for axis in itertools.chain.from_iterable(layout):
+                number = number * self.devices[axis] + at[axis]
+            return number.ravel()
 
-        targets = {block: device for device, block in enumerate(blocks(new))}
-        return tuple((device, targets[block]) for device, block in enumerate(blocks(old)))
-
-    def _block_index(self, placement: MeshAxes, at: Mapping[str, int]) -> int:
-        index = 0
-        for axis in placement:
-            index = index * self.devices[axis] + at[axis]
-        return index
+        target = np.argsort(blocks(new))[blocks(old)]
+        return tuple(enumerate(target.tolist()))
 
 
 def _shared_prefix(a: MeshAxes, b: MeshAxes) -> int:

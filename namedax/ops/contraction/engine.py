@@ -17,8 +17,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -40,6 +39,7 @@ from namedax.core.region import ambient, check_region_lives
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.pytree import data_of
+from namedax.ops.contraction.order import ORDERED, Path, best_order
 from namedax.ops.contraction.rings import Overlap, Ring, ring_gather, ring_reduce, ring_scatter
 from namedax.ops.shape.rename import check_new_name, move, read
 from namedax.resources import communication as comm
@@ -48,7 +48,7 @@ from namedax.resources.padding_masks import masked
 from namedax.resources.serial import LoopAxis
 from namedax.resources.wire import Wire
 
-__all__ = ["Contraction", "Label", "Labels", "best_order"]
+__all__ = ["Contraction", "Label", "Labels"]
 
 
 Label = Hashable
@@ -101,6 +101,13 @@ class _Term(Record, frozen=False):
                 rest = term.without((first, second), data)
                 term = _Term(data, (*rest.labels, label), (*rest.places, place))
         return term
+
+    def in_order(self, labels: Iterable[Label]) -> _Term:
+        """Transpose the data to the order of `labels`, which may contain others."""
+        order = [self.labels.index(label) for label in labels if label in self.labels]
+        data = self.source if order == sorted(order) else lax.transpose(self.data, order)
+        places = tuple(self.places[i] for i in order)
+        return _Term(data, tuple(self.labels[i] for i in order), places)
 
     def without_broadcast(self) -> _Term:
         """Remove the axes of `...` that have size 1, which broadcast against a larger operand."""
@@ -197,10 +204,14 @@ class Contraction:
             term = term.without_repeats().without_broadcast()
             terms[i] = term = self._sum_out(term, self.alone[i])
             self._check_placement(term.labels)
-        for i, j in self._path(terms):
-            x, y = terms[i], terms[j]
-            terms = [term for k, term in enumerate(terms) if k not in (i, j)]
-            terms.append(self._contract(x, y, self.kept.union(*(term.labels for term in terms))))
+        with _named_scope(ORDERED if len(terms) > 2 else ""):
+            for i, j in self._path(terms):
+                x, y = terms[i], terms[j]
+                terms = [term for k, term in enumerate(terms) if k not in (i, j)]
+                kept = self.kept.union(*(term.labels for term in terms))
+                terms.append(self._contract(x, y, kept))
+            if len(self.labels) > 2:  # the result's axes are cached by the labels only
+                terms[0] = terms[0].in_order(dict.fromkeys(_chain(self.labels)))
         return self._write(terms[0])
 
     def _check(self, blocks: Sequence[AnyArray]) -> None:
@@ -540,7 +551,7 @@ class Contraction:
             preferred_element_type=self.preferred,
         )
 
-    def _path(self, terms: Sequence[_Term]) -> _Path:
+    def _path(self, terms: Sequence[_Term]) -> Path:
         if len(terms) == 1:
             return ()
         if len(terms) == 2:
@@ -673,72 +684,3 @@ def _dot_dimensions(
     contract = (tuple(a.index(s) for s in summed), tuple(b.index(s) for s in summed))
     batched = (tuple(a.index(s) for s in batch), tuple(b.index(s) for s in batch))
     return (contract, batched), tuple(batch + free), tuple(summed)
-
-
-# For more operands than this, the search does not try every order to avoid conflicts between names
-# of one mesh axis.
-_MANY = 6
-_Path = tuple[tuple[int, int], ...]
-
-
-@functools.lru_cache(maxsize=1024)
-def best_order(
-    labels: tuple[Labels, ...],
-    shapes: tuple[tuple[int, ...], ...],
-    kept: frozenset[Label],
-    rivals: tuple[frozenset[Label], ...],
-) -> _Path:
-    """Return the pairs of operands in the order of contraction.
-
-    The order is the cheapest one of `opt_einsum` unless a pair has rivals. Each result is appended
-    to the list of operands.
-
-    Args:
-      labels: the labels of every operand.
-      shapes: the shape of every operand.
-      kept: the labels of the result.
-      rivals: sets of labels that are sharded over one mesh axis, so that no pair may contain two of
-        them.
-    """
-    sizes = dict(zip(_chain(labels), _chain(shapes), strict=True))
-    symbols = {label: opt_einsum.get_symbol(i) for i, label in enumerate(sizes)}
-    text = ",".join("".join(symbols[label] for label in ls) for ls in labels)
-    out = "".join(symbol for label, symbol in symbols.items() if label in kept)
-    found, _ = opt_einsum.contract_path(f"{text}->{out}", *shapes, shapes=True, optimize="auto")
-    best = tuple((min(step), max(step)) for step in found)
-
-    def has_conflict(path: _Path) -> bool:
-        pairs = _pairs(path, labels, kept)
-        return any(len(pair & names) > 1 for pair in pairs for names in rivals)
-
-    def cost(path: _Path) -> int:
-        pairs = _pairs(path, labels, kept)
-        return sum(math.prod(sizes[label] for label in pair) for pair in pairs)
-
-    if not has_conflict(best) or len(labels) > _MANY:
-        return best
-    paths = (path for path in _all_paths(len(labels)) if not has_conflict(path))
-    # If every order has a conflict, the contraction itself reports it.
-    return min(paths, key=cost, default=best)
-
-
-def _pairs(
-    path: _Path, labels: Sequence[Labels], kept: frozenset[Label]
-) -> Iterator[frozenset[Label]]:
-    """Yield the labels of each contracted pair."""
-    current = [frozenset(ls) for ls in labels]
-    for i, j in path:
-        pair = current[i] | current[j]
-        yield pair
-        current = [ls for k, ls in enumerate(current) if k not in (i, j)]
-        current.append(pair & kept.union(*current))
-
-
-def _all_paths(n: int) -> Iterator[_Path]:
-    """Yield all orders in which `n` operands can contract in pairs."""
-    if n < 2:
-        yield ()
-        return
-    for pair in itertools.combinations(range(n), 2):
-        for rest in _all_paths(n - 1):
-            yield (pair, *rest)
