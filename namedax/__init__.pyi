@@ -21,6 +21,7 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.names import DType, PyTree, Shape
 from namedax.typing.checking import F
 from namedax import checkpoints as checkpoints
+from namedax import debug as debug
 from namedax import distributed as distributed
 from namedax import errors as errors
 from namedax import hlo as hlo
@@ -38,6 +39,7 @@ from namedax.analysis.explain import explain as explain
 from namedax.analysis.report import Report as Report
 from namedax.core.array import NamedArray as NamedArray
 from namedax.core.strict_broadcasting import strict_broadcasting as strict_broadcasting
+from namedax.debug.name_trace import trace_names as trace_names
 from namedax.distributed import from_process_local as from_process_local
 from namedax.distributed import process_entries as process_entries
 from namedax.drawing.arrays import draw as draw
@@ -257,9 +259,11 @@ from namedax.ops.window.convolution import conv as conv
 from namedax.ops.window.convolution import conv_transpose as conv_transpose
 from namedax.planning.planner import plan as plan
 from namedax.planning.result import Plan as Plan
+from namedax.profiling.profiler import profile as profile
 from namedax.resources.serial import SerialLoop as SerialLoop
 from namedax.resources.serial import serial_loop as serial_loop
 from namedax.resources.wire import Wire as Wire
+from namedax.transfers.transfer import transfer as transfer
 from namedax.xmap.wrapper import xmap as xmap
 
 __version__: str

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from namedax import checkpoints as checkpoints
+    from namedax import debug as debug
     from namedax import distributed as distributed
     from namedax import errors as errors
     from namedax import hlo as hlo
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from namedax.analysis.report import Report as Report
     from namedax.core.array import NamedArray as NamedArray
     from namedax.core.strict_broadcasting import strict_broadcasting as strict_broadcasting
+    from namedax.debug.name_trace import trace_names as trace_names
     from namedax.distributed import from_process_local as from_process_local
     from namedax.distributed import process_entries as process_entries
     from namedax.drawing.arrays import draw as draw
@@ -290,8 +292,10 @@ if TYPE_CHECKING:
     from namedax.ops.window.neighbours import shift as shift
     from namedax.planning.planner import plan as plan
     from namedax.planning.result import Plan as Plan
+    from namedax.profiling.profiler import profile as profile
     from namedax.resources.serial import SerialLoop as SerialLoop
     from namedax.resources.serial import serial_loop as serial_loop
     from namedax.resources.wire import Wire as Wire
+    from namedax.transfers.transfer import transfer as transfer
     from namedax.typing.checking import checked as checked
     from namedax.xmap.wrapper import xmap as xmap
