@@ -79,15 +79,16 @@ class Times:
         Raises:
           ArgumentError: `devices` is not a positive integer.
 
-        >>> import json, os, tempfile
+        >>> import json, pathlib, tempfile
         >>> from namedax.analysis.records import Operation
         >>> product = Operation(
         ...     "dot_general", ("k",), 1e9, 1000, 1, "float32", "nx.dot", "model.py:3", "forward"
         ... )
         >>> times = Times(2e-3, 2e-3, 0.0, 0.0, 0.0, (Timed(product, 0.0, 2e-3),))
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     times.to_perfetto(os.path.join(folder, "step.json"))
-        ...     events = json.load(open(os.path.join(folder, "step.json")))["traceEvents"]
+        ...     path = pathlib.Path(folder, "step.json")
+        ...     times.to_perfetto(path)
+        ...     events = json.loads(path.read_text())["traceEvents"]
         >>> [(event["name"], event["dur"]) for event in events if event["ph"] == "X"]
         [('nx.dot{k}', 2000.0)]
         """

@@ -16,7 +16,7 @@ from typing import Any
 from namedax.analysis.records import Collective, Step
 from namedax.core.records import Record
 
-__all__ = ["LANES", "Slice", "Track", "lane_of", "predicted_tracks", "title_of", "write"]
+__all__ = ["LANES", "Slice", "Track", "predicted_tracks", "title_of", "write"]
 
 #: The tracks of a device.
 LANES = ("computing", "communicating")
@@ -58,11 +58,6 @@ def title_of(operation: str, names: Iterable[str], kind: str) -> str:
     ('nx.dot{k}', 'add')
     """
     return f"{operation}{{{','.join(names)}}}" if operation else kind
-
-
-def lane_of(kind_is_collective: bool) -> str:
-    """Return the name of the track of a step."""
-    return LANES[kind_is_collective]
 
 
 def predicted_tracks(
