@@ -293,6 +293,10 @@ class Fusions:
         for node in self._body.nodes:
             if node.eqn is None or node.bodies or node.kernel or is_view(node):
                 continue
+            if not node.results:  # an effect, such as a callback
+                sources = [self.sources(value) for value in dict.fromkeys(node.reads)]
+                found[id(node)] = sum(size for each in sources for _, size in each.values())
+                continue
             written = sum(value.bytes for value in node.results if self.is_written[id(value)])
             is_shared = _joins_kernels(node) or _is_contraction(node)
             if not written and is_shared:

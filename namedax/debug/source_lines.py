@@ -178,9 +178,10 @@ def is_of_user(frame: FrameType) -> bool:
     path, within = frame.f_code.co_filename, frame.f_globals
     if not _is_of_user(path):
         return False
-    if path != "<string>" or _source(path, frame):
+    if path != "<string>":
         return True
-    # Classes of fields have methods from text, in the namespace of their module.
+    # Classes of fields have methods from text, in the namespace of their module. The text of
+    # `python -c` has the same path.
     return not (
         frame.f_code.co_name.startswith("__")
         or str(within.get("__name__", "")).startswith("namedtuple_")

@@ -114,7 +114,8 @@ def _is_at(label: str, place: Place) -> bool:
 def _place(operation: str) -> Place:
     """Return the innermost line of user code."""
     traceback = current().traceback
-    for frame in () if traceback is None else traceback.frames:
+    frames: Sequence[Any] = () if traceback is None else traceback.frames
+    for frame in frames:
         if is_user_file(frame.file_name):
             return Place(operation, frame.file_name, frame.line_num)
     return Place(operation, "", 0)

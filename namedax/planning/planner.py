@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -247,14 +247,7 @@ def plan(
         )
         found = search(space, judge, bound, limit, [own], judge.left_open, tries)
         judge.searched = len(judge.layouts()) + len(judge.rejected)
-        if pads:
-            with_uneven_names(space, judge.best, judge, rank, _bytes(census))
-        if loops is ... or (loops is None and not judge.fits):
-            judge.has_steps = True
-            _in_steps(space, judge, bound, census)
-        if isinstance(program, Whole):
-            judge.candidates += _split(program, judge, meshes, space, fixed)
-        judge.candidates += with_options(judge.candidates, judge, rank)
+        _judge_variants(program, judge, meshes, space, census, bound, pads, loops, fixed)
         if limit > len(chosen) and not isinstance(program, Whole):
             judge.probe()
         judge.end()
@@ -263,28 +256,19 @@ def plan(
         )  # including the pairs learned in the search
         best_first = sorted(judge.candidates, key=rank)
         if not best_first or not best_first[0].fits:
-            text = _nothing_fits(
-                program.name, best_first, bound, meshes, census, judge, limit, loops
+            raise _nothing_fits(
+                program.name, best_first, bound, meshes, space, census, judge, limit, loops
             )
-            text = " ".join(filter(None, [text, uneven_advice(space.not_dividing(), chosen)]))
-            raise PlanError(text)
         least = 0.0 if isinstance(program, Whole) else judge.bound(found)
         if verify and isinstance(program, Program):
             best_first = _verified(program, best_first, meshes, verify, args, kwargs)
-    words = tuple(
-        advice(best_first[0].report, best_first[0].axis_resources, best_first[0].mesh, census)
-    )
-    if left_out := uneven_advice(space.not_dividing(), chosen):
-        words = (*words, left_out)
-    if split := split_advice(best_first):
-        words = (*words, split)
     return Plan(
         program.name,
         meshes.machine,
         bound,
         tuple(best_first),
         tuple(judge.rejected),
-        words,
+        tuple(_advice(best_first, space, census)),
         judge.traces,
         census.sizes,
         census.arguments,
@@ -292,6 +276,36 @@ def plan(
         ended="tries" if found.reached else "converged",
         again=Again(program, meshes, bound),
     )
+
+
+def _advice(best_first: Sequence[Candidate], space: Space, census: Census) -> Iterator[str]:
+    """Yield the sentences of a plan on axis names and on layouts of several functions."""
+    best = best_first[0]
+    yield from advice(best.report, best.axis_resources, best.mesh, census)
+    yield from filter(None, [uneven_advice(space.not_dividing(), space.sizes)])
+    yield from filter(None, [split_advice(best_first)])
+
+
+def _judge_variants(
+    program: Program | Whole,
+    judge: Judge,
+    meshes: Meshes,
+    space: Space,
+    census: Census,
+    memory: float,
+    pads: bool,
+    loops: Mapping[Hashable, object] | EllipsisType | None,
+    fixed: Mapping[Hashable, Any] | None,
+) -> None:
+    """Judge variants of the best layouts: padded blocks, steps, several layouts, open options."""
+    if pads:
+        with_uneven_names(space, judge.best, judge, rank, _bytes(census))
+    if loops is ... or (loops is None and not judge.fits):
+        judge.has_steps = True
+        _in_steps(space, judge, memory, census)
+    if isinstance(program, Whole):
+        judge.candidates += _split(program, judge, meshes, space, fixed)
+    judge.candidates += with_options(judge.candidates, judge, rank)
 
 
 def _bytes(census: Census) -> dict[Hashable, int]:
@@ -500,16 +514,19 @@ def _nothing_fits(
     candidates: Sequence[Candidate],
     memory: float,
     meshes: Meshes,
+    space: Space,
     census: Census,
     judge: Judge,
     limit: int,
     loops: Mapping[Hashable, object] | EllipsisType | None,
-) -> str:
+) -> PlanError:
+    """Return the error for a program that fits in no layout, with the smallest one."""
+    left_out = uneven_advice(space.not_dividing(), space.sizes)
     rejected = judge.rejected
     if not candidates:
-        return (
+        return PlanError(
             f"plan: no layout of {name} on {meshes.text} could be traced; {len(rejected)} were"
-            f" rejected, the last with: {list(rejected)[-1][1]}"
+            f" rejected, the last with: {list(rejected)[-1][1]} {left_out}".rstrip()
         )
     least = candidates[0]
     second = next(advice(least.report, least.axis_resources, least.mesh, census), "")
@@ -519,9 +536,10 @@ def _nothing_fits(
         if loops is not None and loops is not ...
         else ""
     )
-    return (
+    return PlanError(
         f"plan: none of {len(candidates)} layouts of {name} on {meshes.text} fits into"
         f" {size_text(int(memory))} per device; the smallest needs {size_text(least.peak)}, with"
         f" {resources_text(least.axis_resources)}. {more} more devices,{steps} recompute"
-        f" layers in the gradient (jax.checkpoint), or increase memory=. {second}".rstrip()
+        f" layers in the gradient (jax.checkpoint), or increase memory=."
+        + "".join(f" {sentence}" for sentence in (second, left_out) if sentence)
     )
