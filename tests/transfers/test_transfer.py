@@ -144,6 +144,13 @@ def test_pieces_in_flight_stay_within_the_memory(memory):
     assert len(move.steps) > 1
 
 
+@pytest.mark.parametrize("donate", [False, True])
+def test_one_device_on_an_explicit_axis(donate):
+    one = mesh_of((1,), ("x",), jax.devices()[2:3], EXPLICIT), {"b": "x"}
+    check({"w": array(a=8, b=6)}, one, LAYOUTS["other half"](), memory=40, donate=donate)
+    check({"w": array(a=8, b=6)}, LAYOUTS["other half"](), one, memory=40, donate=donate)
+
+
 def test_a_large_array_is_cut_into_slices():
     tree = {"w": array(a=64, b=32)}  # 1 KiB on each device
     before = mesh_of((8,), ("x",)), {"a": "x"}
