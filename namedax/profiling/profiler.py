@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def profile(
 
     Raises:
       ArgumentTypeError: `f` is not a function, or does not take these arguments.
-      ArgumentError: `steps` is not a positive integer.
+      ArgumentError: `steps` is not a positive integer, or JAX's profiler is already running.
       MeshError: the mesh has no devices.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
@@ -159,13 +160,33 @@ def _traced(compiled: jax.stages.Compiled, arguments: PlacedArguments, steps: in
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0  # would slow the host down
     with tempfile.TemporaryDirectory(prefix="namedax-profile-") as folder:
-        with jax.profiler.trace(folder, profiler_options=options):
+        with _tracing(folder, options):
             for i in range(steps):
                 args, kwargs = arguments.for_call()
                 with jax.profiler.StepTraceAnnotation(STEP, step_num=i):
                     jax.block_until_ready(compiled(*args, **kwargs))
         files = sorted(Path(folder).rglob("*.xplane.pb"))
         return jax.profiler.ProfileData.from_file(str(files[-1]))
+
+
+@contextlib.contextmanager
+def _tracing(folder: str, options: jax.profiler.ProfileOptions) -> Iterator[None]:
+    """Return a context in which JAX writes a trace into a folder.
+
+    Raises:
+      ArgumentError: another trace is being written.
+    """
+    try:
+        jax.profiler.start_trace(folder, profiler_options=options)
+    except RuntimeError as error:
+        raise ArgumentError(
+            f"profile: JAX's profiler did not start: {error} Call nx.profile outside of"
+            " jax.profiler.trace, and after jax.profiler.stop_trace()."
+        ) from error
+    try:
+        yield
+    finally:
+        jax.profiler.stop_trace()
 
 
 def _mesh(compiled: jax.stages.Compiled) -> Mesh:

@@ -565,6 +565,14 @@ def test_arguments_may_be_donated_static_types_and_unused():
     assert float(x.sum()) == 64 * 64  # the argument of the caller is not consumed
 
 
+def test_within_another_trace_it_is_an_error(tmp_path):
+    f = jax.jit(jnp.sin)
+    with jax.profiler.trace(tmp_path):
+        with pytest.raises(ArgumentError, match=r"^profile: JAX's profiler did not start: .* Call nx\.profile outside of"):
+            nx.profile(f, jnp.ones(8), steps=1, machine=MACHINE)
+    assert nx.profile(f, jnp.ones(8), steps=1, machine=MACHINE).measured > 0
+
+
 def test_errors():
     f, args = network()
     with pytest.raises(ArgumentTypeError) as caught:
