@@ -29,6 +29,11 @@ import jax.numpy as jnp
 
 import namedax as nx
 
+MACHINES = [
+    name
+    for name in nx.machines.__all__
+    if isinstance(getattr(nx.machines, name), nx.machines.Machine)
+]
 HERE = pathlib.Path(__file__).parent
 
 
@@ -71,7 +76,7 @@ def main() -> None:
         default="x=4,y=2",
         help="mesh axes and their sizes, x=4,y=2; or 8: the plan chooses",
     )
-    parser.add_argument("--machine", choices=["v5e", "v5p", "v6e", "h100", "h200"], default="v5p")
+    parser.add_argument("--machine", choices=MACHINES, default="v5p")
     parser.add_argument(
         "--memory", type=float, help="memory limit per device in bytes; default: all of it"
     )

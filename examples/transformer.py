@@ -34,6 +34,11 @@ from transformer_model import Config, init, loss, sample
 import namedax as nx
 from namedax import SerialLoop
 
+MACHINES = [
+    name
+    for name in nx.machines.__all__
+    if isinstance(getattr(nx.machines, name), nx.machines.Machine)
+]
 HEADS = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
 # A mesh (axes and sizes), and `axis_resources`.
 LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
@@ -219,7 +224,7 @@ def main() -> None:
     parser.add_argument("--layout", choices=[*LAYOUTS, "all"], default="fsdp+tp+sp")
     parser.add_argument(
         "--plan",
-        choices=["v5e", "v5p", "v6e", "h100", "h200"],
+        choices=MACHINES,
         help="use the layout from nx.plan for this machine",
     )
     parser.add_argument("--steps", type=int, default=200)

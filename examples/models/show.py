@@ -24,6 +24,12 @@ import train
 
 import namedax as nx
 
+MACHINES = [
+    name
+    for name in nx.machines.__all__
+    if isinstance(getattr(nx.machines, name), nx.machines.Machine)
+]
+
 #: A published size of each model: its name, its folder, its configuration, and the inputs of a chip.
 PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
     "llama": (
@@ -221,7 +227,7 @@ def main(name: str | None = None, argv: list[str] | None = None) -> None:
         parser.add_argument("model", choices=PUBLISHED)
     parser.add_argument("--chips", type=int, nargs="*", default=[8, 256], help="(%(default)s)")
     parser.add_argument("--layout", choices=common.LAYOUTS, default="fsdp+tp", help="(%(default)s)")
-    parser.add_argument("--machine", choices=["v5e", "v5p", "v6e", "h100", "h200"], default="v5p")
+    parser.add_argument("--machine", choices=MACHINES, default="v5p")
     parser.add_argument("--tries", type=int, default=TRIES, help="layouts to try (%(default)s)")
     options = parser.parse_args(argv)
     step, machine = Step(name or options.model), getattr(nx.machines, options.machine)

@@ -290,6 +290,8 @@ def _lines(
         indent = min((line.statement.indent for line in call.lines), default=0)
         for line in call.lines:
             at = line.statement
+            if at == call.header and not (line.values or line.calls):
+                continue  # the body of a class begins with its header
             marks = [
                 text
                 for number in range(at.line, at.last_line + 1)

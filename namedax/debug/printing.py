@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.array import is_named
@@ -15,6 +16,7 @@ from namedax.core.call_errors import checks_signature
 from namedax.core.names import PyTree
 from namedax.debug.values import Value, call_with_values
 from namedax.errors import ArgumentError, ArgumentTypeError, format_value
+from namedax.resources.communication import is_keys
 
 __all__ = ["callback", "print"]
 
@@ -166,12 +168,34 @@ class _Checker(string.Formatter):
 
 def _check_format(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise if a format string and its values do not match, before the program runs."""
+    args, kwargs = jax.tree.map(_sample, (args, kwargs), is_leaf=lambda x: is_named(x) or x is None)
     try:
         _Checker().vformat(fmt, args, kwargs)
+    except ArgumentError:
+        raise
     except ValueError as error:
-        if isinstance(error, ArgumentError):
-            raise
         raise ArgumentError(
             f"nx.debug.print: {fmt!r} is not a format string: {error}. Write {{{{ and }}}} for"
             " braces."
         ) from error
+    except (AttributeError, KeyError, IndexError, TypeError) as error:
+        raise _not_formatted(fmt, error) from error
+    try:
+        fmt.format(*args, **kwargs)
+    except Exception as error:
+        raise _not_formatted(fmt, error) from error
+
+
+def _sample(leaf: Any) -> Any:
+    """Return a value of one element for an array, which is formatted like it."""
+    if not (is_named(leaf) or hasattr(leaf, "dtype")):
+        return leaf
+    dtype = jnp.uint32 if is_keys(leaf) else leaf.dtype
+    return Value(np.zeros((), dtype), (), (), dtype)
+
+
+def _not_formatted(fmt: str, error: Exception) -> ArgumentError:
+    return ArgumentError(
+        f"nx.debug.print: {fmt!r} cannot format its values: {error}. Use a format of one element,"
+        " such as {x:.2f}, and pass other facts of an array as values, such as shape=x.shape."
+    )

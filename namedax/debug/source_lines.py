@@ -123,7 +123,7 @@ def _statements(path: str, source: str) -> dict[int, Statement]:
     lines, found = source.splitlines(), dict[int, Statement]()
     # breadth first, so that inner statements replace outer ones
     for node in ast.walk(tree):
-        if isinstance(node, ast.stmt):
+        if isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case)):
             statement = _statement(path, lines, node)
             for line in range(statement.line, statement.last_line + 1):
                 found[line] = statement
@@ -132,11 +132,17 @@ def _statements(path: str, source: str) -> dict[int, Statement]:
     return found
 
 
-def _statement(path: str, lines: list[str], node: ast.stmt) -> Statement:
-    last = node.end_lineno or node.lineno
-    body = getattr(node, "body", None)
-    if body:  # a compound statement: its header
-        last = max(node.lineno, min(body[0].lineno, last) - (body[0].lineno > node.lineno))
+def _statement(
+    path: str, lines: list[str], node: ast.stmt | ast.ExceptHandler | ast.match_case
+) -> Statement:
+    place = node.pattern if isinstance(node, ast.match_case) else node
+    first, last = place.lineno, place.end_lineno or place.lineno
+    inner = getattr(node, "body", None)
+    if isinstance(node, ast.Match):
+        inner = [case.pattern for case in node.cases]
+    if inner:  # a compound statement: its header
+        begin = inner[0].lineno
+        last = max(first, begin - 1 if begin > first else first)
     targets = (
         node.targets
         if isinstance(node, ast.Assign)
@@ -149,13 +155,13 @@ def _statement(path: str, lines: list[str], node: ast.stmt) -> Statement:
         for target in targets
         if isinstance(target, (ast.Attribute, ast.Subscript))
     )
-    text = " ".join(line.strip() for line in lines[node.lineno - 1 : last])
+    text = " ".join(line.strip() for line in lines[first - 1 : last])
     return Statement(
         path,
-        node.lineno,
+        first,
         last,
         text.split(" #", 1)[0] if "'" not in text and '"' not in text else text,
-        node.col_offset,
+        len(lines[first - 1]) - len(lines[first - 1].lstrip()),
         isinstance(node, ast.Return),
         assigned,
     )

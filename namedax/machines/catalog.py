@@ -414,7 +414,7 @@ mi300x = Machine(
     bandwidth=5.3e12,
     links={...: INFINITY_FABRIC},
     name="mi300x",
-    efficiency={"bfloat16": 0.514, "float16": 0.514},
+    efficiency={"bfloat16": 0.511, "float16": 0.511},
     sources=(
         '"Instinct MI300X Accelerator data sheet" (AMD): rates, memory, Infinity Fabric links',
         _ACHIEVED,

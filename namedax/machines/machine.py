@@ -382,7 +382,11 @@ class Machine:
                 f"{dtype} at a quarter of the rate of {part} on {self.name}",
             )
         floating = jnp.issubdtype(mine, jnp.floating)
-        listed_types = [jnp.dtype(name) for name in self.flops]
+        every = [jnp.dtype(name) for name in self.flops]
+        # A fitted machine may list complex numbers, which stand for no other dtype.
+        listed_types = [
+            other for other in every if not jnp.issubdtype(other, jnp.complexfloating)
+        ] or every
         same = [
             other for other in listed_types if jnp.issubdtype(other, jnp.floating) == floating
         ] or listed_types

@@ -11,8 +11,8 @@ from types import EllipsisType
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
+from namedax.analysis.placed_arguments import place
 from namedax.core.call_errors import checks_signature
 from namedax.core.names import Mesh, PyTree
 from namedax.errors import (
@@ -76,22 +76,16 @@ def measured(
     """
     positional, keyword = types or (args, kwargs)
     compiled = form.lower(*positional, **keyword).compile()
-    given = jax.tree.map(_array, dynamic_arguments(form, args, kwargs))
-    leaves, tree = jax.tree.flatten(given)
-    placed = jax.tree.unflatten(
-        tree, jax.device_put(leaves, jax.tree.leaves(compiled.input_shardings))
-    )
+    placed = place(compiled, *dynamic_arguments(form, args, kwargs), 1)
+    given, named = placed.for_call()
+    jax.block_until_ready(compiled(*given, **named))
     times: list[float] = []
-    jax.block_until_ready(compiled(*placed[0], **placed[1]))
     while len(times) < _RUNS or (sum(times) < _ENOUGH and len(times) < 100):
+        given, named = placed.for_call()
         began = time.perf_counter()
-        jax.block_until_ready(compiled(*placed[0], **placed[1]))
+        jax.block_until_ready(compiled(*given, **named))
         times.append(time.perf_counter() - began)
     return min(times)
-
-
-def _array(leaf: PyTree) -> PyTree:
-    return jnp.ones(leaf.shape, leaf.dtype) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
 
 
 # For a program of several mapped functions: the number of layouts that are judged for a function
@@ -500,10 +494,9 @@ def _verified(
             with meshes.concrete(one.mesh) as mesh:
                 form = program.under(one.axis_resources, mesh, one.overlap)
                 stored = program.stored(args, kwargs, one.axis_resources, mesh)
-                if types is not None:
-                    types = program.stored(*types, one.axis_resources, mesh)
+                like = types and program.stored(*types, one.axis_resources, mesh)
                 with choosing(one.options):
-                    seconds = measured(form, *stored, types)
+                    seconds = measured(form, *stored, like)
                 timed.append(dataclasses.replace(one, measured=seconds))
     timed.sort(key=lambda one: one.measured if one.measured is not None else one.time)
     return [*timed, *best_first[len(timed) :]]

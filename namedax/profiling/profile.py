@@ -189,11 +189,12 @@ class Profile:
     def fit(self) -> Machine:
         """Return the machine whose prediction is nearest to the measured times.
 
-        The peak of each dtype that occurs, the memory bandwidth, the time to start an operation,
+        The rate of each dtype that occurs, the memory bandwidth, the time to start an operation,
         and the bandwidth and latency of each link that occurs are fitted by least squares, within a
-        factor of 1000 of those of `machine`; latencies and `launch` may be zero. Other figures stay
-        as they are. Use the result for programs like this one: a figure that no step depends on
-        cannot be measured.
+        factor of 1000 of those of `machine`; latencies and `launch` may be zero. The start of
+        collectives is fitted if `machine` has one. Fitted peaks and bandwidths are those that the
+        program reached, so their efficiency is 1. Other figures stay as they are. Use the result
+        for programs like this one: a figure that no step depends on cannot be measured.
 
         Returns:
           The machine; its name ends in `", fitted"`.

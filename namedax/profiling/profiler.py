@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from namedax.analysis.explain import check_call, dynamic_positions, explain
+from namedax.analysis.placed_arguments import PlacedArguments, place
 from namedax.analysis.report import Report
 from namedax.core.call_errors import checks_signature
 from namedax.core.names import PyTree
-from namedax.core.records import Record
 from namedax.errors import ArgumentError, ArgumentTypeError, MeshError
 from namedax.machines.machine import Machine
 from namedax.machines.measuring import measure
@@ -71,7 +71,7 @@ def profile(
 
     Raises:
       ArgumentTypeError: `f` is not a function, or does not take these arguments.
-      ArgumentError: `steps` is not a positive integer.
+      ArgumentError: `steps` is not a positive integer, or JAX's profiler is already running.
       MeshError: the mesh has no devices.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
@@ -113,7 +113,7 @@ def profile(
 
 def _compiled(
     f: Callable[..., Any], args: Sequence[PyTree], kwargs: Mapping[str, PyTree], report: Report
-) -> tuple[jax.stages.Compiled, _Arguments]:
+) -> tuple[jax.stages.Compiled, PlacedArguments]:
     """Compile a function, and place its arguments."""
     form: Any = f if hasattr(f, "lower") else jax.jit(f)
     lowered: jax.stages.Lowered = form.lower(*args, **kwargs)
@@ -131,15 +131,7 @@ def _compiled(
     infos = compiled.args_info
     positional = tuple(args[i] for i in dynamic_positions(args, infos[0]))
     keyword = {name: value for name, value in kwargs.items() if name in infos[1]}
-    leaves, tree = jax.tree.flatten((positional, keyword))
-    # An argument that the program does not use has no sharding.
-    shardings = jax.tree.leaves(compiled.input_shardings, is_leaf=lambda one: one is None)
-    placed = [
-        _array(leaf) if sharding is None else jax.device_put(_array(leaf), sharding)
-        for leaf, sharding in zip(leaves, shardings, strict=True)
-    ]
-    donated = [info.donated for info in jax.tree.leaves(infos)]
-    return compiled, _Arguments(placed, donated, tree)
+    return compiled, place(compiled, positional, keyword, 0)
 
 
 def _has_devices(arguments: PyTree) -> bool:
@@ -150,33 +142,9 @@ def _has_devices(arguments: PyTree) -> bool:
     )
 
 
-class _Arguments(Record):
-    """The leaves of placed arguments, and which of them a call consumes."""
-
-    leaves: list[jax.Array]
-    donated: list[bool]
-    tree: Any
-
-    def for_call(self) -> tuple[Sequence[PyTree], Mapping[str, PyTree]]:
-        """Return positional and keyword arguments, with copies of those that a call consumes."""
-        given = [
-            jnp.copy(leaf) if is_donated else leaf
-            for leaf, is_donated in zip(self.leaves, self.donated, strict=True)
-        ]
-        args, kwargs = jax.tree.unflatten(self.tree, jax.block_until_ready(given))
-        return args, kwargs
-
-
-def _array(leaf: PyTree) -> PyTree:
-    """Return an array of zeros for a type, and other leaves as they are."""
-    if not isinstance(leaf, jax.ShapeDtypeStruct):
-        return leaf
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return jnp.broadcast_to(jax.random.key(0), leaf.shape)
-    return jnp.zeros(leaf.shape, leaf.dtype)
-
-
-def _timed(compiled: jax.stages.Compiled, arguments: _Arguments, steps: int) -> tuple[float, ...]:
+def _timed(
+    compiled: jax.stages.Compiled, arguments: PlacedArguments, steps: int
+) -> tuple[float, ...]:
     """Return the seconds of steps without a trace, after warming up."""
     seconds: list[float] = []
     for _ in range(_WARM_UP + steps):
@@ -187,18 +155,38 @@ def _timed(compiled: jax.stages.Compiled, arguments: _Arguments, steps: int) -> 
     return tuple(seconds[_WARM_UP:])
 
 
-def _traced(compiled: jax.stages.Compiled, arguments: _Arguments, steps: int) -> TraceData:
+def _traced(compiled: jax.stages.Compiled, arguments: PlacedArguments, steps: int) -> TraceData:
     """Run a compiled program under the profiler, and return the trace."""
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0  # would slow the host down
     with tempfile.TemporaryDirectory(prefix="namedax-profile-") as folder:
-        with jax.profiler.trace(folder, profiler_options=options):
+        with _tracing(folder, options):
             for i in range(steps):
                 args, kwargs = arguments.for_call()
                 with jax.profiler.StepTraceAnnotation(STEP, step_num=i):
                     jax.block_until_ready(compiled(*args, **kwargs))
         files = sorted(Path(folder).rglob("*.xplane.pb"))
         return jax.profiler.ProfileData.from_file(str(files[-1]))
+
+
+@contextlib.contextmanager
+def _tracing(folder: str, options: jax.profiler.ProfileOptions) -> Iterator[None]:
+    """Return a context in which JAX writes a trace into a folder.
+
+    Raises:
+      ArgumentError: another trace is being written.
+    """
+    try:
+        jax.profiler.start_trace(folder, profiler_options=options)
+    except RuntimeError as error:
+        raise ArgumentError(
+            f"profile: JAX's profiler did not start: {error} Call nx.profile outside of"
+            " jax.profiler.trace, and after jax.profiler.stop_trace()."
+        ) from error
+    try:
+        yield
+    finally:
+        jax.profiler.stop_trace()
 
 
 def _mesh(compiled: jax.stages.Compiled) -> Mesh:

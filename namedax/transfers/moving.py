@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from namedax.resources.communication import is_keys
 from namedax.transfers.layouts import Boxes
@@ -54,6 +54,12 @@ def _take(block: jax.Array) -> jax.Array:
     return block
 
 
+def _alone(block: jax.Array, device: Any) -> jax.Array:
+    """Return a block without a mesh; that of a mesh of one Explicit axis has it in its type."""
+    sharding = SingleDeviceSharding(device)
+    return jax.make_array_from_single_device_arrays(block.shape, sharding, [block])
+
+
 class Move:
     """The move of one array.
 
@@ -82,7 +88,7 @@ class Move:
         self.shape, self.sharding, self.dtype = shape, sharding, data.dtype
         self.source, self.target = boxes
         self._row = [{d: i for i, d in enumerate(box.devices.tolist())} for box in boxes]
-        self._old = {number[s.device]: s.data for s in data.addressable_shards}
+        self._old = {number[s.device]: _alone(s.data, s.device) for s in data.addressable_shards}
         self._new: dict[int, jax.Array] = {}
         self._impl = str(jax.random.key_impl(data)) if is_keys(data) else None
         self.data: jax.Array | None = data

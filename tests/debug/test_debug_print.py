@@ -302,3 +302,25 @@ def test_devices_that_would_wait_forever(loop):
         assert "nx.debug: in nmap(row) it gathers values over the mesh axes 'data' in a loop or a branch of JAX" in str(
             info.value
         )
+
+
+@pytest.mark.parametrize(
+    ("fmt", "fact"),
+    [
+        ("{x:.2q}", "Unknown format code 'q'"),
+        ("{x.shape}", "has no attribute 'shape'"),
+        ("{x[0]}", "not subscriptable"),
+        ("{d[b]}", "'b'"),
+        ("{n:d}", "Unknown format code 'd'"),
+    ],
+)
+def test_a_format_that_no_value_has_is_an_error_before_the_program_runs(fmt, fact):
+    values = {"x": nx.ones(named_shape={"a": 2}), "d": {"a": jnp.ones(2)}, "n": 1.5}
+    used = {name: value for name, value in values.items() if fmt.startswith("{" + name)}
+    with pytest.raises(nx.errors.ArgumentError) as caught:
+        jax.jit(lambda used: nx.debug.print(fmt, **used))(used)
+    message = str(caught.value)
+    assert message.startswith(f"nx.debug.print: {fmt!r} cannot format its values: ")
+    assert fact in message
+    assert "pass other facts of an array as values, such as shape=x.shape." in message
+    nx.debug.print("{x!r:>40} {x:6.2f} {d[a]:g} {k:x} {n:3}", **values, k=jax.random.key(0))

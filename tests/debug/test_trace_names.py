@@ -175,3 +175,33 @@ def test_mistakes():
         nx.trace_names(jnp.ones(3))
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
         nx.trace_names(layer, arguments()[0])
+
+
+def test_handlers_and_cases_have_their_text():
+    def f(x):
+        try:
+            y = nx.dot(x, x, "nope")
+        except nx.errors.AxisNotFoundError as error:
+            y = x * len(str(error))
+        match x.ndim:
+            case 1:
+                y = y + 1
+            case _:
+                y = y + 2
+
+        class Holder:
+            z = y * 2
+
+        return Holder.z
+
+    trace = nx.trace_names(f, nx.ones(named_shape={"b": 2}))
+    texts = [line.text for line in trace.lines]
+    assert texts[1:5] == [
+        "try:",
+        'y = nx.dot(x, x, "nope")',
+        "except nx.errors.AxisNotFoundError as error:",
+        "y = x * len(str(error))",
+    ]
+    assert texts[5:9] == ["match x.ndim:", "case 1:", "case _:", "y = y + 2"]
+    assert texts[9:] == ["class Holder:", "class Holder:", "z = y * 2", "return Holder.z"]
+    assert dict(trace.lines[-2].values) == {"z": "f32[]{b:2}"}

@@ -444,6 +444,20 @@ def test_verify_measures_the_best():
     assert "measured" in str(plan)
 
 
+def test_verify_runs_programs_with_unused_donated_and_random_arguments():
+    mesh = jax.make_mesh((8,), ("x",), (jax.sharding.AxisType.Auto,))
+
+    def step(x, unused, key, scale):
+        return x * jax.random.uniform(key) * scale
+
+    f = nx.xmap(step, in_axes=({0: "b"}, {0: "c"}, {}, {}), out_axes={0: "b"}, mesh=mesh, donate_argnums=0)
+    x = jnp.ones((64, 16))
+    for key in (jax.random.key(0), jax.eval_shape(jax.random.key, 0)):
+        plan = nx.plan(f, x, jnp.ones(8), key, 2.0, mesh=mesh, machine=SLOW, verify=1, tries=4)
+        assert plan.candidates[0].measured > 0
+    assert float(x.sum()) == 64 * 16  # the argument of the caller is not consumed
+
+
 @pytest.fixture(scope="module")
 def large():
     """A dense transformer too large for data parallelism, on two mesh axes of which one is slow."""

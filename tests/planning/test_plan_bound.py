@@ -131,10 +131,9 @@ def case(program, number):
     return jax.value_and_grad(body, argnums=wrt), arrays, sizes, mesh, machine, rng
 
 
-@pytest.mark.parametrize("number", [0, *(pytest.param(n, marks=pytest.mark.full) for n in range(1, 8))])
-@pytest.mark.parametrize(
-    "program", ["network", *(pytest.param(name, marks=pytest.mark.full) for name in PROGRAMS if name != "network")]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_no_layout_is_faster_than_the_bound(program, number):
     body, args, sizes, mesh, machine, rng = case(program, number)
     names = sorted(rng.sample(sorted(sizes), min(len(sizes), 4 if number else 3)))

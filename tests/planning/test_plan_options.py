@@ -74,6 +74,7 @@ def test_a_faster_layout_that_fits_only_with_recomputation_is_chosen():
         planned(limit, network(remat="none", prefetch=0), loops={})
 
 
+@pytest.mark.full
 def test_apply_runs_the_layout_and_the_options():
     f = network()
     w, x = (jnp.asarray(np.random.default_rng(0).normal(size=t.shape) / 16, "float32") for t in TYPES)
@@ -157,6 +158,7 @@ def test_a_ring_of_causal_attention_is_balanced():
     assert plan.candidates[0].time < 0.8 * other.time(quick)
 
 
+@pytest.mark.full
 def test_steps_are_chosen_if_nothing_fits():
     free = planned(f=network(remat="none"), loops={})
     limit = int(0.3 * min(one.peak for one in free.candidates))

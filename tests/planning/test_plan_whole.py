@@ -74,6 +74,7 @@ def test_different_layouts_are_chosen_where_resharding_pays():
     assert ("all-gather", 4 * 8192 * 1024) in [(c.kind, c.bytes) for c in best.report.collectives]
 
 
+@pytest.mark.full
 def test_one_layout_is_chosen_where_resharding_does_not_pay():
     plan = planned((65536, 128, 64, 4))
     assert plan.layouts == {"encode": {"batch": "x"}, "decode": {"batch": "x"}}
@@ -81,6 +82,7 @@ def test_one_layout_is_chosen_where_resharding_does_not_pay():
     assert "One layout for all mapped functions is as fast as any that was tried for each." in plan.advice
 
 
+@pytest.mark.full
 def test_apply_runs_each_function_in_its_layout():
     plan = planned(LARGE)
     mesh = jax.make_mesh((8,), ("x",))

@@ -89,8 +89,8 @@ def text(start=""):
     return TEXT.format(jax=jax.__file__, start=start)
 
 
-def operation(kind, names, source, phase="forward", flops=0.0, moved=0, op="nx.dot", trips=2):
-    return Operation(kind, names, flops, moved, trips, "float32", op, source, phase)
+def operation(kind, names, source, phase="forward", flops=0.0, moved=0, op="nx.dot", trips=2, dtype="float32"):
+    return Operation(kind, names, flops, moved, trips, dtype, op, source, phase)
 
 
 def report(steps=()):
@@ -359,6 +359,85 @@ def test_a_fit_leaves_figures_that_no_step_depends_on():
     assert fitted.links == MACHINE.links
 
 
+def mixed(dtype="bfloat16"):
+    """Steps that depend on every figure of a machine with one link."""
+    return (
+        operation("dot_general", ("k",), "model.py:1", flops=1e15, moved=1000, dtype=dtype),
+        operation("dot_general", ("k",), "model.py:2", flops=3e14, moved=1000, dtype=dtype),
+        operation("add", (), "model.py:3", flops=1e5, moved=10**13),
+        operation("add", (), "model.py:4", flops=1e3, moved=10_000, trips=50_000),
+        sums(10**10, 5),
+        sums(100, 6, 5000),
+    )
+
+
+@pytest.mark.parametrize("name", ["a100", "h100", "b200", "mi300x", "v5e", "v5p", "tpu7x"])
+def test_a_fit_that_begins_with_the_true_machine_predicts_the_same(name):
+    machine = getattr(nx.machines, name)
+    profile = synthetic(mixed(), machine).with_machine(machine)
+    assert profile.ratio == pytest.approx(1)
+    fitted = profile.fit()
+    for step in profile.report.steps:
+        assert fitted.time_of(step, {"x": 2}) == pytest.approx(machine.time_of(step, {"x": 2}), rel=1e-3)
+    assert fitted.peak("bfloat16") == pytest.approx(machine.rate("bfloat16"), rel=1e-3)
+
+
+@pytest.mark.parametrize("efficiency", [0.8, {"bfloat16": 0.8, "int8": 0.5}])
+def test_a_fitted_machine_has_the_figures_that_were_reached(efficiency):
+    # Half of the arithmetic, a third of the memory bandwidth, a quarter of the link, at other starts.
+    h100 = dataclasses.replace(nx.machines.h100, efficiency=efficiency, memory_efficiency=0.9, launch=1e-6)
+    true = nx.machines.Machine(
+        flops={"bfloat16": 400e12},
+        memory=80e9,
+        bandwidth=1.1e12,
+        launch=3e-6,
+        links={"x": nx.machines.Link(1.1e11, 2e-5, "switch", start=5e-5)},
+    )
+    fitted = synthetic(mixed(), true).with_machine(h100).fit()
+    assert fitted.peak("bfloat16") == pytest.approx(400e12, rel=1e-2)
+    assert fitted.rate("bfloat16") == fitted.peak("bfloat16")
+    assert (fitted.bandwidth, fitted.memory_efficiency) == (pytest.approx(1.1e12, rel=1e-2), 1)
+    assert fitted.launch == pytest.approx(3e-6, rel=1e-2)
+    assert fitted.links["x"].bandwidth_at(1e9) == pytest.approx(1.1e11, rel=1e-2)
+    # An all-reduce of two devices is two rounds and one start; the times have only the sum.
+    assert 2 * fitted.links["x"].latency + fitted.links["x"].start == pytest.approx(9e-5, rel=1e-2)
+    # Dtypes that no step has keep their peak and their efficiency.
+    assert fitted.peak("int8") == h100.peak("int8")
+    assert fitted.rate("int8") == h100.rate("int8")
+    assert fitted.sources[:-1] == h100.sources
+
+
+def test_a_fit_keeps_the_fractions_of_a_link_by_size():
+    true = nx.machines.a100.with_links({"x": dataclasses.replace(nx.machines.NVLINK3, bandwidth=1e11)})
+    steps = tuple(sums(10**power, power) for power in range(4, 11))
+    fitted = synthetic(steps, true).with_machine(nx.machines.a100).fit()
+    for step in steps:
+        assert fitted.time_of(step, {"x": 2}) == pytest.approx(true.time_of(step, {"x": 2}), rel=1e-2)
+    assert fitted.links["x"].bandwidth == pytest.approx(0.78e11, rel=1e-2)
+
+
+def test_a_fit_of_a_link_of_several_levels():
+    # Sixteen GPUs, on two nodes.
+    wide = dataclasses.replace(sums(10**9, 5), group_size=16)
+    small = dataclasses.replace(sums(10**3, 6), group_size=16)
+    fitted = profile_over(16, (wide, small), nx.machines.h100).fit()
+    for step in (wide, small):
+        assert fitted.time_of(step, {"x": 16}) == pytest.approx(nx.machines.h100.time_of(step, {"x": 16}), rel=1e-2)
+
+
+def profile_over(size, steps, machine):
+    base = synthetic((sums(1, 1),), MACHINE)
+    given = dataclasses.replace(report(steps), mesh={"x": size})
+    from namedax.profiling.joining import part_of_step
+    from namedax.profiling.profile import Measured
+
+    seconds = [machine.time_of(step, given.mesh) for step in steps]
+    measured = tuple(
+        Measured(f"i{i}", part_of_step(step), one, 1) for i, (step, one) in enumerate(zip(steps, seconds, strict=True))
+    )
+    return dataclasses.replace(base, report=given, walls=(sum(seconds),), instructions=measured).with_machine(machine)
+
+
 # --- programs that run here -----------------------------------------------------------------------------------------------------
 
 
@@ -484,6 +563,14 @@ def test_arguments_may_be_donated_static_types_and_unused():
     assert len(profile.walls) == 2
     assert profile.by("operation")["nx.dot"].measured > 0
     assert float(x.sum()) == 64 * 64  # the argument of the caller is not consumed
+
+
+def test_within_another_trace_it_is_an_error(tmp_path):
+    f = jax.jit(jnp.sin)
+    with jax.profiler.trace(tmp_path):
+        with pytest.raises(ArgumentError, match=r"^profile: JAX's profiler did not start: .* Call nx\.profile outside of"):
+            nx.profile(f, jnp.ones(8), steps=1, machine=MACHINE)
+    assert nx.profile(f, jnp.ones(8), steps=1, machine=MACHINE).measured > 0
 
 
 def test_errors():

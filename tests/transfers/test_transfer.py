@@ -121,7 +121,7 @@ LAYOUTS = {
 PAIRS = [
     ("columns", "both"),
     ("both", "half"),
-    ("half", "explicit"),
+    pytest.param("half", "explicit", marks=pytest.mark.full),
     ("columns", "other half"),
     ("explicit", "other order"),
     ("other half", "half"),
@@ -129,7 +129,7 @@ PAIRS = [
     ("replicated", "both"),
     ("both", "replicated"),
     ("explicit", "one"),
-    ("other order", "columns"),
+    pytest.param("other order", "columns", marks=pytest.mark.full),
 ]
 
 
@@ -138,10 +138,17 @@ def test_it_moves_what_is_needed_and_gives_what_shard_gives(before, after):
     check(tree(), LAYOUTS[before](), LAYOUTS[after]())
 
 
-@pytest.mark.parametrize("memory", [24, 100])
+@pytest.mark.parametrize("memory", [pytest.param(24, marks=pytest.mark.full), 100])
 def test_pieces_in_flight_stay_within_the_memory(memory):
     move, *_ = check(tree(), LAYOUTS["columns"](), LAYOUTS["half"](), memory=memory)
     assert len(move.steps) > 1
+
+
+@pytest.mark.parametrize("donate", [False, True])
+def test_one_device_on_an_explicit_axis(donate):
+    one = mesh_of((1,), ("x",), jax.devices()[2:3], EXPLICIT), {"b": "x"}
+    check({"w": array(a=8, b=6)}, one, LAYOUTS["other half"](), memory=40, donate=donate)
+    check({"w": array(a=8, b=6)}, LAYOUTS["other half"](), one, memory=40, donate=donate)
 
 
 def test_a_large_array_is_cut_into_slices():
@@ -241,6 +248,7 @@ def test_other_devices_need_no_program():
 DTYPES = ["bfloat16", "float16", "int8", "uint4", "int4", "bool", "float8_e4m3fn", "float8_e5m2", "complex64"]
 
 
+@pytest.mark.full
 def test_narrow_dtypes():
     arrays = {dtype: array(a=8, b=4, dtype=dtype) for dtype in ("bfloat16", "int4")}
     check(arrays, LAYOUTS["columns"](), LAYOUTS["half"]())
@@ -254,7 +262,7 @@ def test_every_dtype(dtype, memory):
     check({"w": array(a=8, b=4, dtype=dtype)}, LAYOUTS["columns"](), LAYOUTS["half"](), **options)
 
 
-@pytest.mark.parametrize("after", ["both", "half"])
+@pytest.mark.parametrize("after", [pytest.param("both", marks=pytest.mark.full), "half"])
 def test_keys_scalars_none_and_empty_arrays(after):
     tree = {
         "keys": nx.named(jax.random.split(jax.random.key(7), 8), ["a"]),
@@ -568,12 +576,6 @@ OPTIONS = st.fixed_dictionaries(
     {}, optional={"memory": st.sampled_from([16, 60, 500]), "donate": st.booleans(), "padded": st.booleans()}
 )
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
-
-
-@given(trees(), layouts(("x", "y", "z")), layouts(("p", "q", "r")), OPTIONS)
-@settings(max_examples=4, **QUIET)
-def test_a_few_random_trees(tree, before, after, options):
-    random_case(tree, before, after, options)
 
 
 @pytest.mark.full
