@@ -67,8 +67,8 @@ class Fusions:
 
     Args:
       body: the program.
-      is_simple: whether contractions are kernels of their own, and arrays that several operations
-        read are written unless they are cheap. Default: False.
+      is_simple: whether contractions and concatenations of rows are kernels of their own, and
+        arrays that several operations read are written unless they are cheap. Default: False.
     """
 
     def __init__(self, body: Body, is_simple: bool = False):
@@ -174,6 +174,8 @@ class Fusions:
             return True
         if id(value) not in self._leaves or maker is None or not _is_fusible(maker):
             return True  # also an array of a surrounding program
+        if self._is_simple and costs.joins_rows(maker.eqn):
+            return self.has_users(value)
         return any(
             node is None or not self._reads_through(node, value) for node in self.consumers(value)
         )
@@ -184,6 +186,8 @@ class Fusions:
             return False
         if _is_contraction(node):
             return id(value) not in self._joined and not self._is_simple
+        if self._is_simple and costs.joins_rows(node.eqn):
+            return False
         return _joins_kernels(node)
 
     # --- the arrays that are written, in reverse order --------------------------------------------

@@ -12,9 +12,13 @@ from collections.abc import Iterator, Set
 from namedax.analysis.fusion import Fusions, root_of
 from namedax.analysis.graph import Body, Node, Value
 from namedax.programs import costs
-from namedax.programs.primitives import Kind, Scan
+from namedax.programs.primitives import Kind, Scan, axes_of
 
 __all__ = ["Storage", "kept_for_gradient"]
+
+# The bytes of the sums over mesh axes that become one collective. XLA has no limit on CPU devices,
+# and 30 MiB by default on GPUs.
+_MOST_COMBINED = 30 << 20
 
 
 class Storage:
@@ -98,14 +102,19 @@ class Storage:
                 copy = Value(value.aval, value.layout, value.sizes)
                 copies.append(copy)
                 made[id(copy)], last[id(copy)] = (copy, begin), order[id(node)]
-            for value in (
-                node.reads
-                if node.eqn is not None and not node.kernel and costs.copies_operand(node.eqn)
-                else ()
-            ):
+            for value in _copied(node):
                 copy = Value(value.aval, value.layout, value.sizes)
                 copies.append(copy)
                 made[id(copy)] = (copy, order[id(node)])
+        for group in _combined(self._body):
+            # The sums start together, when the last operand is known.
+            when = order[id(group[-1])]
+            for node in group:
+                for value in node.reads:
+                    use(value, when)
+                for value in node.results:
+                    if id(value) in made:
+                        made[id(value)] = (value, when)
         for value in self._body.slices:
             if users := [order[id(node)] for node in self._taken_by(value)]:
                 made[id(value)] = (value, min(users))
@@ -226,6 +235,43 @@ def _rearranged(node: Node) -> list[Value]:
         for value, good in zip(node.operands, orders, strict=False)
         if value is not None and not good
     ]
+
+
+def _copied(node: Node) -> list[Value]:
+    """Return the arrays of which XLA holds a copy during an operation."""
+    if node.eqn is None or node.kernel:
+        return []
+    if node.kind in (Kind.GATHER, Kind.SCATTER) and costs.is_along_rows(node.eqn):
+        return node.results if node.kind == Kind.GATHER else node.reads
+    return node.reads if costs.copies_operand(node.eqn) else []
+
+
+def _combined(body: Body) -> list[list[Node]]:
+    """Return the sums over mesh axes that XLA combines into one collective.
+
+    These are sums over the same mesh axes that do not depend on each other.
+    """
+    groups: dict[tuple[str, ...], list[list[Node]]] = defaultdict(list)
+    sizes: dict[tuple[str, ...], int] = {}
+    # For each array, by mesh axes, the number of the last group that it depends on.
+    needed: dict[int, dict[tuple[str, ...], int]] = {}
+    for node in body.nodes:
+        needs: dict[tuple[str, ...], int] = {}
+        for value in node.reads:
+            for key, number in needed.get(id(value), {}).items():
+                needs[key] = max(needs.get(key, 0), number)
+        if node.kind == Kind.SUM and node.eqn is not None and node.moved is None:
+            axes = tuple(sorted(axes_of(node.eqn)))
+            known, size = groups[axes], sum(value.bytes for value in node.reads)
+            if not known or needs.get(axes, 0) == len(known) or sizes[axes] + size > _MOST_COMBINED:
+                known.append([])
+                sizes[axes] = 0
+            known[-1].append(node)
+            sizes[axes] += size
+            needs[axes] = len(known)
+        for value in node.results:
+            needed[id(value)] = needs
+    return [group for known in groups.values() for group in known if len(group) > 1]
 
 
 def _carry_bytes(node: Node) -> int:

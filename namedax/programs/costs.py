@@ -23,6 +23,7 @@ __all__ = [
     "concatenates",
     "copies_operand",
     "flops_of",
+    "is_along_rows",
     "is_cheap",
     "is_contraction",
     "is_elementwise",
@@ -33,6 +34,7 @@ __all__ = [
     "is_view",
     "is_zero_cotangent",
     "joins",
+    "joins_rows",
     "keeps_uniform",
     "largest_result",
     "moved_dimensions",
@@ -167,7 +169,10 @@ def is_contraction(eqn: JaxprEqn) -> bool:
 
 
 def is_in_order(eqn: JaxprEqn) -> tuple[bool, ...]:
-    """Return True for each operand of a matrix product with its dimensions in the needed order."""
+    """Return True for each operand of a matrix product with its dimensions in the needed order.
+
+    XLA multiplies by the transpose of a matrix in place, but copies an array of more dimensions.
+    """
     if eqn.primitive.name != "dot_general":
         return ()
     (left, right), (left_batch, right_batch) = eqn.params["dimension_numbers"]
@@ -175,7 +180,7 @@ def is_in_order(eqn: JaxprEqn) -> tuple[bool, ...]:
     batch, n = len(left_batch), len(left)
     leads = tuple(range(batch))
     last = tuple(range(x - n, x)), tuple(range(y - n, y))
-    is_left = tuple(left_batch) == leads and tuple(left) == last[0]
+    is_left = tuple(left_batch) == leads and (x <= 2 or tuple(left) == last[0])
     return is_left, tuple(right_batch) == leads and tuple(right) in (
         last[1],
         tuple(range(batch, batch + n)),
@@ -228,6 +233,26 @@ def concatenates(eqn: JaxprEqn) -> bool:
 def is_zero_cotangent(eqn: JaxprEqn) -> bool:
     """Return True if the cotangent of the result is zero, as for padding."""
     return eqn.primitive is ZERO_COTANGENT
+
+
+def joins_rows(eqn: JaxprEqn) -> bool:
+    """Return True if the equation concatenates its operands along the last dimension.
+
+    XLA then writes the operands and the result: a loop over elements would branch for each of them.
+    """
+    return concatenates(eqn) and eqn.params["dimension"] == aval_of(eqn.outvars[0]).ndim - 1
+
+
+def is_along_rows(eqn: JaxprEqn) -> bool:
+    """Return True if a gather or a scatter over devices is not along the first dimension.
+
+    Dimensions of size 1 do not count. The blocks of devices have to be contiguous, so XLA copies
+    the result of such a gather, and the operand of such a scatter, into another order.
+    """
+    is_gather = "all_gather_dimension" in eqn.params
+    along = eqn.params.get("all_gather_dimension", eqn.params.get("scatter_dimension"))
+    whole = (eqn.outvars if is_gather else eqn.invars)[0].aval
+    return along is not None and any(size > 1 for size in getattr(whole, "shape", ())[:along])
 
 
 def is_idempotent(eqn: JaxprEqn) -> bool:

@@ -107,3 +107,42 @@ def test_outputs_of_a_scan_that_nothing_uses_take_no_memory():
     f = nx.xmap(lambda x, w: cell(x, w, "z"), *CELL)
     memory = nx.explain(f, *CELLS).memory
     assert memory.peak - memory.arguments < 64 * 64 * 64 * 4
+
+
+def sums(x, y):
+    return nx.sum(x, "b"), nx.sum(y, "b")
+
+
+def chained(x, y):
+    total = nx.sum(x, "b")
+    return total, nx.sum(nx.sin(y) * total, "b")
+
+
+@pytest.mark.parametrize("function", [sums, chained])
+def test_partial_sums_that_xla_combines_are_held_together(function):
+    f = nx.xmap(function, axis_resources={"b": "x"}, mesh=jax.make_mesh((8,), ("x",)))
+    args = [nx.named(array(16, 4096), ["b", "k"]) for _ in range(2)]
+    memory = f.lower(*args).compile().memory_analysis()
+    held = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
+    assert nx.explain(f, *args).memory.peak == pytest.approx(held, rel=0.05)
+
+
+@pytest.mark.parametrize(("size", "partial_sums"), [(1 << 20, 2), (1 << 23, 1)])
+def test_large_partial_sums_are_not_combined(size, partial_sums):
+    f = nx.xmap(sums, (["b", "k"],) * 2, (["k"],) * 2, axis_resources={"b": "x"}, mesh=jax.make_mesh((8,), ("x",)))
+    memory = nx.explain(f, *[jax.ShapeDtypeStruct((16, size), "float32")] * 2).memory
+    assert memory.peak == (2 * 2 + 2 + partial_sums) * 4 * size  # arguments of two rows, results, partial sums
+
+
+@pytest.mark.parametrize(("names", "copies"), [(["i", "o"], 2), (["o", "i"], 1)])
+def test_a_gather_that_is_not_along_the_first_dimension_has_a_copy(names, copies):
+    f = nx.xmap(
+        lambda w: nx.rename(w, {"o": "p"}), axis_resources={"o": "x"}, out_axes=["p" if n == "o" else n for n in names],
+        mesh=jax.make_mesh((8,), ("x",)),
+    )  # fmt: skip
+    w = nx.named(array(256, 256), names)
+    compiled = f.lower(w).compile().memory_analysis()
+    memory = nx.explain(f, w).memory
+    held = compiled.argument_size_in_bytes + compiled.output_size_in_bytes + compiled.temp_size_in_bytes
+    assert memory.peak == memory.arguments + copies * 256 * 256 * 4
+    assert memory.peak == pytest.approx(held, rel=0.1)

@@ -35,13 +35,15 @@ class Program:
     resources: dict
     mesh: tuple = (4, 2)
 
-    def values(self):
-        """The arguments: named arrays."""
+    def values(self, scale=1):
+        """The arguments: named arrays. The mapped axes are `scale` times as long, and so is `m`, a second name for `n`."""
         rng = np.random.default_rng(0)
+        grown = {*self.resources} | ({"m"} if "n" in self.resources else set())
         found = []
         for axes in self.arguments:
             below = axes.below if isinstance(axes, Ints) else None
             names = axes.axes if isinstance(axes, Ints) else axes
+            names = {name: size * (scale if name in grown else 1) for name, size in names.items()}
             shape = tuple(names.values())
             data = rng.integers(0, below, shape) if below else rng.normal(size=shape).astype("float32") / 8
             found.append(nx.named(jnp.asarray(data), list(names)))
@@ -117,19 +119,21 @@ def lstm(w, u, x):
         c = nx.nn.sigmoid(f) * c + nx.nn.sigmoid(i) * tanh(g)
         return (nx.nn.sigmoid(o) * tanh(c), c), ()
 
-    zero = nx.zeros(named_shape={"b": 64, "h": 64})
+    zero = nx.zeros(named_shape={"b": x.named_shape["b"], "h": 64})
     return nx.scan(step, (zero, zero), x, axis="t")[0][0]
 
 
 @program("GRU, training", {"k": 64, "h": 64}, {"z": 64, "h": 64}, {"t": 16, "b": 64, "k": 64}, b="x")
 def gru(w, u, x):
+    zero = nx.zeros(named_shape={"b": x.named_shape["b"], "h": 64})
+
     def loss(w, u):
         def step(h, xt):
             old = nx.dot(nx.rename(h, {"h": "z"}), u, "z")
             gate = nx.nn.sigmoid(nx.dot(xt, w, "k") + old)
             return gate * h + (1 - gate) * tanh(old), ()
 
-        return nx.mean(nx.square(nx.scan(step, nx.zeros(named_shape={"b": 64, "h": 64}), x, axis="t")[0]), ...)
+        return nx.mean(nx.square(nx.scan(step, zero, x, axis="t")[0]), ...)
 
     return jax.value_and_grad(loss, argnums=(0, 1))(w, u)
 
@@ -178,7 +182,8 @@ def state_space(rate, w, x):
         h = h * nx.exp(-nx.nn.softplus(rate)) + xt * w
         return h, nx.sum(h, "n")
 
-    return nx.scan(step, nx.zeros(named_shape={"b": 32, "e": 64, "n": 16}), x, axis="t")[1]
+    start = nx.zeros(named_shape={"b": x.named_shape["b"], "e": x.named_shape["e"], "n": 16})
+    return nx.scan(step, start, x, axis="t")[1]
 
 
 @program("linear attention", {"e": 64, "d": 32}, {"e": 64, "d": 32}, {"b": 32, "t": 128, "e": 64}, b="x", t="y")
@@ -287,7 +292,7 @@ def transducer(scores):
     def row(alpha, st):
         return nx.logaddexp(alpha + st, nx.roll(alpha, 1, "u")), ()
 
-    start = nx.zeros(named_shape={"b": 32, "u": 16})
+    start = nx.zeros(named_shape={"b": scores.named_shape["b"], "u": 16})
     return nx.mean(nx.logsumexp(nx.scan(row, start, scores, axis="t")[0], "u"), "b")
 
 
@@ -296,7 +301,8 @@ def random_field(transitions, scores):
     def step(alpha, st):
         return nx.logsumexp(nx.rename(alpha, {"j": "i"}) + transitions, "i") + st, ()
 
-    alpha, _ = nx.scan(step, nx.zeros(named_shape={"b": 64, "j": 32}), scores, axis="t")
+    start = nx.zeros(named_shape={"b": scores.named_shape["b"], "j": 32})
+    alpha, _ = nx.scan(step, start, scores, axis="t")
     return nx.mean(nx.logsumexp(alpha, "j"), "b")
 
 
@@ -328,7 +334,7 @@ def each_example(w, x):
     def of_one(w, row):
         return jax.grad(lambda w: nx.sum(tanh(nx.dot(row, w, "k")), "o"))(w)
 
-    return nx.vmap(of_one, "b")(nx.broadcast_to(w, named_shape={"b": 64}), x)
+    return nx.vmap(of_one, "b")(nx.broadcast_to(w, named_shape={"b": x.named_shape["b"]}), x)
 
 
 @program("ensemble, training", {"m": 8, "k": 64, "o": 64}, {"b": 64, "k": 64}, m="x", b="y")
@@ -358,7 +364,7 @@ def power(x):
         v = nx.dot(nx.dot(x, v, "k"), x, "n")
         return v / nx.sqrt(nx.sum(v * v, "k"))
 
-    return nx.fori_loop(0, 10, step, nx.ones(named_shape={"k": 128}))
+    return nx.fori_loop(0, 10, step, nx.ones(named_shape={"k": x.named_shape["k"]}))
 
 
 @program("conjugate gradients", {"n": 128, "m": 128}, {"n": 128}, n="x")
@@ -486,7 +492,8 @@ def transport(cost):
         u = 1 / nx.dot(kernel, v, "j")
         return u, 1 / nx.dot(kernel, u, "i")
 
-    u, v = nx.fori_loop(0, 8, step, (nx.ones(named_shape={"i": 128}), nx.ones(named_shape={"j": 128})))
+    start = tuple(nx.ones(named_shape={name: cost.named_shape[name]}) for name in "ij")
+    u, v = nx.fori_loop(0, 8, step, start)
     return u * kernel * v
 
 
