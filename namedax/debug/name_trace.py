@@ -25,6 +25,7 @@ from namedax.core.records import Record
 from namedax.debug.source_lines import Statement, file_name, is_of_user, statement_at
 from namedax.debug.trace_text import NameTrace, TracedLine
 from namedax.errors import ArgumentTypeError, NamedaxError, format_value
+from namedax.hlo import size_text
 
 __all__ = ["trace_names"]
 
@@ -109,17 +110,9 @@ def _communication(
         line = found[report.files.get(label, label), int(number)]
         line[text] += collective.bytes * collective.trips
     return {
-        at: [f"{text}, {_bytes_text(count)}" for text, count in texts.items()]
+        at: [f"{text}, {size_text(count)}" for text, count in texts.items()]
         for at, texts in found.items()
     }
-
-
-def _bytes_text(count: int) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.4g} {unit}"
-        count /= 1024  # type: ignore[assignment]
-    return f"{count:.4g} GiB"
 
 
 class _Line(Record, frozen=False):
