@@ -1,8 +1,8 @@
 """`nx.trace_names`: the types of the values that each source line of a function makes.
 
 Nothing runs: JAX traces the function, and Python's own trace hook (`sys.settrace`) reports each
-line that it executes. The variables that a line has changed are the values that it made. Without a
-call of `trace_names` no hook is set, so nothing is slower.
+line that it executes. The values of a line are those of the variables that it has changed. Without
+a call of `trace_names` no hook is set, so nothing is slower.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class Plan:
       arguments: the arrays among the arguments, with their axes and global bytes.
       bound: a lower bound of the time of all layouts of the searched space that fit, in seconds;
         0 if there is none, because the search was too short.
-      ended: the reason for which the search ended: `"tries"` if it had judged the maximum number of
+      ended: the reason why the search ended: `"tries"` if it had judged the maximum number of
         layouts, and otherwise `"converged"`.
 
     >>> import jax, namedax as nx

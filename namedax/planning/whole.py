@@ -133,7 +133,7 @@ class Whole:
 
 
 def _plain(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """Return a new function for every trace, which its caches are freed with."""
+    """Return a new function for every trace, so that its caches are freed with it."""
 
     @functools.wraps(f)
     def again(*args: PyTree, **kwargs: PyTree) -> PyTree:

@@ -89,7 +89,7 @@ class Transfer:
       memory: the limit for the data in flight, in bytes; `None` if none was given.
       seconds: the estimated time; `None` without a machine.
       missing: with `lost=`, the paths of arrays of which no remaining device has some elements.
-      findings: sentences on what is worth knowing.
+      findings: possible improvements, as sentences.
     """
 
     source: Mapping[str, int] | None
