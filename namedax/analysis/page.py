@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import linecache
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +63,13 @@ def report_html(report: Figures) -> str:
     parts = [f"<p><b>{escaped(title(report))}</b></p>", scrolled(totals)]
     if report.collectives:
         rows = sent_rows(report)
-        parts.append(details("Collectives, most bytes first", html_table(rows, 3), len(rows) <= 25))
+        parts.append(
+            details(
+                "Collectives, most bytes first",
+                html_table(rows, range(3, len(rows[0]))),
+                len(rows) <= 25,
+            )
+        )
     if report.findings:
         items = "".join(f"<li>{escaped(finding)}</li>" for finding in report.findings)
         parts.append(details("Findings", f"<ul>{items}</ul>", True))
@@ -92,13 +98,11 @@ def details(summary: str, body: str, is_open: bool) -> str:
     return f"<details{' open' if is_open else ''}>{words}{body}</details>"
 
 
-def html_table(rows: Sequence[tuple[str, ...]], first_text: int) -> str:
-    """Return rows as a table, the first one as its heading; texts begin at column `first_text`."""
+def html_table(rows: Sequence[tuple[str, ...]], left: Container[int]) -> str:
+    """Return rows as a table, the first one as its heading; `left` has the columns of text."""
 
     def row(cells: Iterable[str], tag: str) -> str:
-        marks = (
-            f"<{tag} class='t'>" if i >= first_text else f"<{tag}>" for i in range(len(rows[0]))
-        )
+        marks = (f"<{tag} class='t'>" if i in left else f"<{tag}>" for i in range(len(rows[0])))
         return (
             "<tr>"
             + "".join(

@@ -246,9 +246,13 @@ class Difference:
 
     def _repr_html_(self) -> str:
         totals, lines = _difference_rows(self)
-        parts = [html_table(totals, len(totals[0]))]
+        parts = [html_table(totals, ())]
         if len(lines) > 1:
-            parts.append(details("Lines, largest change first", html_table(lines, 6), True))
+            parts.append(
+                details(
+                    "Lines, largest change first", html_table(lines, range(6, len(lines[0]))), True
+                )
+            )
         titles = f"<p><b>{escaped(title(self.before))}</b><br><b>{escaped(title(self.after))}</b>"
         return enclosed([titles + "</p>", *parts])
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from namedax.analysis.figures import Figures
+from namedax.core.text_tables import aligned, shortened
 from namedax.errors import show_dtype
 from namedax.hlo import size_text
 
@@ -206,18 +207,10 @@ def table(rows: Sequence[tuple[str, ...]], most: int, longest: int = -1) -> str:
     if 0 < over < widths[longest] - 8:
         widths[longest] -= over
         shown = [
-            tuple(_shortened(cell, width) for cell, width in zip(row, widths, strict=True))
+            tuple(shortened(cell, width) for cell, width in zip(row, widths, strict=True))
             for row in shown
         ]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in shown
-    ]
-    lines = [_shortened(line, WIDTH) for line in lines]
+    lines = [shortened(line, WIDTH) for line in aligned(shown)]
     if len(rows) > len(shown):
         lines.append(f"… and {len(rows) - len(shown)} more")
     return "\n".join(lines)
-
-
-def _shortened(words: str, width: int) -> str:
-    return words if len(words) <= width else words[: width - 1] + "…"

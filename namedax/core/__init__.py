@@ -10,10 +10,9 @@ pytree operations may move). `axis_mappings` is the notation that `nx.named` and
 has the sums that XLA's CPU backend cannot compile, and `error_function` derivatives that JAX 0.12
 can map. `element_types` converts to JAX arrays: it chooses dtypes and rejects arrays of other
 libraries. `reshape` merges dimensions, `records` are classes of fields, `plain_data` converts
-them for JSON, `name_scopes` names
-operations in programs, `stack_room` saves page faults of deep calls, and `functions` reads
-signatures, docstrings and source locations.
-`kernel_scopes` has the calls of functions with a declared cost.
+them for JSON, `text_tables` formats tables and times, `name_scopes` names operations in programs,
+`kernel_scopes` has the calls of functions with a declared cost, `stack_room` saves page faults of
+deep calls, and `functions` reads signatures, docstrings and source locations.
 `call_errors` and `argument_kinds` check calls; `protocol_hints` is
 for named arrays in functions of NumPy and Python, and `jax_errors` recognizes errors of JAX to
 explain them. `explicit_fallback` runs what JAX cannot run on Explicit axes, and

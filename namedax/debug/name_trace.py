@@ -1,8 +1,8 @@
 """`nx.trace_names`: the types of the values that each source line of a function makes.
 
 Nothing runs: JAX traces the function, and Python's own trace hook (`sys.settrace`) reports each
-line that it executes. The variables that a line has changed are the values that it made. Without a
-call of `trace_names` no hook is set, so nothing is slower.
+line that it executes. The values of a line are those of the variables that it has changed. Without
+a call of `trace_names` no hook is set, so nothing is slower.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from namedax.core.records import Record
 from namedax.debug.source_lines import Statement, file_name, is_of_user, statement_at
 from namedax.debug.trace_text import NameTrace, TracedLine
 from namedax.errors import ArgumentTypeError, NamedaxError, format_value
+from namedax.hlo import size_text
 
 __all__ = ["trace_names"]
 
@@ -109,17 +110,9 @@ def _communication(
         line = found[report.files.get(label, label), int(number)]
         line[text] += collective.bytes * collective.trips
     return {
-        at: [f"{text}, {_bytes_text(count)}" for text, count in texts.items()]
+        at: [f"{text}, {size_text(count)}" for text, count in texts.items()]
         for at, texts in found.items()
     }
-
-
-def _bytes_text(count: int) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.4g} {unit}"
-        count /= 1024  # type: ignore[assignment]
-    return f"{count:.4g} GiB"
 
 
 class _Line(Record, frozen=False):

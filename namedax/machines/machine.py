@@ -100,12 +100,12 @@ class Machine:
         object.__setattr__(self, "links", dict(self.links))
         self._check_efficiencies()
         if not isinstance(self.name, str):
-            raise ArgumentError(f"Machine: name={self.name!r} must be a text, such as 'v5e'.")
+            raise ArgumentError(f"Machine: name={self.name!r} must be a string, such as 'v5e'.")
         if not isinstance(self.sources, (tuple, list)) or not all(
             isinstance(text, str) for text in self.sources
         ):
             raise ArgumentError(
-                f"Machine: sources={self.sources!r} must be a tuple of texts, such as"
+                f"Machine: sources={self.sources!r} must be a tuple of strings, such as"
                 " ('a data sheet',)."
             )
         object.__setattr__(self, "sources", tuple(self.sources))
@@ -137,7 +137,7 @@ class Machine:
         """Return the figures as a dict that JSON can store; `from_dict` reads it.
 
         Raises:
-          ArgumentError: a mesh axis of `links` is not a text.
+          ArgumentError: a mesh axis of `links` is not a string.
 
         >>> import json, namedax as nx
         >>> text = json.dumps(nx.machines.h100.to_dict())

@@ -15,7 +15,7 @@ _Link = TypeVar("_Link")
 def links_as_list(
     links: Mapping[Any, _Link], as_dict: Callable[[_Link], dict[str, object]]
 ) -> list[dict[str, object]]:
-    """Return links by mesh axis as a list, because keys of JSON are texts.
+    """Return links by mesh axis as a list, because keys of JSON are strings.
 
     Args:
       links: the links by mesh axis, by several, or by `...` for all.
@@ -30,8 +30,8 @@ def _axes_as_json(key: object) -> object:
     axes = key if isinstance(key, tuple) else (key,)
     if not all(isinstance(axis, str) for axis in axes):
         raise ArgumentError(
-            f"Machine.to_dict: the mesh axis {key!r} of links is not a text, which JSON requires."
-            " Use texts as the names of mesh axes."
+            f"Machine.to_dict: the mesh axis {key!r} of links is not a string, which JSON"
+            " requires. Use strings as the names of mesh axes."
         )
     return list(axes) if isinstance(key, tuple) else key
 

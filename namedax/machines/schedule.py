@@ -24,6 +24,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from namedax.analysis.records import Collective, Operation, Step
+from namedax.core.text_tables import seconds_text
 from namedax.errors import ArgumentError
 from namedax.machines.streams import Cost, Costs, Timed, two_streams
 from namedax.machines.trace_events import predicted_tracks, write
@@ -100,13 +101,13 @@ class Times:
 
     def __str__(self) -> str:
         parts = (
-            f"{_text(self.compute)} computing, {_text(self.memory)} moving memory,"
-            f" {_text(self.communication)} communicating"
+            f"{seconds_text(self.compute)} computing, {seconds_text(self.memory)} moving memory,"
+            f" {seconds_text(self.communication)} communicating"
         )
-        at_once = f", {_text(self.hidden)} of them at the same time" if self.hidden else ""
+        at_once = f", {seconds_text(self.hidden)} of them at the same time" if self.hidden else ""
         return "\n".join(
             [
-                f"{_text(self.total)}: {parts}{at_once}",
+                f"{seconds_text(self.total)}: {parts}{at_once}",
                 *(f"assumed: {text}" for text in self.assumptions),
             ]
         )
@@ -120,22 +121,13 @@ class Times:
             "total": self.total,
         }
         cells = "".join(
-            f'<tr><td style="text-align: left">{name}</td><td>{_text(seconds)}</td>'
+            f'<tr><td style="text-align: left">{name}</td><td>{seconds_text(seconds)}</td>'
             f"<td>{100 * seconds / self.total if self.total else 0:.0f} %</td></tr>"
             for name, seconds in rows.items()
             if seconds or name == "total"
         )
         assumed = "".join(f"<li>assumed: {html.escape(text)}</li>" for text in self.assumptions)
         return f"<table>{cells}</table>" + (f"<ul>{assumed}</ul>" if assumed else "")
-
-
-def _text(seconds: float) -> str:
-    if seconds < 0:
-        return f"-{_text(-seconds)}"
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"
 
 
 def schedule(steps: Sequence[Step], cost: Callable[[Step], Cost], overlap: bool) -> Times:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from namedax.core.records import Record
+from namedax.core.text_tables import aligned, seconds_text
 from namedax.machines.links import Link
 
 __all__ = ["as_html", "as_text"]
@@ -51,12 +52,7 @@ def as_text(machine: _Machine) -> str:
     lines = [_title(machine)]
     for section in _sections(machine):
         lines.append(f"{section.title}:")
-        widths = [max(map(len, column)) for column in zip(*section.rows, strict=True)]
-        lines += [
-            "  "
-            + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in section.rows
-        ]
+        lines += aligned(section.rows, indent="  ")
     return "\n".join(lines)
 
 
@@ -81,7 +77,7 @@ def _title(machine: _Machine) -> str:
     if machine.memory_efficiency != 1:
         text += f" ({_percent(machine.memory_efficiency)} of it in estimates)"
     if machine.launch:
-        text += f"; an operation starts in {_seconds(machine.launch)}"
+        text += f"; an operation starts in {seconds_text(machine.launch)}"
     return text + ("; communication overlaps with computation" if machine.overlap else "")
 
 
@@ -110,9 +106,9 @@ def _link_rows(name: str, link: Link) -> Iterator[tuple[str, ...]]:
     for depth, one in enumerate(_outwards(link)):
         parts = sorted({part for _, part in one.by_size} or {1.0})
         reached = " to ".join(map(_percent, parts[:: max(1, len(parts) - 1)]))
-        waits = f"{_seconds(one.latency)} latency"
+        waits = f"{seconds_text(one.latency)} latency"
         if one.start:
-            waits += f", {_seconds(one.start)} to start"
+            waits += f", {seconds_text(one.start)} to start"
         yield (
             "  " * depth + (name if not depth else "beyond"),
             one.kind,
@@ -143,10 +139,3 @@ def _memory(value: float) -> str:
 def _quantity(value: float, unit: str) -> str:
     power = min(5, max(0, math.floor(math.log10(value) / 3 + 1e-12)))
     return f"{value / 1000**power:.4g} {('', 'k', 'M', 'G', 'T', 'P')[power]}{unit}"
-
-
-def _seconds(value: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
-        if value >= size * 0.9995:
-            return f"{value / size:.3g} {unit}"
-    return f"{value:.3g} s"

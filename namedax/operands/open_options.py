@@ -87,7 +87,7 @@ def labels(places: Sequence[Place], files: Mapping[str, str]) -> dict[Place, str
 
     Args:
       places: the calls.
-      files: paths by the text that stands for them.
+      files: paths by their short names, as in `Report.files`.
     """
     texts = {path: text for text, path in files.items()}
     found = {

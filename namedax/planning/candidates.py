@@ -9,6 +9,7 @@ from typing import Any
 
 from namedax.analysis.page import enclosed, escaped
 from namedax.analysis.report import Report
+from namedax.core.text_tables import seconds_text
 from namedax.errors import show_names
 from namedax.hlo import size_text
 from namedax.machines import Machine, Times
@@ -21,16 +22,7 @@ __all__ = [
     "mesh_text",
     "reason",
     "resources_text",
-    "seconds_text",
 ]
-
-
-def seconds_text(seconds: float) -> str:
-    """Return a time as text, such as `1.23 ms`."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}" if seconds < 1000 * size else f"{seconds:.0f} s"
-    return f"{seconds / 1e-9:.3g} ns"
 
 
 def resources_text(axis_resources: Mapping[Hashable, Any]) -> str:

@@ -62,7 +62,7 @@ def check_fixed(
     loops: Iterable[Hashable],
     apart: Iterable[frozenset[Hashable]],
 ) -> None:
-    """Raise an error unless the fixed names fit to the program and to the other arguments.
+    """Raise an error unless the fixed names fit the program and the other arguments.
 
     Args:
       fixed: the fixed names.

@@ -9,12 +9,13 @@ from collections.abc import Container, Hashable, Sequence
 from typing import Any
 
 from namedax.analysis.records import Collective, Operation
+from namedax.core.text_tables import seconds_text
 from namedax.errors import NamedaxError, PlacementConflictError
 from namedax.machines import Times
 from namedax.operands.open_options import Offers, Options, Place, choosing, labels
 from namedax.planning.bound import Bound
 from namedax.planning.called_functions import Layouts
-from namedax.planning.candidates import Candidate, seconds_text
+from namedax.planning.candidates import Candidate
 from namedax.planning.fixed_names import conflict
 from namedax.planning.meshes import Meshes
 from namedax.planning.options import judged_with, recomputing

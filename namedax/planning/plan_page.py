@@ -18,9 +18,10 @@ from namedax.analysis.page import (
     write_page,
 )
 from namedax.analysis.report import Report
+from namedax.core.text_tables import seconds_text
 from namedax.hlo import size_text
 from namedax.machines import Machine
-from namedax.planning.candidates import Candidate, layout, seconds_text
+from namedax.planning.candidates import Candidate, layout
 
 __all__ = ["front_rows", "plan_html", "save_plan"]
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from namedax.core.names import Mesh
+from namedax.core.text_tables import seconds_text
 from namedax.drawing.front import draw_front
 from namedax.errors import ArgumentTypeError, MeshError, PlanError
 from namedax.hlo import size_text
@@ -17,7 +18,7 @@ from namedax.machines import Machine
 from namedax.ops.contraction.rings import Overlap
 from namedax.planning.again import Again
 from namedax.planning.called_functions import applied_each
-from namedax.planning.candidates import Candidate, layout, mesh_text, seconds_text
+from namedax.planning.candidates import Candidate, layout, mesh_text
 from namedax.planning.files import read_plan, write_plan
 from namedax.planning.meshes import matching_mesh
 from namedax.planning.plan_page import front_rows, plan_html, save_plan
@@ -130,7 +131,7 @@ class Plan:
       arguments: the arrays among the arguments, with their axes and global bytes.
       bound: a lower bound of the time of all layouts of the searched space that fit, in seconds;
         0 if there is none, because the search was too short.
-      ended: the reason for which the search ended: `"tries"` if it had judged the maximum number of
+      ended: the reason why the search ended: `"tries"` if it had judged the maximum number of
         layouts, and otherwise `"converged"`.
 
     >>> import jax, namedax as nx

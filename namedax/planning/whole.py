@@ -13,6 +13,7 @@ from jax.sharding import AbstractMesh
 from namedax.analysis.explain import explain
 from namedax.analysis.report import Report
 from namedax.core.names import Mesh, PyTree
+from namedax.core.text_tables import seconds_text
 from namedax.errors import ArgumentTypeError
 from namedax.ops.contraction.rings import Overlap
 from namedax.planning.called_functions import (
@@ -23,7 +24,7 @@ from namedax.planning.called_functions import (
     labelled,
     with_layouts,
 )
-from namedax.planning.candidates import Candidate, seconds_text
+from namedax.planning.candidates import Candidate
 from namedax.planning.program import Census, Held, Program, types_of
 from namedax.planning.space import Space
 from namedax.xmap.mapped_function import Xmapped
@@ -132,7 +133,7 @@ class Whole:
 
 
 def _plain(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """Return a new function for every trace, which its caches are freed with."""
+    """Return a new function for every trace, so that its caches are freed with it."""
 
     @functools.wraps(f)
     def again(*args: PyTree, **kwargs: PyTree) -> PyTree:

@@ -19,6 +19,7 @@ from namedax.analysis.page import (
 )
 from namedax.analysis.tables import source_line
 from namedax.core.records import Record
+from namedax.core.text_tables import seconds_text, shortened
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -31,7 +32,7 @@ from namedax.hlo import size_text
 from namedax.machines import Machine
 from namedax.ops.contraction.rings import Overlap
 from namedax.planning.again import Again
-from namedax.planning.candidates import Candidate, layout, resources_text, seconds_text
+from namedax.planning.candidates import Candidate, layout, resources_text
 from namedax.planning.program import Held
 from namedax.resources.assignment import parse_resources
 
@@ -484,7 +485,7 @@ def _text(why: Why) -> str:
             )
             indent = " " * len(start)
             code = f"{change.line}  {change.code}".rstrip()
-            rows.append(start + _cut(code, _WIDTH - len(start)))
+            rows.append(start + shortened(code, _WIDTH - len(start)))
             words = change.reason
             rows += textwrap.wrap(words, _WIDTH, initial_indent=indent, subsequent_indent=indent)
         rows += [_rest(rest)] if rest else []
@@ -498,10 +499,6 @@ def _text(why: Why) -> str:
         ]
         parts.append("\n".join(rows))
     return "\n\n".join(parts)
-
-
-def _cut(words: str, width: int) -> str:
-    return words if len(words) <= width else words[: width - 1] + "…"
 
 
 def _html(why: Why) -> str:
@@ -521,11 +518,13 @@ def _html(why: Why) -> str:
                     change.reason,
                 )
             )
-        parts.append(details("Lines, largest difference first", html_table(rows, 3), True))
+        parts.append(
+            details("Lines, largest difference first", html_table(rows, range(3, 6)), True)
+        )
         parts += [f"<p>{escaped(_rest(rest))}</p>"] if rest else []
     memory = _memory_rows(why)
     if memory:
         table: list[tuple[str, ...]] = [("best", "this", "memory per device")]
         table += [(size_text(row.best), size_text(row.other), row.what) for row in memory]
-        parts.append(details("Memory", html_table(table, 2), True))
+        parts.append(details("Memory", html_table(table, {2}), True))
     return enclosed(parts)

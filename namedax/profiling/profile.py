@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import html
 import math
 import os
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from namedax.analysis.page import enclosed, escaped, html_table
 from namedax.analysis.report import Report
 from namedax.analysis.tables import source_line
 from namedax.core.records import Record
+from namedax.core.text_tables import aligned, shortened
 from namedax.drawing.canvas import time_text
 from namedax.errors import ArgumentError
 from namedax.hlo import KINDS
@@ -286,11 +287,12 @@ class Profile:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        tables = "".join(
-            f"<p><b>{html.escape(title)}</b></p>{_html(_rows(self, key))}"
+        parts = [f"<pre>{escaped(_heading(self))}</pre>"]
+        parts += (
+            f"<p><b>{escaped(title)}</b></p>{html_table(_rows(self, key), {4, 5})}"
             for title, key in _TABLES.items()
         )
-        return f"<div><pre>{html.escape(_heading(self))}</pre>{tables}</div>"
+        return enclosed(parts)
 
 
 def predicted_seconds(times: Times) -> dict[Part, float]:
@@ -356,7 +358,7 @@ def _heading(profile: Profile) -> str:
     lines = [f"{what:<9}  {figure:>8}  {more}" for what, figure, more in rows]
     count = f"{devices} device{'s' if devices != 1 else ''}"
     title = f"{profile.report.name} on {mesh}, {count}{shared}"
-    return "\n".join(_shortened(line, _WIDTH) for line in (title, *lines))
+    return "\n".join(shortened(line, _WIDTH) for line in (title, *lines))
 
 
 def _rows(profile: Profile, key: Key) -> list[tuple[str, ...]]:
@@ -387,31 +389,7 @@ def _ratio_text(ratio: float) -> str:
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    shown = rows[: _ROWS + 1]
-    widths = [max(len(row[i]) for row in shown) for i in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if i < 4 else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in shown
-    ]
-    if len(rows) > len(shown):
-        lines.append(f"… and {len(rows) - len(shown)} more")
-    return "\n".join(_shortened(line, _WIDTH) for line in lines)
-
-
-def _shortened(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _html(rows: Sequence[tuple[str, ...]]) -> str:
-    def row(cells: Iterable[str], tag: str) -> str:
-        styles = ("right", "right", "right", "right", "left", "left")
-        return "".join(
-            f"<{tag} style='text-align:{style};white-space:pre'>{html.escape(cell)}</{tag}>"
-            for cell, style in zip(cells, styles, strict=True)
-        )
-
-    body = "".join(f"<tr>{row(cells, 'td')}</tr>" for cells in rows[1:])
-    return f"<table><tr>{row(rows[0], 'th')}</tr>{body}</table>"
+    lines = aligned(rows[: _ROWS + 1], left={4, 5})
+    if len(rows) > len(lines):
+        lines.append(f"… and {len(rows) - len(lines)} more")
+    return "\n".join(shortened(line, _WIDTH) for line in lines)

@@ -195,7 +195,7 @@ def _unused(plan: Plan) -> Iterator[str]:
 
 
 def _replicated(plan: Plan, padded: bool) -> Iterator[str]:
-    """Yield what every device of the target mesh stores whole."""
+    """Yield a sentence on arrays that are replicated on all devices of the target mesh."""
     blocks = math.prod(plan.target.sizes.values())
     if blocks == 1:
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import math
 import textwrap
 from collections.abc import Callable, Hashable, Mapping
@@ -11,7 +10,9 @@ from typing import Any, Literal, TypeAlias
 
 import jax
 
+from namedax.analysis.page import enclosed, escaped, html_table
 from namedax.core.names import PyTree
+from namedax.core.text_tables import aligned, seconds_text
 from namedax.errors import ArgumentError, did_you_mean
 from namedax.hlo import size_text
 
@@ -88,7 +89,7 @@ class Transfer:
       memory: the limit for the data in flight, in bytes; `None` if none was given.
       seconds: the estimated time; `None` without a machine.
       missing: with `lost=`, the paths of arrays of which no remaining device has some elements.
-      findings: sentences on what is worth knowing.
+      findings: possible improvements, as sentences.
     """
 
     source: Mapping[str, int] | None
@@ -193,7 +194,8 @@ class Transfer:
     def __str__(self) -> str:
         lines = textwrap.wrap(_title(self), _WIDTH)
         for head, rows in _tables(self):
-            lines += ["", *_aligned([head, *rows[:_ROWS]], text=head[0] == "total")]
+            left = {0, 2} if head[0] == "total" else {0}
+            lines += ["", *aligned([head, *rows[:_ROWS]], left, indent="  ")]
             if len(rows) > _ROWS:
                 lines.append(f"… and {len(rows) - _ROWS} more")
         for finding in self.findings:
@@ -206,16 +208,11 @@ class Transfer:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        parts = [f"<p><b>{html.escape(_title(self))}</b></p>"]
+        parts = [f"<p><b>{escaped(_title(self))}</b></p>"]
         for head, rows in _tables(self):
-            cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-            body = "".join(
-                "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-                for row in rows
-            )
-            parts.append(f"<table><tr>{cells}</tr>{body}</table>")
-        items = "".join(f"<li>{html.escape(finding)}</li>" for finding in self.findings)
-        return "".join([*parts, f"<ul>{items}</ul>" if items else ""])
+            parts.append(html_table([head, *rows], {0, 2} if head[0] == "total" else {0}))
+        items = "".join(f"<li>{escaped(finding)}</li>" for finding in self.findings)
+        return enclosed([*parts, f"<ul>{items}</ul>" if items else ""])
 
 
 Rows: TypeAlias = list[tuple[str, ...]]
@@ -238,12 +235,7 @@ def _title(move: Transfer) -> str:
 
 
 def _seconds(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+    return "" if seconds is None else seconds_text(seconds)
 
 
 def _tables(move: Transfer) -> list[Table]:
@@ -287,17 +279,3 @@ def _tables(move: Transfer) -> list[Table]:
     ]
     tables.append((("round", "bytes", "in flight", "peak", "time"), steps))
     return tables
-
-
-def _aligned(rows: list[tuple[str, ...]], text: bool) -> list[str]:
-    """Return the lines of a table; with `text`, the last column is on the left, like the first."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    left = {0, len(widths) - 1} if text else {0}
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if i in left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append(("  " + "  ".join(cells)).rstrip())
-    return lines

@@ -2,8 +2,8 @@
 
 The arrays move one after the other. In each round a device holds, in addition to blocks of the two
 layouts, the slices that it sends and the pieces that it receives. If all pieces of one array are
-too much for one round, they are first distributed over several rounds. In one of them, each device
-then sends to few devices and receives from few, and all devices take part. If that is not enough,
+too much for one round, they are first distributed over several rounds. In each of these, a device
+sends to few devices and receives from few, and all devices take part. If that is not enough,
 each piece is also cut into slices along its longest axis.
 """
 

@@ -1,6 +1,6 @@
 """Bytes by link and by mesh axis, and estimates of seconds.
 
-A machine says which link connects the devices of a mesh (`namedax.machines.links`). The devices are
+A machine has the links of a mesh (`namedax.machines.links`). The devices are
 in the order of the larger mesh. Two devices that differ in several coordinates communicate over the
 slowest of the links between them. Through a switch, a device sends and receives with its full
 bandwidth. On a ring, data travel over all links between two devices, in the shorter direction, and

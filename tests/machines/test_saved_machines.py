@@ -89,9 +89,9 @@ GOOD = {"flops": {"float32": 1e12}, "memory": 1, "bandwidth": 1, "links": []}
             "Link.from_dict: the dict lacks 'latency'. Pass the complete dict of Link.to_dict().",
         ),
         (GOOD | {"memory": 10**400}, f"Machine: memory={10**400} must be a positive number of bytes, such as 1e9."),
-        (GOOD | {"name": 3}, "Machine: name=3 must be a text, such as 'v5e'."),
-        (GOOD | {"sources": None}, "Machine: sources=None must be a tuple of texts, such as ('a data sheet',)."),
-        (GOOD | {"sources": "one"}, "Machine: sources='one' must be a tuple of texts, such as ('a data sheet',)."),
+        (GOOD | {"name": 3}, "Machine: name=3 must be a string, such as 'v5e'."),
+        (GOOD | {"sources": None}, "Machine: sources=None must be a tuple of strings, such as ('a data sheet',)."),
+        (GOOD | {"sources": "one"}, "Machine: sources='one' must be a tuple of strings, such as ('a data sheet',)."),
     ],
 )
 def test_messages_of_dicts(data, message):
@@ -100,12 +100,12 @@ def test_messages_of_dicts(data, message):
     assert said(error.value) == message
 
 
-def test_mesh_axes_of_json_are_texts():
+def test_mesh_axes_of_json_are_strings():
     on = Machine({"float32": 1}, 1, 1, {3: Link(1, 0)})
     with pytest.raises(ArgumentError) as error:
         on.to_dict()
     assert said(error.value) == (
-        "Machine.to_dict: the mesh axis 3 of links is not a text, which JSON requires. Use texts as the names of mesh axes."
+        "Machine.to_dict: the mesh axis 3 of links is not a string, which JSON requires. Use strings as the names of mesh axes."
     )
 
 
