@@ -502,7 +502,7 @@ def _verified(
                 stored = program.stored(args, kwargs, one.axis_resources, mesh)
                 if types is not None:
                     types = program.stored(*types, one.axis_resources, mesh)
-                with choosing(one.options):
+                with choosing(one.options, one.report.files):
                     seconds = measured(form, *stored, types)
                 timed.append(dataclasses.replace(one, measured=seconds))
     timed.sort(key=lambda one: one.measured if one.measured is not None else one.time)
