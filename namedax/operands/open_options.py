@@ -52,8 +52,8 @@ class Offers:
             known.append(dict(values))
 
 
-#: One chosen call: its file and line as text, its operation, and its options.
-_Choice = tuple[str, str, tuple[tuple[str, Any], ...]]
+#: One chosen call: its file and line as text, the path of the file, its operation, and its options.
+_Choice = tuple[str, str, str, tuple[tuple[str, Any], ...]]
 # The chosen options. Part of JAX's cache keys, so that a `jit`-ed helper of the user is traced
 # again for other options.
 _chosen = jax.make_user_context(None)
@@ -61,16 +61,15 @@ _offers: ContextVar[Offers | None] = ContextVar("offers", default=None)
 
 
 @contextlib.contextmanager
-def choosing(options: Options) -> Iterator[Offers]:
-    """Use options for the calls that are traced in this context, and collect their offers."""
-    chosen: tuple[_Choice, ...] = tuple(
-        (
-            label.removesuffix(f" ({each['operation']})"),
-            str(each["operation"]),
-            tuple((name, value) for name, value in each.items() if name != "operation"),
-        )
-        for label, each in options.items()
-    )
+def choosing(options: Options, files: Mapping[str, str] | None = None) -> Iterator[Offers]:
+    """Use options for the calls that are traced in this context, and collect their offers.
+
+    Args:
+      options: the options.
+      files: paths by the text that stands for them in the keys of `options`, which tell notebook
+        cells apart. Default: unknown.
+    """
+    chosen: tuple[_Choice, ...] = tuple(_choices(options, files or {}))
     offers = Offers()
     token = _offers.set(offers)
     try:
@@ -78,6 +77,14 @@ def choosing(options: Options) -> Iterator[Offers]:
             yield offers
     finally:
         _offers.reset(token)
+
+
+def _choices(options: Options, files: Mapping[str, str]) -> Iterator[_Choice]:
+    for label, each in options.items():
+        line = label.removesuffix(f" ({each['operation']})")
+        path = files.get(line.rpartition(":")[0], "")
+        values = tuple((name, value) for name, value in each.items() if name != "operation")
+        yield line, path, str(each["operation"]), values
 
 
 def labels(places: Sequence[Place], files: Mapping[str, str]) -> dict[Place, str]:
@@ -101,14 +108,16 @@ def labels(places: Sequence[Place], files: Mapping[str, str]) -> dict[Place, str
     }
 
 
-def _is_at(label: str, place: Place) -> bool:
-    path, _, line = label.rpartition(":")
+def _is_at(label: str, path: str, place: Place) -> bool:
+    text, _, line = label.rpartition(":")
     if line != str(place.line):
         return False
-    if place.path == path or place.path.endswith(os.sep + path):
-        return True
-    # The letter of a cell depends on the cells of the report, which a trace does not know.
-    return path.startswith("cell") and bool(cell_names([place.path]))
+    if cell_names([place.path]):
+        # The letter of a cell depends on the cells of the report, which a trace does not know. The
+        # folder depends on the process, and the name of the file on the code of the cell only.
+        is_same = not path or os.path.basename(path) == os.path.basename(place.path)
+        return text.startswith("cell") and is_same
+    return place.path == text or place.path.endswith(os.sep + text)
 
 
 def _place(operation: str) -> Place:
@@ -165,7 +174,7 @@ def open_call(operation: str, **given: Any) -> OpenCall:
         return OpenCall(given, left, None)
     place = _place(operation)
     values = dict(given)
-    for label, of, options in chosen:
-        if of == operation and _is_at(label, place):
+    for label, path, of, options in chosen:
+        if of == operation and _is_at(label, path, place):
             values |= {name: value for name, value in options if name in left}
     return OpenCall(values, left, place)

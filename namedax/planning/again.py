@@ -40,6 +40,7 @@ class Again(Record):
         mesh: Mapping[str, int],
         overlap: Overlap,
         options: Sequence[Options] = ({},),
+        files: Mapping[str, str] | None = None,
     ) -> Candidate:
         """Trace the program under a layout, and return the best candidate.
 
@@ -49,6 +50,7 @@ class Again(Record):
           overlap: the value of `overlap` for `nx.xmap`.
           options: values of the options that the program leaves open, each of which is judged.
             Default: default values only.
+          files: paths by the text that stands for them in `options`. Default: unknown.
 
         Raises:
           NamedaxError: the program does not allow this layout, or the mesh does not fit on the
@@ -64,7 +66,7 @@ class Again(Record):
         layouts = self.program.layouts(resources) if isinstance(self.program, Whole) else {}
         found = []
         for values in options:
-            with self.meshes.context(), choosing(values):
+            with self.meshes.context(), choosing(values, files):
                 report = self.program.explained(resources, abstract, overlap)
             times = machine.time(report.steps, mesh)
             one = Candidate.of(resources, mesh, overlap, report, machine, times, self.memory)

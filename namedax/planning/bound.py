@@ -6,17 +6,18 @@ with and without overlap.
 
 1. **Work.** The products of the program come from its trace with nothing mapped. Traces with one
    name on one mesh axis measure, for each product, whether the name divides its computation, and
-   the share `p` of its operands and results that it divides. A product reads its operands from
-   memory and writes its result, in every layout. A mesh axis of `s` devices with the names `R`
-   divides the bytes by at most `s ** p`, where `p` is the sum of the shares of `R`, at most 1: no
-   value has two names of one mesh axis. For several mesh axes the product of these powers is a
-   lower bound of what is left, for any distribution of the names over the operands (Jensen's
-   inequality).
+   the share `p` of its operands and results that it divides. The bytes are those of its kernel,
+   which may include arrays of operations that are fused with it. A mesh axis of `s` devices with
+   the names `R` divides the bytes by at most `s ** p`, where `p` is the sum of the shares of `R`,
+   at most 1: no value has two names of one mesh axis. For several mesh axes the product of these
+   powers is a lower bound of what is left, for any distribution of the names over the operands
+   (Jensen's inequality).
 2. **Claims.** A product counts only where it is certain that a layout executes it. If the trace
    with a name has another number of products in a line, or divides a fraction of the computation,
    these products count nothing in layouts with that name: an algorithm that depends on the layout
-   may save work. The premise is that a product that is in all these traces is also in the trace of
-   a layout with these names together. Contractions of more than two operands never count, because
+   may save work. An operation whose block is so small that it is fused has no start cost. The premise is that a product that is in all these traces is also in the trace of
+   a layout with these names together, and that the bytes of its kernel are moved there too, by this
+   kernel or, if a collective splits it, by another operation. Contractions of more than two operands never count, because
    their order depends on the sizes of blocks. Every layout that was judged is compared with its
    bound, line by line; a line that takes less is left out.
 3. **Branch and bound.** More names on a mesh axis never increase the bound. So the search begins
@@ -39,6 +40,7 @@ import numpy as np
 from namedax.analysis.records import Operation, Step
 from namedax.core.records import Record
 from namedax.machines import Machine, Times
+from namedax.machines.schedule import is_small
 from namedax.planning.program import Held
 from namedax.planning.space import Choice, Names, Space
 
@@ -212,15 +214,8 @@ class _Claims:
         self._group = np.repeat(
             np.arange(len(self._keys)), [len(base[key]) for key in self._keys]
         ).astype(int)
-        work = np.array(
-            [
-                (
-                    machine.time_of(dataclasses.replace(step, bytes=0)) if step.flops else 0.0,
-                    machine.time_of(dataclasses.replace(step, flops=0.0)) if step.bytes else 0.0,
-                )
-                for step in steps
-            ]
-        ).reshape(len(steps), 2)
+        devices = max(map(math.prod, space.shapes))
+        work = np.array([_work(machine, step, devices) for step in steps]).reshape(len(steps), 2)
         shares = {name: self._shares(base, *alone[name]) for name in alone}
         nothing = np.full(work.shape, _NOTHING)
         self._index = {name: i for i, name in enumerate(space.names)}
@@ -295,6 +290,17 @@ class _Claims:
             [(seconds, 0.0) for _, seconds in rows.values()] + [tuple(work[k]) for k in both]
         ).reshape(-1, 2)
         self._weight = np.ones(len(self._work))
+
+
+def _work(machine: Machine, step: Operation, devices: int) -> tuple[float, float]:
+    """Return the seconds of the computation and of the memory traffic of an operation."""
+    block = dataclasses.replace(step, flops=step.flops / devices, bytes=step.bytes // devices)
+    if is_small(block):
+        machine = dataclasses.replace(machine, launch=0.0)  # a small block has no start
+    return (
+        machine.time_of(dataclasses.replace(step, bytes=0)) if step.flops else 0.0,
+        machine.time_of(dataclasses.replace(step, flops=0.0)) if step.bytes else 0.0,
+    )
 
 
 def _line(source: str) -> int:

@@ -78,14 +78,19 @@ def with_layouts(layouts: Layouts, mesh: Mesh, overlap: Overlap) -> Replacement:
 
 
 def applied_each(
-    f: Callable[..., PyTree], layouts: Layouts, mesh: Mesh, overlap: Overlap, options: Options
+    f: Callable[..., PyTree],
+    layouts: Layouts,
+    mesh: Mesh,
+    overlap: Overlap,
+    options: Options,
+    files: Mapping[str, str],
 ) -> Callable[..., PyTree]:
     """Return a function that calls `f` with a layout for each mapped function that it calls."""
     replacement = with_layouts(layouts, mesh, overlap)
 
     @functools.wraps(f)
     def with_plan(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        with replacing(replacement), choosing(options):
+        with replacing(replacement), choosing(options, files):
             return f(*args, **kwargs)
 
     return with_plan

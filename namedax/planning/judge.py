@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Container, Hashable, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from typing import Any
 
 from namedax.analysis.records import Collective, Operation
@@ -84,14 +84,18 @@ class Judge:
         )
 
     def _judged(
-        self, choice: Choice, options: Options, layouts: Layouts | None = None
+        self,
+        choice: Choice,
+        options: Options,
+        layouts: Layouts | None = None,
+        files: Mapping[str, str] | None = None,
     ) -> tuple[Candidate, Times]:
-        """Judge a choice, or several layouts on its mesh."""
+        """Judge a choice, or several layouts on its mesh, with options by lines of these files."""
         resources = self._space.resources(choice) if layouts is None else {}
         abstract, machine = self._meshes.abstract(choice.sizes), self._meshes.machine
         program = self._program
         self.traces += 1
-        with choosing(options) as offers:
+        with choosing(options, files) as offers:
             if isinstance(program, Whole) and layouts is not None:
                 report = program.explained_each(layouts, abstract, choice.overlap)
             else:
@@ -126,7 +130,7 @@ class Judge:
             for place, values in calls.items()
         }
         try:
-            again, other = self._judged(choice, options)
+            again, other = self._judged(choice, options, files=one.report.files)
         except (NamedaxError, NotImplementedError, TypeError, ValueError):
             return one, times
         if again.peak >= one.peak:
@@ -139,7 +143,7 @@ class Judge:
     def again(self, one: Candidate, options: Options) -> Candidate:
         """Judge the layout of a candidate with other options."""
         layouts = one.layouts if one.is_split else None
-        found = self._judged(self._choices[id(one)], options, layouts)[0]
+        found = self._judged(self._choices[id(one)], options, layouts, one.report.files)[0]
         self._offers[id(found)] = self._offers[id(one)]
         return found
 

@@ -495,7 +495,7 @@ def _verified(
                 form = program.under(one.axis_resources, mesh, one.overlap)
                 stored = program.stored(args, kwargs, one.axis_resources, mesh)
                 like = types and program.stored(*types, one.axis_resources, mesh)
-                with choosing(one.options):
+                with choosing(one.options, one.report.files):
                     seconds = measured(form, *stored, like)
                 timed.append(dataclasses.replace(one, measured=seconds))
     timed.sort(key=lambda one: one.measured if one.measured is not None else one.time)

@@ -105,13 +105,14 @@ def applied(
     mesh: Mesh | None,
     overlap: Overlap,
     options: Options,
+    files: Mapping[str, str],
 ) -> Xmapped:
-    """Return `f` with a layout and with options that its program leaves open."""
+    """Return `f` with a layout and with options that its program leaves open, by lines of files."""
     body = f._fun
 
     @functools.wraps(body)
     def with_options(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        with choosing(options):
+        with choosing(options, files):
             return call_user_code(body, *args, **kwargs)
 
     return remapped(

@@ -269,8 +269,10 @@ class Plan:
                 " mesh=mesh."
             )
         if not isinstance(f, Xmapped):
-            return applied_each(f, best.layouts, mesh, best.overlap, best.options)
-        return applied(f, best.axis_resources, mesh, best.overlap, best.options)
+            return applied_each(
+                f, best.layouts, mesh, best.overlap, best.options, best.report.files
+            )
+        return applied(f, best.axis_resources, mesh, best.overlap, best.options, best.report.files)
 
     def draw(self) -> Figure:
         """Draw the candidates by memory and time, with the front, the memory limit and the bound.

@@ -294,8 +294,9 @@ def _judged(
         )
     plan.machine.layout(mesh)  # an error of the machine is not one of the layout
     try:
-        options = plan.candidates[0].options
-        return plan.again.judged(resources, mesh, overlap, [{}, options] if options else [{}]), ""
+        best = plan.candidates[0]
+        options = [{}, best.options] if best.options else [{}]
+        return plan.again.judged(resources, mesh, overlap, options, best.report.files), ""
     except (NamedaxError, NotImplementedError, TypeError, ValueError) as error:
         return None, str(error)
 
@@ -356,7 +357,8 @@ def _memory(
         memory = one.report.memory
         entries = _entries(one.axis_resources)
         known = 0
-        for held in arguments:
+        # Arguments of several mapped functions may be intermediate values of the program.
+        for held in () if one.layouts else arguments:
             parts = 1
             for dim in (dim for dim in held.dims if dim is not None):
                 axes = entries.get(dim, ())
@@ -364,7 +366,7 @@ def _memory(
                 parts *= 1 if sizes.get(dim, 1) % count else count  # uneven ones are replicated
             known += held.bytes // parts
             add(f"argument {held.label}", which, held.bytes // parts)
-        add("other arguments", which, memory.arguments - known)
+        add("arguments" if one.layouts else "other arguments", which, memory.arguments - known)
         add("results", which, memory.results)
         for line, size in memory.kept.items():
             add(f"residuals of {line or 'an unknown line'}", which, size)

@@ -210,3 +210,26 @@ def test_arguments_that_do_not_fit_raise_the_bound():
     assert tight.exhausted
     assert tight.best == {"m": "x"}
     assert free.exhausted
+
+
+def test_small_blocks_have_no_start_cost_in_the_bound():
+    # Blocks of at most 64 operations and bytes are fused with others, so the best layout takes almost no time.
+    machine = machines.Machine(
+        flops={"float32": 1e12},
+        memory=1e12,
+        bandwidth=1e12,
+        links={...: machines.Link(1e15, 1e-15, "ring")},
+        launch=1e-3,
+        name="starts",
+    )
+
+    def body(w, v, x):
+        return nx.dot(nx.dot(x, w, "k"), v, "m")
+
+    args = types(w={"k": 4, "m": 4}, v={"m": 4, "n": 4}, x={"b": 4, "k": 4})
+    mesh, names = abstract(x=4, y=2), ["b", "k", "m", "n"]
+    best = best_of_all(body, args, dict.fromkeys(names, 4), names, mesh, machine, 1e15)
+    assert best < 1e-6
+    for tries in (5, 6, None):
+        plan = nx.plan(nx.xmap(body), *args, mesh=mesh, machine=machine, names=names, tries=tries)
+        assert plan.bound <= best

@@ -1,6 +1,5 @@
 """`python -m namedax.plan`: it plans as `nx.plan` does, and its errors and exit codes are clear."""
 
-import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -95,8 +94,6 @@ def test_the_ways_to_name_a_program(folder, capsys, program):
 
 
 def test_a_name_may_be_pinned(folder, capsys):
-    if "fixed" not in inspect.signature(nx.plan).parameters:
-        pytest.skip("nx.plan has no fixed=")
     arguments = ["planned_program:program", "--machine", "v5p", "--mesh", "x=4,y=2", "--json", "plan.json", "--tries", "6"]
     assert main([*arguments, "--fixed", "hidden=x", "--fixed", "batch="]) == 0
     plan = nx.Plan.from_json("plan.json")

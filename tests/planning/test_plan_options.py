@@ -238,3 +238,28 @@ def test_padded_arguments_are_measured():
             options = {"machine": SLOW, "names": ["vocab"], "uneven": ["vocab"], "progress": False, "verify": 6}
             plan = nx.plan(f, *arguments, mesh=where, **options)
             assert any(one.measured is not None for one in plan.candidates if one.padded)
+
+
+def test_cells_of_a_notebook_have_separate_options():
+    """Two folds at one line number of two cells, of which only the long one is recomputed."""
+    cells = {}
+    for cell, axis in ((97, "layers"), (12, "rest")):
+        code = f"def run(x, w):\n    return nx.fold(layer, x, w, axis={axis!r})\n"
+        scope = {"nx": nx, "layer": layer}
+        exec(compile(code, f"/tmp/ipykernel_41/{cell}.py", "exec"), scope)
+        cells[axis] = scope["run"]
+
+    def loss(w, v, x):
+        return nx.sum(nx.square(cells["rest"](cells["layers"](x, w), v)), ...)
+
+    f = nx.xmap(jax.value_and_grad(loss), (W, ["rest", "k", "o"], X), ([], W))
+    types = TYPES[0], S((4, 256, 256), "float32"), TYPES[1]
+    limit = int(planned(f=f, types=types, fixed={"batch": "x"}).candidates[0].peak * 0.8)
+    plan = planned(limit, f, types, fixed={"batch": "x"}, loops={})
+    ((label, options),) = plan.options.items()
+    assert (label, options) == ("cell A:2", {"operation": "nx.fold", "remat": "full"})
+    best = plan.candidates[0]
+    for each in (plan, nx.Plan.from_json(plan.to_json())):
+        g = each.apply(f, abstract(x=4))
+        assert str(jax.make_jaxpr(g)(*(jnp.zeros(t.shape) for t in types))).count("remat") == 1
+        assert nx.explain(g, *types).memory.peak == best.peak

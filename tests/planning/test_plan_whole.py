@@ -175,3 +175,17 @@ def test_errors():
         planned((64, 16, 64), verify=2)
     with pytest.raises(nx.errors.PlanError, match=r"plan: none of \d+ layouts of step on x=8 fits"):
         planned((64, 16, 64), memory=1000, loops={})
+
+
+def test_why_counts_the_arguments_of_several_layouts():
+    plan = planned(LARGE)
+    assert plan.candidates[0].is_split
+    why = plan.why({"batch": "x"})
+    rows = {change.what: (change.best, change.other) for change in why.memory}
+    # The intermediate values are no arguments, and the layout of each function counts.
+    memory = [one.report.memory.arguments for one in (why.best, why.candidate)]
+    assert list(rows.get("arguments", ())) == memory
+    assert not any(what.startswith("argument ") for what in rows)
+    more = why.candidate.peak - why.best.peak
+    assert sum(other - best for best, other in rows.values()) == more
+    assert sum(line.difference for line in why.lines) == pytest.approx(why.candidate.time - why.best.time)
