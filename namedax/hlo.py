@@ -218,11 +218,11 @@ def collectives(compiled: jax.stages.Compiled | str) -> tuple[Collective, ...]:
     all-gather of f32 over 4 devices (320 B) 320 240
     """
     text = _text(compiled)
-    devices = _device_count(text)
+    devices = device_count(text)
     instructions = list(_instructions(text))
     types = {(i.computation, i.name): i.type for i in instructions}
-    lines = _lines(text)
-    sources = {i.line: _source(i.line, lines) for i in instructions if i.kind}
+    frames = Frames(text)
+    sources = {i.line: _source(i.line, frames) for i in instructions if i.kind}
     cells = cell_names(path for path, _ in sources.values())
     looped, executions = _looped_computations(instructions), _executions(instructions)
     # The short form of an asynchronous collective has a wrapped computation that contains the
@@ -281,6 +281,58 @@ _CUSTOM_START = r'custom_call_target="([\w\-]+)-start"'
 _STEPS = r'"known_trip_count":\{"n":"(\d+)"\}'
 
 
+class Line(Record):
+    """One instruction of a text.
+
+    Attributes:
+      computation: the computation that it is in.
+      name: its name there.
+      type: its type.
+      opcode: its operation.
+      operands: the text of its operands.
+      attributes: its other attributes, whose strings are empty. A collective that is a custom call
+        has its groups here, like other collectives.
+      whole: the whole line.
+    """
+
+    computation: str
+    name: str
+    type: str
+    opcode: str
+    operands: str
+    attributes: str
+    whole: str
+
+    @property
+    def calls(self) -> tuple[tuple[str, str], ...]:
+        """The computations that it calls, with the attribute that names them."""
+        return tuple(
+            (key, called)
+            for key, value in re.findall(_CALLS, self.attributes)
+            for called in re.findall(r"[\w.\-]+", value)
+        )
+
+
+def instruction_lines(text: str) -> Iterator[Line]:
+    """Yield the instructions of a text, in its order."""
+    computation = ""
+    for whole in text.splitlines():
+        line = re.sub(_COMMENT, "", re.sub(_STRING, '""', whole)).strip()
+        if match := re.match(_COMPUTATION, line):
+            computation = match[1]
+        elif match := re.match(_INSTRUCTION, line):
+            name, rest = match.groups()
+            end = _closing(rest) if rest.startswith("(") else _end_of(re.match(_ARRAY, rest))
+            opcode = re.compile(_OPCODE).match(rest, end)
+            if opcode is None:
+                continue
+            closing = _closing(rest, opcode.end())
+            operands, attributes = rest[opcode.end() + 1 : closing - 1], rest[closing:]
+            if opcode[1] == "custom-call" and _custom_kind(whole) in KINDS:
+                attributes += _custom_groups(whole)
+            yield Line(computation, name, rest[:end], opcode[1], operands, attributes, whole)
+
+
 class _Instruction(Record):
     """One instruction.
 
@@ -300,42 +352,24 @@ class _Instruction(Record):
 
 
 def _instructions(text: str) -> Iterator[_Instruction]:
-    computation = ""
-    for whole in text.splitlines():
-        line = re.sub(_COMMENT, "", re.sub(_STRING, '""', whole)).strip()
-        if match := re.match(_COMPUTATION, line):
-            computation = match[1]
-        elif match := re.match(_INSTRUCTION, line):
-            name, rest = match.groups()
-            end = _closing(rest) if rest.startswith("(") else _end_of(re.match(_ARRAY, rest))
-            opcode = re.compile(_OPCODE).match(rest, end)
-            if opcode is None:
-                continue
-            closing = _closing(rest, opcode.end())
-            attributes = rest[closing:]
-            kind = opcode[1].removesuffix("-start")
-            if kind == "custom-call":
-                kind = _custom_kind(whole)
-                attributes += _custom_groups(whole) if kind in KINDS else ""
-            if kind == "all-reduce" and computation.startswith("all-reduce-scatter"):
-                kind = "reduce-scatter"  # on TPUs it is a fusion of an all-reduce and a slice
-            yield _Instruction(
-                computation,
-                name,
-                type=rest[:end],
-                kind=kind if kind in KINDS else "",
-                operands=_split(rest[opcode.end() + 1 : closing - 1]) if kind in KINDS else (),
-                attributes=attributes,
-                calls=tuple(
-                    (key, called)
-                    for key, value in re.findall(_CALLS, attributes)
-                    for called in re.findall(r"[\w.\-]+", value)
-                ),
-                line=whole if kind in KINDS else "",
-                steps=(
-                    int(match[1]) if kind == "while" and (match := re.search(_STEPS, whole)) else 1
-                ),
-            )
+    for one in instruction_lines(text):
+        kind = one.opcode.removesuffix("-start")
+        if kind == "custom-call":
+            kind = _custom_kind(one.whole)
+        if kind == "all-reduce" and one.computation.startswith("all-reduce-scatter"):
+            kind = "reduce-scatter"  # on TPUs it is a fusion of an all-reduce and a slice
+        steps = re.search(_STEPS, one.whole) if kind == "while" else None
+        yield _Instruction(
+            one.computation,
+            one.name,
+            type=one.type,
+            kind=kind if kind in KINDS else "",
+            operands=_split(one.operands) if kind in KINDS else (),
+            attributes=one.attributes,
+            calls=one.calls,
+            line=one.whole if kind in KINDS else "",
+            steps=int(steps[1]) if steps else 1,
+        )
 
 
 def _custom_kind(line: str) -> str:
@@ -490,17 +524,18 @@ _FILE_AND_LINE = r'\bsource_file="((?:[^"\\]|\\.)*)"\s+source_line=(\d+)'
 
 def _operation(line: str) -> tuple[str, tuple[str, ...]]:
     """Return the operation on named axes that a line belongs to, and its axis names."""
-    found = re.search(_OP_NAME, line)
     # The scope of the mapped function encloses all others, and does not identify the operation.
-    scopes = (
-        [scope for scope in re.findall(_SCOPE, _unescaped(found[1])) if scope[0] != "xmap"]
-        if found
-        else []
-    )
+    scopes = [scope for scope in re.findall(_SCOPE, op_name(line)) if scope[0] != "xmap"]
     if not scopes:
         return "", ()
     operation, names = scopes[-1]
     return f"nx.{operation}", tuple(names.split(",")) if names else ()
+
+
+def op_name(line: str) -> str:
+    """Return JAX's scopes and the primitive of an instruction; empty if XLA made it."""
+    found = re.search(_OP_NAME, line)
+    return _unescaped(found[1]) if found else ""
 
 
 def _unescaped(text: str) -> str:
@@ -512,11 +547,21 @@ def _unescaped(text: str) -> str:
         return text
 
 
-def _source(line: str, lines: dict[str, _Place]) -> _Place:
+#: A file, a line and a function.
+Call = tuple[str, int, str]
+
+
+def call_stack(line: str, frames: Frames) -> tuple[Call, ...]:
+    """Return the Python frames that made an instruction, the innermost first."""
     if match := re.search(_FRAME, line):
-        return lines.get(match[1], _NOWHERE)
+        return frames.stack(int(match[1]))
     match = re.search(_FILE_AND_LINE, line)
-    return (match[1], match[2]) if match else _NOWHERE
+    return ((_unescaped(match[1]), int(match[2]), ""),) if match else ()
+
+
+def _source(line: str, frames: Frames) -> _Place:
+    file, number, _ = next(iter(call_stack(line, frames)), ("", 0, ""))
+    return (file, str(number)) if file and number else _NOWHERE
 
 
 def _place_text(file: str, line: str, cells: Mapping[str, str]) -> str:
@@ -525,30 +570,62 @@ def _place_text(file: str, line: str, cells: Mapping[str, str]) -> str:
     return f"{name}:{line}" if file else ""
 
 
-def _lines(text: str) -> dict[str, _Place]:
-    """Return the file and the line of every stack frame in the tables of a text."""
-    tables: dict[str, dict[str, str]] = {}
-    table: dict[str, str] = {}
-    for line in text.splitlines():
-        if line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
-            table = tables.setdefault(line, {})
-        elif match := re.match(r"(\d+) (.*)", line):
-            table[match[1]] = match[2]
-        elif re.match(_COMPUTATION, line):
-            break
+class Frames:
+    """The Python frames of a text, from the tables before its first computation.
 
-    def of(place: str) -> _Place:
-        file, number = re.search(r"\bfile_name_id=(\d+)", place), re.search(r"\bline=(\d+)", place)
-        known = tables.get("FileNames", {}).get(file[1]) if file else None
-        return (known.strip('"'), number[1]) if known and number else _NOWHERE
+    Args:
+      text: the text.
+    """
 
-    places = {number: of(place) for number, place in tables.get("FileLocations", {}).items()}
-    frames = tables.get("StackFrames", {}).items()
-    return {
-        number: places.get(match[1], _NOWHERE)
-        for number, frame in frames
-        if (match := re.search(r"\bfile_location_id=(\d+)", frame))
-    }
+    def __init__(self, text: str):
+        tables: dict[str, dict[int, str]] = {}
+        table: dict[int, str] = {}
+        for line in text.splitlines():
+            if line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
+                table = tables.setdefault(line, {})
+            elif match := re.match(r"(\d+) (.*)", line):
+                table[int(match[1])] = match[2]
+            elif re.match(_COMPUTATION, line):
+                break
+        files, functions = (
+            {i: _unescaped(name.strip('"')) for i, name in tables.get(key, {}).items()}
+            for key in ("FileNames", "FunctionNames")
+        )
+        self._places: dict[int, Call] = {
+            i: (
+                files.get(_number("file_name_id", entry), ""),
+                _number("line", entry),
+                functions.get(_number("function_name_id", entry), ""),
+            )
+            for i, entry in tables.get("FileLocations", {}).items()
+        }
+        stacks = tables.get("StackFrames", {})
+        parents = {i: _number("parent_frame_id", entry) for i, entry in stacks.items()}
+        # The outermost frame has no parent. XLA prints the number of the parent plus one.
+        offset = min(parents.values(), default=0)
+        self._frames = {
+            i: (_number("file_location_id", entry), parents[i] - offset)
+            for i, entry in stacks.items()
+        }
+        self._stacks: dict[int, tuple[Call, ...]] = {}
+
+    def stack(self, number: int) -> tuple[Call, ...]:
+        """Return a frame and its callers; empty if the number is unknown."""
+        if number not in self._stacks:
+            found: list[Call] = []
+            seen: set[int] = set()
+            at = number
+            while at in self._frames and at not in seen:
+                seen.add(at)
+                place, at = self._frames[at]
+                found.append(self._places.get(place, ("", 0, "")))
+            self._stacks[number] = tuple(found)
+        return self._stacks[number]
+
+
+def _number(key: str, entry: str) -> int:
+    found = re.search(rf"\b{key}=(\d+)", entry)
+    return int(found[1]) if found else 0
 
 
 # `replica_groups` has one of three formats. These three examples are the same two groups:
@@ -569,7 +646,8 @@ _ALL_DEVICES = r"replica_groups=\{\s*\}"
 _PAIRS = r"source_target_pairs=\{((?:\s*\{\d+,\s*\d+\}\s*,?)*)\}"
 
 
-def _device_count(text: str) -> int:
+def device_count(text: str) -> int:
+    """Return the number of devices that run a program."""
     header = re.search(r"^HloModule.*", text, re.MULTILINE)
     counts = re.findall(r"\b(?:num_partitions|replica_count)=(\d+)", header[0] if header else "")
     return math.prod(int(count) for count in counts)

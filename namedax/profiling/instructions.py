@@ -8,13 +8,21 @@ and the frames of the Python line that made it.
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from namedax.core.records import Record
-from namedax.hlo import KINDS
+from namedax.hlo import (
+    KINDS,
+    Call,
+    Frames,
+    Line,
+    call_stack,
+    device_count,
+    instruction_lines,
+    op_name,
+)
 
 __all__ = ["CONTAINERS", "Frame", "Instruction", "Program", "parse"]
 
@@ -24,20 +32,8 @@ Frame = tuple[str, int]
 #: The instructions whose time is that of the computations that they call.
 CONTAINERS = ("while", "conditional", "call")
 
-_COMPUTATION = re.compile(r"^(?:ENTRY\s+)?%?([\w.\-]+)\s*(?:\(.*\)\s*->.*)?\{\s*$")
-_INSTRUCTION = re.compile(r"^\s+(ROOT\s+)?%?([\w.\-]+)\s*=\s*(.+)$")
-_OPCODE = re.compile(r"\s*([\w\-]+)\(")
 _ARRAY = re.compile(r"([a-z]\w*)\[([^\]]*)\]")
-_COMMENT = re.compile(r"/\*.*?\*/")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _REFERENCE = re.compile(r"%([\w.\-]+)")
-_CALLS = re.compile(
-    r"\b(body|condition|calls|to_apply|true_computation|false_computation|branch_computations"
-    r"|called_computations)=(\{[^}]*\}|%?[\w.\-]+)"
-)
-_OP_NAME = re.compile(r'\bop_name="((?:[^"\\]|\\.)*)"')
-_FRAME_ID = re.compile(r"\bstack_frame_id=(\d+)")
-_FILE_AND_LINE = re.compile(r'\bsource_file="((?:[^"\\]|\\.)*)"\s+source_line=(\d+)')
 _CUSTOM = re.compile(r'custom_call_target="([^"]*)"')
 _CONTRACTED = re.compile(r"lhs_contracting_dims=\{([\d,]*)\}")
 # An asynchronous collective of JAX is a custom call; the other parts have no operands to send.
@@ -140,14 +136,11 @@ class Program(Record):
 
 def parse(text: str) -> Program:
     """Parse the HLO text of a compiled program."""
-    frames = _frames(text)
-    header = re.search(r"^HloModule\s+([\w.\-]+)(.*)$", text, re.MULTILINE)
-    counts = re.findall(r"\b(?:num_partitions|replica_count)=(\d+)", header[2] if header else "")
+    frames = Frames(text)
+    header = re.search(r"^HloModule\s+([\w.\-]+)", text, re.MULTILINE)
     found: dict[str, list[Instruction]] = {}
-    for computation, line in _lines(text):
-        one = _instruction(line, computation, frames)
-        if one is not None:
-            found.setdefault(computation, []).append(one)
+    for line in instruction_lines(text):
+        found.setdefault(line.computation, []).append(_instruction(line, frames))
     every = [one for body in found.values() for one in body]
     # A trace names instructions that run by themselves, not those within a fusion or a reduction.
     inner = {name for one in every for key, name in one.calls if key in ("calls", "to_apply")}
@@ -156,55 +149,24 @@ def parse(text: str) -> Program:
         header[1] if header else "",
         {one.name: one for one in every},
         {name: tuple(body) for name, body in found.items()},
-        math.prod(map(int, counts)),
+        device_count(text),
     )
 
 
-def _lines(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the lines of instructions, each with its computation."""
-    computation = ""
-    for line in text.splitlines():
-        if line.startswith(("%", "ENTRY")) or (line.endswith("{") and " = " not in line):
-            found = _COMPUTATION.match(_COMMENT.sub("", line))
-            computation = found[1] if found else computation
-        elif " = " in line:
-            yield computation, line
-
-
-def _instruction(
-    line: str, computation: str, frames: Mapping[int, tuple[_Call, ...]]
-) -> Instruction | None:
-    plain = _INSTRUCTION.match(_COMMENT.sub("", _STRING.sub('""', line)))
-    if plain is None:
-        return None
-    rest = plain[3]
-    end = closing(rest) if rest.startswith("(") else rest.find(" ")
-    opcode = _OPCODE.match(rest, end)
-    if opcode is None:
-        return None
-    last = closing(rest, opcode.end() - 1)
-    attributes = rest[last:]
-    if opcode[1] == "custom-call":  # its target is a string
-        attributes = line
-    name, frame = _OP_NAME.search(line), _FRAME_ID.search(line)
-    place = _FILE_AND_LINE.search(line)
-    stack = frames.get(int(frame[1]), ()) if frame else ()
-    trace = tuple((file, number) for file, number, _ in stack)
+def _instruction(line: Line, frames: Frames) -> Instruction:
+    stack = call_stack(line.whole, frames)
+    is_custom = line.opcode == "custom-call"  # its target is a string
     return Instruction(
-        name=plain[2],
-        computation=computation,
-        opcode=opcode[1],
-        shapes=_shapes(rest[:end]),
-        operands=tuple(_REFERENCE.findall(rest[opcode.end() : last])),
-        calls=tuple(
-            (key, called)
-            for key, value in _CALLS.findall(rest[last:])
-            for called in re.findall(r"[\w.\-]+", value)
-        ),
-        op_name=_with_scopes(_unescaped(name[1]) if name else "", stack),
-        frames=trace or (((place[1], int(place[2])),) if place else ()),
-        attributes=attributes,
-        is_root=bool(plain[1]),
+        name=line.name,
+        computation=line.computation,
+        opcode=line.opcode,
+        shapes=_shapes(line.type),
+        operands=tuple(_REFERENCE.findall(line.operands)),
+        calls=line.calls,
+        op_name=_with_scopes(op_name(line.whole), stack),
+        frames=tuple((file, number) for file, number, _ in stack),
+        attributes=line.whole + line.attributes if is_custom else line.attributes,
+        is_root=line.whole.lstrip().startswith("ROOT "),
     )
 
 
@@ -218,16 +180,6 @@ def _shapes(text: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
 def _bits(dtype: str) -> int:
     digits = re.search(r"\d+", dtype)
     return 8 if dtype == "pred" or digits is None else int(digits[0])
-
-
-def closing(text: str, start: int = 0) -> int:
-    """Return the position after the bracket that closes the bracket at `start`."""
-    depth = 0
-    for i in range(start, len(text)):
-        depth += (text[i] in "([{") - (text[i] in ")]}")
-        if depth == 0:
-            return i + 1
-    return len(text)
 
 
 def work(one: Instruction, program: Program) -> float:
@@ -254,23 +206,7 @@ def _numbers(match: re.Match[str] | None) -> list[str]:
     return re.findall(r"\d+", match[1]) if match else []
 
 
-def _unescaped(text: str) -> str:
-    """Decode a string of the text, in which bytes that are not ASCII are octal escapes."""
-    as_bytes = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
-    try:
-        return as_bytes.encode("latin-1").decode()
-    except UnicodeError:
-        return text
-
-
-# --- Python frames --------------------------------------------------------------------------------
-
-
-#: A file, a line and a function.
-_Call = tuple[str, int, str]
-
-
-def _with_scopes(op_name: str, stack: Sequence[_Call]) -> str:
+def _with_scopes(op_name: str, stack: Sequence[Call]) -> str:
     """Return an `op_name` with all scopes.
 
     Without `jax_include_full_tracebacks_in_locations`, JAX writes some scopes as functions.
@@ -279,48 +215,6 @@ def _with_scopes(op_name: str, stack: Sequence[_Call]) -> str:
         return op_name
     scopes = [name for *_, name in reversed(stack) if "(" in name or "{" in name]
     return "/".join([*scopes, op_name])
-
-
-def _frames(text: str) -> dict[int, tuple[_Call, ...]]:
-    """Return the frames of every stack in the tables of a text, the innermost first."""
-    tables: dict[str, dict[int, str]] = {}
-    table: dict[int, str] = {}
-    for line in text.splitlines():
-        if line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
-            table = tables.setdefault(line, {})
-        elif match := re.match(r"(\d+) (.*)", line):
-            table[int(match[1])] = match[2]
-        elif line.endswith("{"):
-            break
-
-    def number(key: str, entry: str) -> int:
-        found = re.search(rf"\b{key}=(\d+)", entry)
-        return int(found[1]) if found else 0
-
-    files = {i: _unescaped(name.strip('"')) for i, name in tables.get("FileNames", {}).items()}
-    functions = {
-        i: _unescaped(name.strip('"')) for i, name in tables.get("FunctionNames", {}).items()
-    }
-    places = {
-        i: (
-            files.get(number("file_name_id", entry), ""),
-            number("line", entry),
-            functions.get(number("function_name_id", entry), ""),
-        )
-        for i, entry in tables.get("FileLocations", {}).items()
-    }
-    stacks = tables.get("StackFrames", {})
-    # The outermost frame has no parent. XLA prints the number of the parent plus one.
-    offset = min((number("parent_frame_id", entry) for entry in stacks.values()), default=0)
-
-    def chain(i: int) -> Iterator[_Call]:
-        seen: set[int] = set()
-        while i in stacks and i not in seen:
-            seen.add(i)
-            yield places.get(number("file_location_id", stacks[i]), ("", 0, ""))
-            i = number("parent_frame_id", stacks[i]) - offset
-
-    return {i: tuple(chain(i)) for i in stacks}
 
 
 # --- the devices of a collective ------------------------------------------------------------------
@@ -335,13 +229,10 @@ _MESH = re.compile(
     r"\{((?:'[^']*'(?::\(\d+\)\d+)?,?\s*)*)\}"
 )
 _PAIRS = re.compile(r"source_target_pairs=\{((?:\s*\{\d+,\s*\d+\}\s*,?)*)\}")
-_CONFIG = "async_collective_config="
 
 
 def _groups(attributes: str, devices: int) -> tuple[frozenset[int], ...] | None:
     whole = (frozenset(range(devices)),)
-    if _CONFIG in attributes:
-        return _configured(attributes, whole)
     if match := _PAIRS.search(attributes):
         pairs = re.findall(r"(\d+)\s*,\s*(\d+)", match[1])
         return _components([(int(a), int(b)) for a, b in pairs])
@@ -358,18 +249,6 @@ def _groups(attributes: str, devices: int) -> tuple[frozenset[int], ...] | None:
     if "replica_groups={}" in attributes or "replica_groups=" not in attributes:
         return whole
     return None
-
-
-def _configured(
-    attributes: str, whole: tuple[frozenset[int], ...]
-) -> tuple[frozenset[int], ...] | None:
-    """Return the groups of a collective that JAX writes as a custom call."""
-    config, _ = json.JSONDecoder().raw_decode(attributes.partition(_CONFIG)[2])
-    config = json.loads(config) if isinstance(config, str) else config
-    if "permutation" in config:
-        return _components([(int(a), int(b)) for a, b in config["permutation"]])
-    groups = config.get("replica_groups") or ()
-    return tuple(frozenset(i for i in group if i >= 0) for group in groups) or whole
 
 
 def _integers(text: str) -> list[int]:

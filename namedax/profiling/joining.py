@@ -8,6 +8,8 @@ namedax. They give the same line, operation, names and phase as in the report of
   none has a prediction, it is divided by estimated arithmetic.
 - **A combined collective** has one operand for each collective of the report. Its time is divided
   by bytes.
+- **A function with a declared cost** is one step of the report, so the instructions of its call
+  belong to it, whatever their lines are.
 - **Instructions of XLA's own**, such as copies of a loop's carry, have no scope. Their time belongs
   to the instruction that reads their result, or else to the one that made their operand, or to the
   loop around them.
@@ -24,6 +26,7 @@ from namedax.analysis.records import Collective, Phase, Step
 from namedax.analysis.report import Report
 from namedax.analysis.sources import Origin, first_of_users, origin_of_name
 from namedax.core.functions import cell_names
+from namedax.core.kernel_scopes import call_of, place_in
 from namedax.core.records import Record
 from namedax.profiling.instructions import Instruction, Program, work
 
@@ -73,6 +76,9 @@ class Join:
         for step in report.operations:
             if step.operation:
                 self._lines[step.operation, step.names, step.phase].add(step.source)
+        self._steps: dict[tuple[str, Phase], dict[Part, None]] = defaultdict(dict)
+        for step in report.operations:
+            self._steps[step.kind, step.phase][part_of_step(step)] = None
         for part, value in seconds.items():
             self._seconds[_key(part)] += value
         self._collectives = report.collectives
@@ -117,11 +123,22 @@ class Join:
     def _part(self, one: Instruction) -> Part | None:
         """Return the part that the scopes of an instruction name, if they name one."""
         origin = self._origin(one, one.op_name)
+        if (call := self._kernel(origin)) is not None:
+            return call
         if not origin.operation and not (one.primitive and origin.source.path):
             return None
         kind = _KINDS.get(one.opcode, one.primitive or one.opcode)
         line = self._line(origin)
         return Part(kind, origin.operation, origin.names, line, origin.phase)
+
+    def _kernel(self, origin: Origin) -> Part | None:
+        """Return the step of the function with a declared cost whose call an origin is in."""
+        place = place_in(origin.scopes, 0)
+        if place is None:
+            return None
+        steps = self._steps.get((call_of(place.number).name, origin.phase), {})
+        own = [part for part in steps if part.operation == origin.operation]
+        return next(iter(own or steps), None)
 
     def _origin(self, one: Instruction, op_name: str) -> Origin:
         return origin_of_name(op_name, first_of_users(one.frames))

@@ -565,6 +565,24 @@ def test_arguments_may_be_donated_static_types_and_unused():
     assert float(x.sum()) == 64 * 64  # the argument of the caller is not consumed
 
 
+def test_instructions_of_a_function_with_a_declared_cost_are_its_step():
+    def kernel(a):
+        b = jnp.dot(a, a)
+        return jnp.tanh(b)
+
+    known = nx.machines.cost(kernel, flops=1e6, bytes=1e5)
+    profile = nx.profile(jax.jit(lambda a: known(a) + jnp.sum(a)), jnp.ones((64, 64)), steps=2, machine=MACHINE)
+    kinds = profile.by("kind")
+    assert kinds["kernel"].measured > 0
+    assert kinds["kernel"].predicted == pytest.approx(1e6 / 1e10)
+    assert not {"dot_general", "tanh"} & set(kinds)
+    gradient = nx.profile(jax.jit(jax.grad(lambda a: jnp.sum(known(a)))), jnp.ones((64, 64)), steps=2, machine=MACHINE)
+    row = gradient.by("kind")["kernel"]
+    assert row.measured > 0
+    assert row.predicted == pytest.approx(3e6 / 1e10)
+    assert "dot_general" not in gradient.by("kind")
+
+
 def test_within_another_trace_it_is_an_error(tmp_path):
     f = jax.jit(jnp.sin)
     with jax.profiler.trace(tmp_path):
