@@ -59,7 +59,7 @@ def from_plain(data: object, annotation: Any, classes: Collection[type] = ()) ->
     return _Reader(tuple(classes)).read(data, annotation, "")
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def _fields(cls: type) -> dict[str, Any] | None:
     """Return the fields of a dataclass or a record with their types; `None` for other classes."""
     if dataclasses.is_dataclass(cls):

@@ -195,7 +195,7 @@ def is_of_user(frame: FrameType) -> bool:
     )
 
 
-@functools.cache
+@functools.lru_cache(maxsize=65536)
 def _is_of_user(path: str) -> bool:
     return not path.startswith((*_libraries(), "<frozen"))
 

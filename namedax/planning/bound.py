@@ -15,9 +15,10 @@ with and without overlap.
 2. **Claims.** A product counts only where it is certain that a layout executes it. If the trace
    with a name has another number of products in a line, or divides a fraction of the computation,
    these products count nothing in layouts with that name: an algorithm that depends on the layout
-   may save work. An operation whose block is so small that it is fused has no start cost. The premise is that a product that is in all these traces is also in the trace of
-   a layout with these names together, and that the bytes of its kernel are moved there too, by this
-   kernel or, if a collective splits it, by another operation. Contractions of more than two operands never count, because
+   may save work. An operation whose block is so small that it is fused has no start cost. The
+   premise is that a product that is in all these traces is also in the trace of a layout with these
+   names together. The bytes of its kernel are moved there too, by this kernel or, if a collective
+   splits it, by another operation. Contractions of more than two operands never count, because
    their order depends on the sizes of blocks. Every layout that was judged is compared with its
    bound, line by line; a line that takes less is left out.
 3. **Branch and bound.** More names on a mesh axis never increase the bound. So the search begins

@@ -75,7 +75,7 @@ class Instruction(Record):
         return kind if kind in KINDS else ""
 
     @property
-    def primitive(self) -> str:
+    def jax_operation(self) -> str:
         """The primitive of JAX that it comes from; empty if its `op_name` ends in a scope."""
         last = self.op_name.partition(";")[0].rpartition("/")[2]
         is_scope = not re.fullmatch(r"[\w\-]+", last) or last in ("shard_map", "body", "cond")

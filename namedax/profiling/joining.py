@@ -125,9 +125,9 @@ class Join:
         origin = self._origin(one, one.op_name)
         if (call := self._kernel(origin)) is not None:
             return call
-        if not origin.operation and not (one.primitive and origin.source.path):
+        if not origin.operation and not (one.jax_operation and origin.source.path):
             return None
-        kind = _KINDS.get(one.opcode, one.primitive or one.opcode)
+        kind = _KINDS.get(one.opcode, one.jax_operation or one.opcode)
         line = self._line(origin)
         return Part(kind, origin.operation, origin.names, line, origin.phase)
 

@@ -50,4 +50,4 @@ def test_experts_are_sent_to_by_all_to_alls():
 def test_a_model_without_a_fitting_layout_says_so():
     step = show.Step("llama")
     text = show.plan(step, 1, show.nx.machines.h100, 2)
-    assert text.startswith("plan: none of 1 layouts")
+    assert re.match(r"plan: none of \d+ layouts", text)

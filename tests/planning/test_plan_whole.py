@@ -70,7 +70,8 @@ def test_different_layouts_are_chosen_where_resharding_pays():
     )
     two = nx.xmap(decode, (["hidden", "out"], ["batch", "hidden"]), [], axis_resources=hand["decode"], mesh=mesh)
     report = nx.explain(lambda weights, x: jax.value_and_grad(lambda w: two(w[1], one(w[0], x)))(weights), *types(*LARGE))
-    assert (report.time(machines.v5p), report.memory.peak) == (best.time, best.peak)
+    plain = next(one for one in plan.candidates if one.layouts == hand and not one.options)
+    assert (report.time(machines.v5p), report.memory.peak) == (plain.time, plain.peak)
     assert ("all-gather", 4 * 8192 * 1024) in [(c.kind, c.bytes) for c in best.report.collectives]
 
 
