@@ -51,8 +51,8 @@ def transfer(
     arrays move in several rounds.
 
     If both meshes have the same devices in the same order, a round is one program of XLA, unless
-    that program sends more than the plan. Otherwise each piece is copied from device to device. With
-    several processes, only the first case is supported, and every process must make the call.
+    that program sends more than the plan. Otherwise each piece is copied from device to device.
+    With several processes, only the first case is supported, and every process must make the call.
 
     Args:
       types: the tree: arrays, named or not, or their types (from `jax.eval_shape`). Arrays without
