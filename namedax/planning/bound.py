@@ -9,17 +9,18 @@ with and without overlap.
    the share `p` of its operands and results that it divides. The bytes are those of its kernel,
    which may include arrays of operations that are fused with it. A mesh axis of `s` devices with
    the names `R` divides the bytes by at most `s ** p`, where `p` is the sum of the shares of `R`,
-   at most 1: no value has two names of one mesh axis. For several mesh axes the product of these powers is a
-   lower bound of what is left, for any distribution of the names over the operands (Jensen's
-   inequality).
+   at most 1: no value has two names of one mesh axis. For several mesh axes the product of these
+   powers is a lower bound of what is left, for any distribution of the names over the operands
+   (Jensen's inequality).
 2. **Claims.** A product counts only where it is certain that a layout executes it. If the trace
    with a name has another number of products in a line, or divides a fraction of the computation,
    these products count nothing in layouts with that name: an algorithm that depends on the layout
-   may save work. An operation whose block is so small that it is fused has no start cost. The premise is that a product that is in all these traces is also in the trace of
-   a layout with these names together, and that the bytes of its kernel are moved there too, by this
-   kernel or, if a collective splits it, by another operation. Contractions of more than two operands never count, because
-   their order depends on the sizes of blocks. Every layout that was judged is compared with its
-   bound, line by line; a line that takes less is left out.
+   may save work. An operation whose block is so small that it is fused has no start cost. The
+   premise is that a product that is in all these traces is also in the trace of a layout with these
+   names together, and that the bytes of its kernel are moved there too, by this kernel or, if a
+   collective splits it, by another operation. Contractions of more than two operands never count,
+   because their order depends on the sizes of blocks. Every layout that was judged is compared with
+   its bound, line by line; a line that takes less is left out.
 3. **Branch and bound.** More names on a mesh axis never increase the bound. So the search begins
    with maximal sets of compatible names. It removes names only from layouts that are excluded:
    sizes that do not divide, arguments that do not fit, layouts that have been judged. It visits the
