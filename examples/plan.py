@@ -1,12 +1,14 @@
 """Plan a layout for a model, without devices: a table, and a picture of time against memory.
 
-    python examples/plan.py                                                     # the small
-    transformer on eight chips python examples/plan.py examples/transformer_model.py:loss --mesh
-    x=32,y=16,z=8 --batch 1024 --set \\
-        layers=80,embed=8192,kv_heads=8,group=8,key=128,hidden=28672,vocab=128256,pos=4096     # 70
-        billion parameters on 4,096
-    python examples/plan.py --mesh data=8 --set experts=8 --machine h100 python examples/plan.py
-    --mesh 8                                            # also plan the shape of the mesh
+    # The small transformer on eight chips.
+    python examples/plan.py
+    # 70 billion parameters on 4,096 chips.
+    python examples/plan.py examples/transformer_model.py:loss --mesh x=32,y=16,z=8 \\
+        --batch 1024 \\
+        --set layers=80,embed=8192,kv_heads=8,group=8,key=128,hidden=28672,vocab=128256,pos=4096
+    python examples/plan.py --mesh data=8 --set experts=8 --machine h100
+    # Choose the shape of the mesh too.
+    python examples/plan.py --mesh 8
 
 The file has a `Config` (a data class of sizes), a function `init(config, key)` that creates
 parameters, and the function to plan. This function takes parameters, tokens, targets and `config=`.
