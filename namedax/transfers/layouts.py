@@ -38,6 +38,7 @@ from namedax.resources.assignment import (
     named_sharding,
     parse_resources,
 )
+from namedax.resources.communication import is_keys
 from namedax.resources.mesh import entry_of
 from namedax.resources.serial import on_devices, with_loops
 from namedax.resources.stored_padding import mesh_shape, padding_for
@@ -271,7 +272,9 @@ def leaves_of(
             is_padded = padded or (named and padding_of(value) is not None)
             before = _placed(dims, shape, source, is_padded, where)
         after = _placed(dims, shape, target, padded, where)
-        leaves.append(Leaf(where, dims, named, shape, data.dtype, before, after))
+        # NumPy's float64 is float32 in JAX, unless `jax_enable_x64` is set.
+        dtype = data.dtype if is_keys(data) else jax.dtypes.canonicalize_dtype(data.dtype)
+        leaves.append(Leaf(where, dims, named, shape, dtype, before, after))
     return leaves, tree
 
 

@@ -174,11 +174,17 @@ def _data(plan: Plan, leaf: Leaf, value: Any) -> Any:
         )
     if not isinstance(data, jax.Array):
         data = jnp.asarray(data, leaf.dtype)
+    if data.is_deleted():
+        raise ArgumentError(
+            f"transfer: {leaf.path} was donated and is deleted. Use the tree that the first call"
+            " returned, or leave out donate=True."
+        )
     dims = value.dims if named else (None,) * data.ndim
     sizes = value.named_shape if named else {}
     shape = tuple(sizes.get(dim, n) for dim, n in zip(dims, data.shape, strict=True))
     if (dims, shape, data.dtype) != (leaf.dims, leaf.shape, leaf.dtype):
-        order = " Use nx.order_like(tree, types)." if set(dims) == set(leaf.dims) else ""
+        is_permuted = dims != leaf.dims and set(dims) == set(leaf.dims)
+        order = " Use nx.order_like(tree, types)." if is_permuted else ""
         raise ArgumentTypeError(
             f"transfer: {leaf.path} is {type_text(value)}, but the plan is for {leaf.text}."
             f"{order or ' Make a plan for this tree with nx.transfer.'}"

@@ -262,7 +262,8 @@ def test_every_dtype(dtype, memory):
     check({"w": array(a=8, b=4, dtype=dtype)}, LAYOUTS["columns"](), LAYOUTS["half"](), **options)
 
 
-@pytest.mark.parametrize("after", [pytest.param("both", marks=pytest.mark.full), "half"])
+@pytest.mark.full
+@pytest.mark.parametrize("after", ["both", "half"])
 def test_keys_scalars_none_and_empty_arrays(after):
     tree = {
         "keys": nx.named(jax.random.split(jax.random.key(7), 8), ["a"]),
@@ -310,6 +311,25 @@ def test_donated_arrays_are_freed_and_the_others_stay():
     assert all(x.is_deleted() for x in jax.tree.leaves(source))
     _, source, _ = check(tree(), before, (before[0], {"b": "x"}), donate=True)
     assert all(x.is_deleted() for x in jax.tree.leaves(source))
+
+
+def test_donated_arrays_cannot_move_twice():
+    before, after = LAYOUTS["columns"](), LAYOUTS["other half"]()
+    move = nx.transfer(array(a=8, b=6), before, after, donate=True)
+    source = sharded(array(a=8, b=6), before)
+    move(source)
+    with pytest.raises(ArgumentError, match=r"^transfer: the array was donated and is deleted\. Use the tree that the first"):
+        move(source)
+
+
+def test_numpy_arrays_have_the_dtype_that_jax_gives_them():
+    tree = {"w": array(a=8), "v": np.arange(3.0), "n": np.int64(3)}
+    move = nx.transfer(tree, LAYOUTS["columns"](), LAYOUTS["one"]())
+    new = move({**tree, "w": sharded(tree["w"], LAYOUTS["columns"]())})
+    assert (new["v"].dtype, new["n"].dtype) == (jnp.float32, jnp.int32)
+    np.testing.assert_array_equal(new["v"], [0, 1, 2])
+    with pytest.raises(ArgumentTypeError, match=r"is i32\[\]\{a:8\}, but the plan is for f32\[\]\{a:8\}\. Make a plan"):
+        move({**tree, "w": array("int32", a=8)})
 
 
 def test_an_array_that_is_in_the_tree_twice():
