@@ -84,7 +84,9 @@ def trace_names(f: Callable[..., Any], /, *args: PyTree, **kwargs: PyTree) -> Na
     sent: Mapping[tuple[str, int], list[str]] = {}
     if error is None:
         sent = _communication(f, args, kwargs)
-    return NameTrace(tuple(_lines(recorder.roots, 0, sent)), error)
+    # Python may run other code at any time, such as finalizers and listeners of JAX's events.
+    roots = list(filter(_has_arrays, recorder.roots)) or recorder.roots
+    return NameTrace(tuple(_lines(roots, 0, sent)), error)
 
 
 _anew = jax.make_user_context(None)
@@ -167,6 +169,12 @@ class _Call:
                     other.count += 1
                     self.lines.remove(line)
                     break
+
+
+def _has_arrays(call: _Call) -> bool:
+    return bool(call.arguments) or any(
+        line.values or any(map(_has_arrays, line.calls)) for line in call.lines
+    )
 
 
 def _same(calls: list[_Call], others: list[_Call]) -> bool:
@@ -292,7 +300,7 @@ def _lines(
             ]
             levels = inner + (at.indent - indent) // 4 if is_function else inner
             yield _record(at, levels, line.values, tuple(marks), line.count, call.code.co_name)
-            yield from _lines(line.calls, levels + 1, sent)
+            yield from _lines(filter(_has_arrays, line.calls), levels + 1, sent)
 
 
 def _record(

@@ -205,3 +205,24 @@ def test_handlers_and_cases_have_their_text():
     assert texts[5:9] == ["match x.ndim:", "case 1:", "case _:", "y = y + 2"]
     assert texts[9:] == ["class Holder:", "class Holder:", "z = y * 2", "return Holder.z"]
     assert dict(trace.lines[-2].values) == {"z": "f32[]{b:2}"}
+
+
+def test_finalizers_and_other_functions_without_arrays_are_left_out():
+    class Closed:
+        def __del__(self):
+            done = True  # noqa: F841
+
+    def f(x):
+        closed = Closed()
+        y = nx.sin(x)
+        del closed
+        count_of_no_array(3)
+        return nx.sum(y, "k")
+
+    def count_of_no_array(n):
+        return n + 1
+
+    trace = nx.trace_names(f, nx.named(jnp.ones((2, 3)), ["batch", "k"]))
+    texts = [line.text for line in trace.lines]
+    assert "del closed" in texts and 'return nx.sum(y, "k")' in texts
+    assert not any("__del__" in text or "count_of_no_array(n)" in text for text in texts)
