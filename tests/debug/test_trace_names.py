@@ -224,5 +224,5 @@ def test_finalizers_and_other_functions_without_arrays_are_left_out():
 
     trace = nx.trace_names(f, nx.named(jnp.ones((2, 3)), ["batch", "k"]))
     texts = [line.text for line in trace.lines]
-    assert "del closed" in texts and 'return nx.sum(y, "k")' in texts
+    assert {"del closed", 'return nx.sum(y, "k")'} <= set(texts)
     assert not any("__del__" in text or "count_of_no_array(n)" in text for text in texts)
