@@ -56,8 +56,8 @@ def print(fmt: str, /, *args: PyTree, **kwargs: PyTree) -> None:
     ...     nx.debug.print("v = {v}", v=v)
     ...     return 2 * v
     >>> v = nx.named(jnp.arange(4.0), ["batch"])
-    >>> _ = nx.xmap(double, axis_resources={"batch": "x"}, mesh=mesh)(v)
-    >>> jax.effects_barrier()
+    >>> f = nx.xmap(double, axis_resources={"batch": "x"}, mesh=mesh)
+    >>> _ = f(v), jax.effects_barrier()
     v = f32[]{batch:4@x}
     [0. 1. 2. 3.]
     """
