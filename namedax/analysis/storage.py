@@ -249,11 +249,11 @@ def _copied(node: Node) -> list[Value]:
 def _combined(body: Body) -> list[list[Node]]:
     """Return the sums over mesh axes that XLA combines into one collective.
 
-    These are sums over the same mesh axes that do not depend on each other.
+    These are sums of one dtype over the same mesh axes that do not depend on each other.
     """
     groups: dict[tuple[str, ...], list[list[Node]]] = defaultdict(list)
     sizes: dict[tuple[str, ...], int] = {}
-    # For each array, by mesh axes, the number of the last group that it depends on.
+    # For each array, by dtype and mesh axes, the number of the last group that it depends on.
     needed: dict[int, dict[tuple[str, ...], int]] = {}
     for node in body.nodes:
         needs: dict[tuple[str, ...], int] = {}
@@ -261,7 +261,8 @@ def _combined(body: Body) -> list[list[Node]]:
             for key, number in needed.get(id(value), {}).items():
                 needs[key] = max(needs.get(key, 0), number)
         if node.kind == Kind.SUM and node.eqn is not None and node.moved is None:
-            axes = tuple(sorted(axes_of(node.eqn)))
+            dtypes = sorted({str(value.aval.dtype) for value in node.reads})
+            axes = (*dtypes, *sorted(map(str, axes_of(node.eqn))))
             known, size = groups[axes], sum(value.bytes for value in node.reads)
             if not known or needs.get(axes, 0) == len(known) or sizes[axes] + size > _MOST_COMBINED:
                 known.append([])
