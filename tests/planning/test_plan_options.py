@@ -257,7 +257,9 @@ def test_cells_of_a_notebook_have_separate_options():
     limit = int(planned(f=f, types=types, fixed={"batch": "x"}).candidates[0].peak * 0.8)
     plan = planned(limit, f, types, fixed={"batch": "x"}, loops={})
     ((label, options),) = plan.options.items()
-    assert (label, options) == ("cell A:2", {"operation": "nx.fold", "remat": "full"})
+    assert label == "cell A:2"
+    assert options.pop("remat") in ("full", "dots")
+    assert options == {"operation": "nx.fold"}
     best = plan.candidates[0]
     for each in (plan, nx.Plan.from_json(plan.to_json())):
         g = each.apply(f, abstract(x=4))
