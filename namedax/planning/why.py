@@ -367,10 +367,10 @@ def _memory(
             known += held.bytes // parts
             add(f"argument {held.label}", which, held.bytes // parts)
         add("arguments" if one.layouts else "other arguments", which, memory.arguments - known)
-        add("results", which, memory.results)
+        rest = memory.peak - memory.arguments - memory.results - sum(memory.kept.values())
+        add("results", which, memory.results + min(rest, 0))  # some may come after the peak
         for line, size in memory.kept.items():
             add(f"residuals of {line or 'an unknown line'}", which, size)
-        rest = memory.peak - memory.arguments - memory.results - sum(memory.kept.values())
         add("other values at the peak", which, rest)
     changes = [MemoryChange(what, *pair) for what, pair in found.items()]
     yield from sorted(changes, key=lambda change: (-abs(change.other - change.best), -change.other))
