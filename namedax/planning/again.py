@@ -1,4 +1,4 @@
-"""Judging one more layout after a search, by another trace."""
+"""The judgment of one layout, by a trace of the program."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 from jax.sharding import AbstractMesh, AxisType
 
 from namedax.core.records import Record
-from namedax.operands.open_options import Options, choosing
+from namedax.machines import Times
+from namedax.operands.open_options import Offers, Options, choosing
 from namedax.ops.contraction.rings import Overlap
+from namedax.planning.called_functions import Layouts
 from namedax.planning.candidates import Candidate
 from namedax.planning.meshes import Meshes
 from namedax.planning.options import judged_with
@@ -61,14 +63,42 @@ class Again(Record):
         if abstract is None or dict(abstract.shape) != dict(mesh):
             kinds = (AxisType.Auto,) * len(mesh)
             abstract = AbstractMesh(tuple(mesh.values()), tuple(mesh), axis_types=kinds)
-        resources, machine = dict(axis_resources), self.meshes.machine
-        padded = self.program.padded(resources, abstract)
-        layouts = self.program.layouts(resources) if isinstance(self.program, Whole) else {}
-        found = []
-        for values in options:
-            with self.meshes.context(), choosing(values, files):
-                report = self.program.explained(resources, abstract, overlap)
-            times = machine.time(report.steps, mesh)
-            one = Candidate.of(resources, mesh, overlap, report, machine, times, self.memory)
-            found.append(judged_with(one, values, padded, layouts))
+        with self.meshes.context():
+            found = [
+                self.judged_on(axis_resources, abstract, overlap, values, files)[0]
+                for values in options
+            ]
         return min(found, key=lambda one: (not one.fits, one.time))
+
+    def judged_on(
+        self,
+        axis_resources: Mapping[Hashable, Any],
+        mesh: AbstractMesh,
+        overlap: Overlap,
+        options: Options,
+        files: Mapping[str, str] | None = None,
+        layouts: Layouts | None = None,
+    ) -> tuple[Candidate, Times, Offers]:
+        """Return the candidate of a layout with options, its times, and the offers of its calls.
+
+        Args:
+          axis_resources: the layout; empty for several layouts.
+          mesh: the mesh.
+          overlap: the value of `overlap` for `nx.xmap`.
+          options: values of the options that the program leaves open.
+          files: as in `judged`. Default: unknown.
+          layouts: a layout for each mapped function of the program. Default: the same for all.
+        """
+        program, machine, resources = self.program, self.meshes.machine, dict(axis_resources)
+        with choosing(options, files) as offers:
+            if isinstance(program, Whole) and layouts is not None:
+                report = program.explained_each(layouts, mesh, overlap)
+            else:
+                report = program.explained(resources, mesh, overlap)
+        if isinstance(program, Whole) and layouts is None:
+            layouts = program.layouts(resources)
+        sizes = dict(mesh.shape)
+        times = machine.time(report.steps, sizes)
+        one = Candidate.of(resources, sizes, overlap, report, machine, times, self.memory)
+        padded = program.padded(resources, mesh)
+        return judged_with(one, options, padded, layouts or {}), times, offers

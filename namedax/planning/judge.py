@@ -12,13 +12,14 @@ from namedax.analysis.records import Collective, Operation
 from namedax.core.text_tables import seconds_text
 from namedax.errors import NamedaxError, PlacementConflictError
 from namedax.machines import Times
-from namedax.operands.open_options import Offers, Options, Place, choosing, labels
+from namedax.operands.open_options import Offers, Options, Place, labels
+from namedax.planning.again import Again
 from namedax.planning.bound import Bound
 from namedax.planning.called_functions import Layouts
 from namedax.planning.candidates import Candidate
 from namedax.planning.fixed_names import conflict
 from namedax.planning.meshes import Meshes
-from namedax.planning.options import judged_with, recomputing
+from namedax.planning.options import recomputing
 from namedax.planning.program import Program
 from namedax.planning.search import Found, Outcome
 from namedax.planning.space import Choice, Space
@@ -41,6 +42,7 @@ class Judge:
     ):
         self._bound = bound
         self._program = program
+        self._again = Again(program, meshes, memory)
         self._space = space
         self._meshes = meshes
         self._memory = memory
@@ -92,23 +94,10 @@ class Judge:
     ) -> tuple[Candidate, Times]:
         """Judge a choice, or several layouts on its mesh, with options by lines of these files."""
         resources = self._space.resources(choice) if layouts is None else {}
-        abstract, machine = self._meshes.abstract(choice.sizes), self._meshes.machine
-        program = self._program
+        abstract = self._meshes.abstract(choice.sizes)
         self.traces += 1
-        with choosing(options, files) as offers:
-            if isinstance(program, Whole) and layouts is not None:
-                report = program.explained_each(layouts, abstract, choice.overlap)
-            else:
-                report = program.explained(resources, abstract, choice.overlap)
-        if isinstance(program, Whole) and layouts is None:
-            layouts = program.layouts(resources)
-        mesh = dict(abstract.shape)
-        times = machine.time(report.steps, mesh)
-        candidate = Candidate.of(
-            resources, mesh, choice.overlap, report, machine, times, self._memory
-        )
-        candidate = judged_with(
-            candidate, options, program.padded(resources, abstract), layouts or {}
+        candidate, times, offers = self._again.judged_on(
+            resources, abstract, choice.overlap, options, files, layouts
         )
         self._choices[id(candidate)] = choice
         self._offers[id(candidate)] = offers

@@ -208,7 +208,7 @@ def plan(
     first = program.first()
     pins = parse_fixed(fixed)
     meshes = meshes_for(first, mesh, machine, verify, fixed_axes(pins))
-    bound = float(meshes.machine.memory if memory is None else memory)
+    memory_limit = float(meshes.machine.memory if memory is None else memory)
     overlaps = (first._options.overlap,) if overlap is None else tuple(overlap)
     limit = _most(meshes) if tries is None else tries
     with meshes.context():
@@ -235,13 +235,13 @@ def plan(
             program,
             space,
             meshes,
-            bound,
-            Bound(space, meshes.machine, census.arguments, bound, census.reordered),
+            memory_limit,
+            Bound(space, meshes.machine, census.arguments, memory_limit, census.reordered),
             Progress(limit) if progress and sys.stderr.isatty() else None,
         )
-        found = search(space, judge, bound, limit, [own], judge.left_open, tries)
+        found = search(space, judge, memory_limit, limit, [own], judge.left_open, tries)
         judge.searched = len(judge.layouts()) + len(judge.rejected)
-        _judge_variants(program, judge, meshes, space, census, bound, pads, loops, fixed)
+        _judge_variants(program, judge, meshes, space, census, memory_limit, pads, loops, fixed)
         if limit > len(chosen) and not isinstance(program, Whole):
             judge.probe()
         judge.end()
@@ -251,7 +251,7 @@ def plan(
         best_first = sorted(judge.candidates, key=rank)
         if not best_first or not best_first[0].fits:
             raise _nothing_fits(
-                program.name, best_first, bound, meshes, space, census, judge, limit, loops
+                program.name, best_first, memory_limit, meshes, space, census, judge, limit, loops
             )
         least = 0.0 if isinstance(program, Whole) else judge.bound(found)
         if verify and isinstance(program, Program):
@@ -259,7 +259,7 @@ def plan(
     return Plan(
         program.name,
         meshes.machine,
-        bound,
+        memory_limit,
         tuple(best_first),
         tuple(judge.rejected),
         tuple(_advice(best_first, space, census)),
@@ -268,7 +268,7 @@ def plan(
         census.arguments,
         bound=least,
         ended="tries" if found.reached else "converged",
-        again=Again(program, meshes, bound),
+        again=Again(program, meshes, memory_limit),
     )
 
 
