@@ -84,8 +84,10 @@ def _certificate(plan: Plan) -> str:
     tries = " The search ended at the maximum number of layouts (tries=)."
     more = tries if plan.ended == "tries" and not plan.exhausted else ""
     if plan.exhausted:
+        has_options = any(one.options for one in plan.candidates)
         return (
-            "The best layout is exact: no layout of this space that fits is estimated to be faster."
+            "The best layout is exact: no layout of this space that fits is estimated to be faster"
+            f"{' with the default options' if has_options else ''}."
         )
     if not plan.bound:
         return more.strip()
@@ -130,7 +132,9 @@ class Plan:
       sizes: the size of each axis name that the program has.
       arguments: the arrays among the arguments, with their axes and global bytes.
       bound: a lower bound of the time of all layouts of the searched space that fit, in seconds;
-        0 if there is none, because the search was too short.
+        0 if there is none, because the search was too short. It is for the default values of
+        options that the program leaves open. `remat=` may be faster, if the program recomputes
+        layers itself.
       ended: the reason why the search ended: `"tries"` if it had judged the maximum number of
         layouts, and otherwise `"converged"`.
 

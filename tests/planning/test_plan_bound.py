@@ -150,7 +150,10 @@ def test_no_layout_is_faster_than_the_bound(program, number):
         assert plan.bound <= best * (1 + 1e-9)
         assert plan.gap >= plan.candidates[0].time / best - 1 - 1e-9
         if plan.exhausted:
-            assert plan.candidates[0].time == pytest.approx(best, rel=1e-9)
+            # `remat=` may save recomputations of the program, which the bound counts.
+            assert plan.candidates[0].time <= best * (1 + 1e-9)
+            if not plan.options:
+                assert plan.candidates[0].time == pytest.approx(best, rel=1e-9)
 
 
 def test_the_bound_is_the_arithmetic_that_cannot_be_avoided():
