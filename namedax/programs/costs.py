@@ -198,6 +198,8 @@ def moved_dimensions(eqn: JaxprEqn) -> tuple[int | None, ...] | None:
     This applies to operations that only move, add or remove dimensions, or sum over some. For other
     operations the result is `None`.
     """
+    if not eqn.outvars:  # an effect, such as a callback
+        return None
     name, ndim = eqn.primitive.name, aval_of(eqn.outvars[0]).ndim
     if name == "transpose":
         return tuple(eqn.params["permutation"])

@@ -324,3 +324,15 @@ def test_a_format_that_no_value_has_is_an_error_before_the_program_runs(fmt, fac
     assert fact in message
     assert "pass other facts of an array as values, such as shape=x.shape." in message
     nx.debug.print("{x!r:>40} {x:6.2f} {d[a]:g} {k:x} {n:3}", **values, k=jax.random.key(0))
+
+
+def test_a_program_that_prints_is_planned():
+    def loss(x):
+        nx.debug.print("{}", nx.sum(x, "k"))
+        return nx.mean(nx.square(x), ["batch", "k"])
+
+    f = nx.xmap(jax.value_and_grad(loss))
+    x = nx.ones(named_shape={"batch": 64, "k": 16})
+    mesh = jax.sharding.AbstractMesh((8,), ("x",))
+    assert nx.explain(f, x).collectives == ()
+    assert len(nx.plan(f, x, mesh=mesh, machine=nx.machines.v5p).candidates) > 1
