@@ -17,7 +17,7 @@ from jax.extend.core import JaxprEqn
 
 from namedax.analysis.records import Phase
 from namedax.core.records import Record
-from namedax.core.user_code import is_user_file
+from namedax.core.user_code import first_user_line
 from namedax.ops.loops.pipeline_timetable import Schedule
 from namedax.programs.evaluator import calls_jax
 
@@ -158,7 +158,8 @@ def first_of_users(frames: Iterable[tuple[str, int]]) -> Source:
     >>> print(first_of_users([(jax.__file__, 7), ("/me/model.py", 12), ("/me/run.py", 3)]))
     model.py:12
     """
-    return next((Source(file, line) for file, line in frames if is_user_file(file)), NOWHERE)
+    found = first_user_line(frames)
+    return NOWHERE if found is None else Source(*found)
 
 
 def origin_of_name(op_name: str, source: Source = NOWHERE) -> Origin:

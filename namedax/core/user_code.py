@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import sysconfig
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
 import jax
@@ -28,6 +28,7 @@ __all__ = [
     "call_backward_rule",
     "call_checked_code",
     "call_user_code",
+    "first_user_line",
     "is_transparent",
     "is_user_file",
     "make_transparent",
@@ -145,6 +146,18 @@ def is_user_file(path: str) -> bool:
     standard, installed = _standard()
     is_standard = path.startswith(standard) and not path.startswith(installed)
     return not (path.startswith(_foreign()) or is_standard or path.startswith("<frozen"))
+
+
+def first_user_line(frames: Iterable[tuple[str, int]]) -> tuple[str, int] | None:
+    """Return the first frame that is user code, as file and line; `None` if there is none.
+
+    Args:
+      frames: frames as file and line, the innermost first.
+
+    >>> first_user_line([(jax.__file__, 7), ("/me/model.py", 12), ("/me/run.py", 3)])
+    ('/me/model.py', 12)
+    """
+    return next(((file, line) for file, line in frames if is_user_file(file)), None)
 
 
 # --- marks on leaves of pytrees ------------------------------------------------------------------

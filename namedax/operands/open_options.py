@@ -19,7 +19,7 @@ from jax.extend.source_info_util import current
 
 from namedax.core.functions import cell_names
 from namedax.core.records import Record
-from namedax.core.user_code import is_user_file
+from namedax.core.user_code import first_user_line
 
 __all__ = ["Offers", "OpenCall", "Options", "Place", "choosing", "labels", "open_call"]
 
@@ -124,10 +124,8 @@ def _place(operation: str) -> Place:
     """Return the innermost line of user code."""
     traceback = current().traceback
     frames: Sequence[Any] = () if traceback is None else traceback.frames
-    for frame in frames:
-        if is_user_file(frame.file_name):
-            return Place(operation, frame.file_name, frame.line_num)
-    return Place(operation, "", 0)
+    found = first_user_line((frame.file_name, frame.line_num) for frame in frames)
+    return Place(operation, *(found or ("", 0)))
 
 
 class OpenCall:

@@ -90,15 +90,14 @@ class Again(Record):
           layouts: a layout for each mapped function of the program. Default: the same for all.
         """
         program, machine, resources = self.program, self.meshes.machine, dict(axis_resources)
+        layouts = program.layouts(resources) if layouts is None else layouts
         with choosing(options, files) as offers:
-            if isinstance(program, Whole) and layouts is not None:
+            if isinstance(program, Whole):
                 report = program.explained_each(layouts, mesh, overlap)
             else:
                 report = program.explained(resources, mesh, overlap)
-        if isinstance(program, Whole) and layouts is None:
-            layouts = program.layouts(resources)
         sizes = dict(mesh.shape)
         times = machine.time(report.steps, sizes)
         one = Candidate.of(resources, sizes, overlap, report, machine, times, self.memory)
         padded = program.padded(resources, mesh)
-        return judged_with(one, options, padded, layouts or {}), times, offers
+        return judged_with(one, options, padded, layouts), times, offers

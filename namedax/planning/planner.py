@@ -276,8 +276,8 @@ def _advice(best_first: Sequence[Candidate], space: Space, census: Census) -> It
     """Yield the sentences of a plan on axis names and on layouts of several functions."""
     best = best_first[0]
     yield from advice(best.report, best.axis_resources, best.mesh, census)
-    yield from filter(None, [uneven_advice(space.not_dividing(), space.sizes)])
-    yield from filter(None, [split_advice(best_first)])
+    others = uneven_advice(space.not_dividing(), space.sizes), split_advice(best_first)
+    yield from filter(None, others)
 
 
 def _judge_variants(

@@ -179,6 +179,10 @@ class Program:
     ) -> Xmapped:
         return remapped(self._f, body, axis_resources, mesh, overlap)
 
+    def layouts(self, axis_resources: Mapping[Hashable, Any]) -> dict[str, dict[Hashable, Any]]:
+        """Return no layouts: the program is one mapped function."""
+        return {}
+
     def explained(
         self, axis_resources: Mapping[Hashable, Any], mesh: AbstractMesh, overlap: Overlap
     ) -> Report:
