@@ -48,7 +48,7 @@ class Counted(TorchDispatchMode):
             return NotImplemented  # DTensor runs it on blocks, which come here again
         result = function(*args, **(kwargs or {}))
         name = function._schema.name
-        if name.startswith("_c10d_functional::") and "wait" not in name:
+        if name.startswith("_c10d_functional::") and "wait" not in name and "wrap" not in name:
             payload = result if "gather" in name else args[0]
             self.found[name.split("::")[1]].append(payload.numel() * payload.element_size())
         return result
@@ -83,13 +83,15 @@ def communication(rank: int, folder: str) -> None:
         value = loss(a)
         gradients = torch.autograd.grad(value, weights)
         value = value.full_tensor()  # the sum over processes is postponed until it is asked for
-        placed = [g.redistribute(mesh, w.placements) for g, w in zip(gradients, weights)]
+        placed = [
+            g.redistribute(mesh, w.placements) for g, w in zip(gradients, weights, strict=True)
+        ]
     want = values()
     expected = torch.autograd.grad(
         loss({k: v.requires_grad_(k != "x") for k, v in want.items()}),
         [want[name] for name in ("up", "down", "bias")],
     )
-    for have, right in zip(placed, expected):
+    for have, right in zip(placed, expected, strict=True):
         assert torch.allclose(have.full_tensor(), right, rtol=1e-4, atol=1e-6)
     if rank == 0:
         print("value and gradient, batch on 4 processes and hidden units on 2: communication")
