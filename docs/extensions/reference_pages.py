@@ -12,6 +12,7 @@ from typing import Any
 
 import reference_names as names
 import reference_subjects as subjects
+from reference_math import plain_formulas
 from reference_names import Entry
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
@@ -19,7 +20,12 @@ from namedax.core.functions import summary_of
 
 #: What `tools/reference.py` has run and measured: an example of each function, and what it sends.
 RECORDED = names.ROOT / "docs" / "reference" / "examples.json"
-_NAPOLEON = Config(napoleon_use_ivar=True, napoleon_use_rtype=False, napoleon_numpy_docstring=False)
+_NAPOLEON = Config(
+    napoleon_use_ivar=True,
+    napoleon_use_rtype=False,
+    napoleon_numpy_docstring=False,
+    napoleon_custom_sections=["Communication"],
+)
 #: Kinds of which all entries share one page for each namespace; what is to be said of one is one line.
 _TOGETHER = {"element type": "element_types", "primitive": "primitives"}
 
@@ -200,18 +206,23 @@ def _public_members(cls: type) -> dict[str, Any]:
 _LITERAL = re.compile(r"(?::[\w:]+:)?(?<![`\w])(`{1,2})~?([^`]+?)\1(?![`_])")
 _LINK = re.compile(r"`([^`<]+?)\s*<([^`>]+)>`__?")
 _MARKED = re.compile(f"({_LINK.pattern}|{_LITERAL.pattern})".replace(r"\1", r"\4"))
+_COMMUNICATION = re.compile(r"(?m)^Communication: (.*(?:\n(?!\s*$).*)*)")
 _RAISES = re.compile(r"(?m)^(\s+)(\w+Error)(?=(?:, \w+Error)*:)")
 
 
 def docstring(text: str) -> str:
     """A docstring in Google's style as reStructuredText. What stands in backticks is code, and a link if it is a public name."""
+    text = plain_formulas(text)
     blocks = re.split(r"(?m)((?:^[ ]*>>> .*(?:\n(?!\s*$).*)*))", text)
     text = "".join(block if i % 2 else _prose(block) for i, block in enumerate(blocks))
+    text = _COMMUNICATION.sub(
+        lambda m: "Communication:\n" + textwrap.indent(m[1][:1].upper() + m[1][1:], "  "), text
+    )
     return "\n".join(GoogleDocstring(text, _NAPOLEON).lines()).strip()
 
 
 def _prose(text: str) -> str:
-    text = _escaped(re.sub(r"\.\. math::", ".. code-block:: none\n", text))
+    text = _escaped(text)
     head, found, rest = text.partition("Raises:\n")
     return head + found + _RAISES.sub(lambda m: f"{m[1]}nx.errors.{m[2]}", rest)
 

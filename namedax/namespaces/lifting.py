@@ -259,9 +259,12 @@ def _lift(
         + (
             f"`{'`, `'.join(found)}` also {take} axis names, or tuples of names and positions. All"
             " other names are batch axes.\n\nCommunication: a sharded axis that is given by name is"
-            " gathered (one all-gather);\nif the result has it, it is sharded again."
+            " gathered (one all-gather). If the result has it, it is sharded again."
             if found
-            else ("Named axes of array arguments are batch axes of the result. No communication.")
+            else (
+                "Named axes of array arguments are batch axes of the result.\n\n"
+                "Communication: none."
+            )
         )
     )
     if isinstance(lifted, Lifted):

@@ -381,6 +381,7 @@ def _rows(profile: Profile, key: Key) -> list[tuple[str, ...]]:
 def _ratio_text(ratio: float) -> str:
     """Return a ratio with two digits.
 
+    >>> from namedax.profiling.profile import _ratio_text
     >>> _ratio_text(0.0123), _ratio_text(1.234), _ratio_text(104.2)
     ('0.012', '1.2', '104')
     """

@@ -127,6 +127,37 @@ def test_what_is_jax_own_has_no_code_here(pages):
             ), entry.name
 
 
+# --- formulas -----------------------------------------------------------------------------------------------------------
+
+
+def test_no_page_has_a_command_of_latex(pages):
+    """Docstrings of JAX have formulas. The site does not set them, so they are written as text."""
+    raw = re.compile(r":math:|\.\. math|(?<!\\)\\(?!n\b|\*|[ _|])[A-Za-z]{2,}|\$[^$\n]*\$")
+    found = {name: match[0] for name, text in pages.pages().items() if (match := raw.search(text))}
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("tex", "text"),
+    [
+        (r"\frac{1}{x^2 + 1}", "1 / (x^2 + 1)"),
+        (r"\frac{1}{2}e^{-|x|}", "(1 / 2)e^(-|x|)"),
+        (r"{x \over y}", "x / y"),
+        (r"\sqrt[3]{x} + \sqrt{2\pi}", "∛x + √(2π)"),
+        (r"\left\lceil x \right\rceil", "⌈x⌉"),
+        (r"k \in \{0, 1\}", "k ∈ {0, 1}"),
+        (r"\prod_{i=1}^k x_i^{\mu_i - 1}", "∏_(i=1)^k x_i^(μ_i - 1)"),
+        (r"\mathrm{erf}^{-1}(x) \leq \rm{upper}", "erf^(-1)(x) ≤ upper"),
+        (r"\left\{ \begin{array}{ll} a & x \leq 0 \\ b & x > 0 \end{array} \right.", "{ a if x ≤ 0 ; b if x > 0 }"),
+    ],
+)
+def test_formulas_as_text(pages, tex, text):
+    del pages  # the fixture that makes the extensions importable
+    import reference_math
+
+    assert reference_math.plain_formula(tex) == text
+
+
 # --- by subject ---------------------------------------------------------------------------------------------------------
 
 # Of each subject the number of functions and classes, and some that a reader looks for there.

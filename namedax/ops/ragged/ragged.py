@@ -513,7 +513,7 @@ class Ragged(metaclass=_Type):
     def sum(self) -> NamedArray:
         """Sum each row; 0 for an empty one.
 
-        Communication over sharded tokens: one all-reduce of one number per row, or one
+        Communication: over sharded tokens, one all-reduce of one number per row, or one
         reduce-scatter if the rows are sharded over the same mesh axis. The same holds for the other
         reductions.
         """

@@ -232,7 +232,7 @@ def unique(
     """Return the distinct values of an array, in order.
 
     With `out_axis`, this is a form over named axes that supports sharding. Without it, this is
-    `jnp.unique` (of rows along `axis` if it is given; a sharded axis is gathered), and named axes
+    `jnp.unique` (of rows along `axis` if it is given), and named axes
     are batch axes.
 
     Args:
@@ -257,7 +257,8 @@ def unique(
       axis of the search, under its name; merge several names first with `nx.merge_axes`.
 
     Communication: over a sharded axis, a sort (`nx.sort`), a number per device, and one all-reduce
-    of the result. The index and the inverse cost one more sort of indices.
+    of the result. The index and the inverse cost one more sort of indices. Without `out_axis`, a
+    sharded axis is gathered.
 
     Raises:
       AxisNotFoundError: `ar` lacks an axis, or the number of values is not known.
@@ -385,6 +386,8 @@ def where(
       axis: the names along which the one-argument form searches, as in `nx.nonzero`; by default
         `None`, the positional axes.
       out_axis: the name of the axis of the indices, as in `nx.nonzero`; by default `None`.
+
+    Communication: none. With one argument, that of `nx.nonzero`.
 
     Raises:
       NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the
