@@ -64,7 +64,7 @@ KINDS = {
     "function": "",
     "class": "",
     "error": "An error.",
-    "element type": "An element type.",
+    "dtype": "A dtype.",
     "type": "A type for annotations.",
     "primitive": "A primitive of JAX's, for those who write interpreters of programs: JAX's own object.",
     "constant": "A constant.",
@@ -132,7 +132,7 @@ def _kind_of(value: Any) -> str:
         return "error"
     is_scalar = isinstance(value, type) and issubclass(value, np.generic)
     if is_scalar or type(value).__name__ in ("_ScalarMeta", "ElementType"):
-        return "element type"
+        return "dtype"
     if (
         isinstance(value, (types.UnionType, types.GenericAlias))
         or type(value).__module__ == "typing"

@@ -27,7 +27,7 @@ _NAPOLEON = Config(
     napoleon_custom_sections=["Communication"],
 )
 #: Kinds of which all entries share one page for each namespace; what is to be said of one is one line.
-_TOGETHER = {"element type": "element_types", "primitive": "primitives"}
+_TOGETHER = {"dtype": "dtypes", "primitive": "primitives"}
 
 
 @functools.cache

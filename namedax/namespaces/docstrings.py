@@ -73,7 +73,7 @@ def _renamed_entry(entry: str, old: str, name: str) -> str:
 
 
 def _with_args(doc: str, entries: str) -> str:
-    """Return a docstring with other entries in `Args:`, which stands before the other sections."""
+    """Return a docstring with the given entries in `Args:`, before the other sections."""
     section = f"Args:\n{entries}"
     if match := _ARGS.search(doc):
         rest = doc[match.end() :]

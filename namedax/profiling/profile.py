@@ -118,7 +118,7 @@ class Profile:
     def measured(self) -> float:
         """The measured seconds of a step: the median of `untraced`, or of `walls` if that is less.
 
-        The trace tells how this time is divided.
+        The trace divides this time among instructions.
         """
         return min(statistics.median(times) for times in (self.walls, self.untraced) if times)
 

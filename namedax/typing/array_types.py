@@ -1,4 +1,4 @@
-"""Element types and array types, written as `f32[3, {"batch"}]`.
+"""Dtypes and array types as annotations, written as `f32[3, {"batch"}]`.
 
 An annotation is parsed once, when it is evaluated.
 """
@@ -276,7 +276,7 @@ integer: Any = ElementType("integer", jnp.integer)
 number: Any = ElementType("number", jnp.number)
 any_: Any = ElementType("any_", np.generic)
 
-#: The element types with names.
+#: The dtypes with names.
 ELEMENT_TYPES: tuple[ElementType, ...] = tuple(
     value for value in vars().values() if isinstance(value, ElementType)
 )
@@ -284,7 +284,7 @@ ELEMENT_TYPES: tuple[ElementType, ...] = tuple(
 
 @functools.lru_cache(maxsize=256)
 def element_type(dtype: DType) -> ElementType:
-    """Return the element type of a dtype, also for dtypes without a name in this module.
+    """Return the annotation of a dtype, also for dtypes without a name in this module.
 
     Args:
       dtype: a dtype, or its name.

@@ -469,9 +469,9 @@ def getitem(x: ArrayLike, index: object, /) -> AnyArray:
 
     Communication: over a sharded axis, an integer or an array costs one all-reduce of the result.
     If the index itself has that axis, it costs one all-gather of the index and one reduce-scatter
-    of the result. A slice costs nothing if every device keeps some of its own block (`::2`). It costs
-    one collective-permute if blocks change devices (`::-1`), and otherwise one reduce-scatter of
-    the result. Along other axes there is no communication.
+    of the result. A slice costs nothing if every device keeps some of its own block (`::2`). It
+    costs one collective-permute if blocks change devices (`::-1`), and otherwise one reduce-scatter
+    of the result. Along other axes there is no communication.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.

@@ -176,7 +176,7 @@ def dot_product_attention(
 
     Communication: see the docstring of the module, also for the limits of derivatives. A sharded
     sequence is never gathered. The axis `key_axis` of a `bias` or `mask` is unmapped, or mapped
-    like the positions of `key`. In the latter case it goes around the ring with the keys. With
+    like the positions of `key`. Mapped like these, it goes around the ring with the keys. With
     `features` sharded the scores take one all-reduce, and with axes of `value` alone sharded the
     gradient does. With `balance="zigzag"` every device of the ring exchanges one block of each
     sharded operand and of the result for the chunks of its share, in two permutes of half a block
@@ -622,7 +622,8 @@ def _key_layouts(
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Return the operands with this device's block of keys, and the operands with all keys.
 
-    The latter are masks and biases with unmapped keys, although the keys of `key` are sharded.
+    Operands with all keys are masks and biases with unmapped keys, although the keys of `key` are
+    sharded.
     """
     moving, whole = {"key_segments"} & set(blocks), set()
     for which in ("bias", "mask"):
