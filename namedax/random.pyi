@@ -440,7 +440,13 @@ def key(
 def key_data(keys: ArrayLike) -> AnyArray:
     """Recover the bits of key data underlying a PRNG key array."""
 def key_impl(keys: AnyArray) -> Hashable:
-    """Return the generator of `keys`, as `jax.random.key_impl` does."""
+    """Return the generator of `keys`, as `jax.random.key_impl` does.
+
+    Args:
+      keys: an array of keys, named or not.
+
+    Communication: none.
+    """
 @overload
 def laplace(
     key: ArrayLike,

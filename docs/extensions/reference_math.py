@@ -142,7 +142,7 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., str]]] = {
 
 def _wrapped(text: str) -> str:
     """A part of a formula in parentheses, unless it is one number or name."""
-    return text if re.fullmatch(r"\w+!?|∞|√\([^()]*\)", text) else f"({text})"
+    return text if re.fullmatch(r"[A-Za-z0-9_]+!?|\w(?:_\w)?|∞|√\([^()]*\)", text) else f"({text})"
 
 
 def _group(tex: str, at: int) -> tuple[str, int]:

@@ -285,10 +285,11 @@ class _Plan:
             key
             for key in self.signature.parameters
             if key not in self.renamed and key not in self.extra and key not in _HINTS
+            if not key.startswith("_")  # of JAX alone
         ]
         text = f"`nx.{where}` has JAX's parameters, in JAX's order"
         text += f", and `{'`, `'.join(self.extra)}` by keyword" if self.extra else ""
-        text += ". Arguments without any name go to JAX's own function."
+        text += ".\nArguments without any name go to JAX's own function."
         return text + (f" With names, `{'`, `'.join(lost)}` must be left out." if lost else "")
 
 

@@ -359,8 +359,8 @@ def _call_by_keyword(
 def _doc(function: Callable[..., Any], name: str) -> str:
     return (
         f"{summary_of(function)}\n\nThe named version of `jnp.{name}`, with the same arguments;"
-        " see JAX for these. Arrays may have named axes: positional axes broadcast by position,"
-        " named axes by name, and the result has the names of all of them.\n\nCommunication: none."
+        " see JAX for these.\nArrays may have named axes: positional axes broadcast by position,"
+        " named axes by name,\nand the result has the names of all of them.\n\nCommunication: none."
     )
 
 

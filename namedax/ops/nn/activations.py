@@ -73,8 +73,8 @@ def _activation(name: str) -> Callable[..., AnyArray]:
     lifted.__module__ = "namedax.nn"  # where pickle finds it by its name
     lifted.__doc__ = (
         f"{summary_of(function)}\n\nThe named version of `jax.nn.{name}`, with the same "
-        "arguments; see JAX for these. Array arguments may have named axes and broadcast by"
-        " name.\n\nCommunication: none."
+        "arguments; see JAX for these.\nArray arguments may have named axes and broadcast by name."
+        "\n\nCommunication: none."
     )
     return lifted
 

@@ -482,7 +482,7 @@ def _lifted(function: Callable[..., Any]) -> Callable[..., Any]:
     lifted.__doc__ = (
         f"{(inspect.getdoc(function) or '').rstrip()}\n\n"
         f"The named version of `jax.random.{function.__name__}`, with the same arguments; see JAX"
-        " for these. Named axes are batch axes.\n\nCommunication: none."
+        " for these.\nNamed axes are batch axes.\n\nCommunication: none."
     )
     presented: Callable[..., Any] = _present(lifted, inspect.signature(function))
     return presented
