@@ -936,7 +936,9 @@ def checked(*, localns: Mapping[str, object]) -> Callable[[F], F]:
       A function with the same name, signature and docstring. It is `fun` itself if no annotation
       has an array type.
 
-    Raises, when called:
+    The error is raised when the result is called.
+
+    Raises:
       ArrayTypeError: an argument or a result has another type, or an annotation cannot be
-      evaluated.
+        evaluated.
     """

@@ -628,8 +628,8 @@ class Methods:
           x: an array, named or not.
           axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in
             `jnp.sort`.
-          kind: not supported, as in `jnp.sort`.
-          order: not supported, as in `jnp.sort`.
+          kind: not supported, as in `jnp.sort`; by default `None`.
+          order: not supported, as in `jnp.sort`; by default `None`.
           stable: if `True` (default), ties keep their order, as in `jnp.sort`; this affects only the
             gradient.
           descending: if `True`, sort from the largest (and NaN); by default `False`.
@@ -663,8 +663,8 @@ class Methods:
           x: an array, named or not.
           axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in
             `jnp.argsort`.
-          kind: not supported, as in `jnp.argsort`.
-          order: not supported, as in `jnp.argsort`.
+          kind: not supported, as in `jnp.argsort`; by default `None`.
+          order: not supported, as in `jnp.argsort`; by default `None`.
           stable: as in `jnp.argsort`, by default `True`; along a sharded axis the order is always
             stable.
           descending: if `True`, sort from the largest (and NaN), with ties still in order; by default

@@ -253,14 +253,15 @@ def dot_product_attention(
       implementation: without `axis`, as in JAX.
       return_residual: without `axis`, as in JAX.
       axis: the axis name of the query positions; by default `None`, for positional axes.
-      features: the axis name over which `query` and `key` are contracted.
+      features: the axis name over which `query` and `key` are contracted. By default `None`, for
+        positional axes.
       key_axis: the axis name of the key positions in `bias` and `mask`; by default `"key_" + axis`.
         It also applies to `key` and `value` if they lack `axis`.
       heads: the axis name of the query heads, with `key_heads`; by default `None`. Their number is
         a multiple of the key heads, and consecutive ones share a key head, as in
         `jax.nn.dot_product_attention`.
       key_heads: the axis name of the heads of `key` and `value` in that case. Mapped like `heads`,
-        or not mapped.
+        or not mapped. By default `None`.
       soft_cap: a positive number, by default `None`: scores before bias and masks are limited to
         this absolute value, as in Gemma 2.
       segments: integers with `axis`, and any batch axes, by default `None`: the number of the
@@ -639,7 +640,7 @@ def max_pool(
         default the size of the window, so that windows tile the axis.
       padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size /
         stride)` elements), or a pair `(before, after)` for each axis, also in a dict.
-        Padding never wins.
+        Padding is never selected.
       out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default
         `None`. Required in a mapped function for axes that change their size.
 
@@ -684,7 +685,7 @@ def min_pool(
         default the size of the window, so that windows tile the axis.
       padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size /
         stride)` elements), or a pair `(before, after)` for each axis, also in a dict.
-        Padding never wins.
+        Padding is never selected.
       out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default
         `None`. Required in a mapped function for axes that change their size.
 
@@ -747,9 +748,14 @@ def mixture_of_experts(
       An array with the axes of `x`, except that its features are the features of the experts'
       results. It has their dtype.
 
-    Communication: see the docstring of the module. Parameters are not moved. Without capacity the
-    derivative is of first order and in reverse mode only; arrays that `expert` closes over have
-    gradients too.
+    Communication: it depends on the mesh axes of the experts; parameters are not moved. Without
+    mesh axes, none. Over mesh axes along which the tokens are replicated, one all-reduce of the
+    results. Over mesh axes of groups of tokens, one all-to-all of the slots and one back, and the
+    same two in the gradient. If `capacity` is counted along a sharded axis, also an all-gather of
+    the counts; a reduce-scatter fills the slots, and an all-gather returns the results.
+
+    Without capacity the derivative is of first order and in reverse mode only; arrays that `expert`
+    closes over have gradients too.
 
     Raises:
       AxisNotFoundError: `x` or the routing lacks an axis, or the result of `expert` lacks `axis` or
@@ -794,7 +800,7 @@ def one_hot(
     Args:
       x: an integer array, named or not.
       num_classes: the size of the new axis. Optional for a named axis, which takes its size in the
-        mapped function.
+        mapped function. By default `None`.
       dtype: the dtype; by default the default float.
       axis: the name of the new axis, or its index among the positional axes of the result; by
         default -1.
@@ -821,7 +827,7 @@ def prefix_mask(
 
     Args:
       named_shape: as in `causal_mask`.
-      axis: as in `causal_mask`.
+      axis: as in `causal_mask`; by default `("query", "key")`.
       prefix: the length of the prefix. An integer, or a named array of them, one for every element
         of a batch.
       offset: as in `causal_mask`; by default 0.

@@ -944,7 +944,7 @@ def corrcoef(
       rowvar: without `axis`, as in `jnp.corrcoef`; by default `True`.
       dtype: the dtype of the result, by default as in `jnp.corrcoef`.
       axis: the observations, as in `nx.cov`; by default `None`.
-      variables: as in `nx.cov`; required if `x` has no positional axis.
+      variables: as in `nx.cov`, by default `None`; required if `x` has no positional axis.
 
     Returns:
       The coefficients, with the axes of `nx.cov`.
@@ -1030,7 +1030,7 @@ def cov(
       aweights: the weight of each observation: floats along `axis`; by default 1.
       dtype: the dtype of the result, by default as in `jnp.cov`.
       axis: the axis name of the observations, or a tuple of names. Without it this is `jnp.cov` of
-        the positional axes, and named axes are batch axes.
+        the positional axes, and named axes are batch axes. By default `None`.
       variables: with `axis`, the name of the variables and the name for the other side: `("k",
         "k2")`. By default the one positional axis of `m`; if it has none, `m` is one variable. All
         other named axes are batch axes.
@@ -1728,7 +1728,7 @@ def gradient(
         coordinates along the axis, an array that has it or a plain one.
       axis: a positional axis, an axis name, or a tuple of both; by default all positional axes.
         Required if every axis is named.
-      edge_order: not supported, as in `jnp.gradient`.
+      edge_order: not supported, as in `jnp.gradient`; by default `None`.
 
     Returns:
       An array like `f`, or a list of them, one for each axis.
@@ -2703,7 +2703,7 @@ def nonzero(
     Args:
       a: an array, named or not.
       size: the number of returned indices: the first ones, followed by `fill_value`. Optional for a
-        named axis, which takes its size in the mapped function.
+        named axis, which takes its size in the mapped function. By default `None`.
       fill_value: the value after the last index: a number, or one for each axis; by default 0.
       axis: an axis name, or a tuple of names, major first: other axes are batch axes. By default
         the positional axes, as in `jnp.nonzero`, with named axes as batch axes.
@@ -3487,7 +3487,7 @@ def stack(
       arrays: arrays, named or not; they broadcast, by name and by position.
       axis: the name of the new axis, or its index among the positional axes of the result; by
         default 0.
-      out: must be `None`, as in `jnp.stack`.
+      out: must be `None`, the default, as in `jnp.stack`.
       dtype: the dtype of the result, by default the common dtype.
 
     Returns:
@@ -3841,10 +3841,10 @@ def unique(
       return_counts: if `True`, also return the number of elements with each value; by default
         `False`.
       axis: with `out_axis`, an axis name, or a tuple of names that are merged, major first. Other
-        axes are batch axes.
+        axes are batch axes. By default `None`.
       equal_nan: if `True` (default), NaNs are one value.
       size: the number of returned values: the smallest ones, followed by `fill_value`. Optional for
-        a named axis.
+        a named axis. By default `None`.
       fill_value: the value after the last one; by default the smallest value.
       sorted: without `out_axis`, as in `jnp.unique`; with it the values are always in order. By
         default `True`.

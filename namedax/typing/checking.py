@@ -103,9 +103,11 @@ def checked(fun: object = None, *, localns: Mapping[str, object] | None = None) 
       A function with the same name, signature and docstring. It is `fun` itself if no annotation
       has an array type.
 
-    Raises, when called:
+    The error is raised when the result is called.
+
+    Raises:
       ArrayTypeError: an argument or a result has another type, or an annotation cannot be
-      evaluated.
+        evaluated.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> from namedax.typing import f32

@@ -97,6 +97,27 @@ def test_functions_that_refer_to_jax_describe_the_parameters_that_jax_lacks(name
     assert missing == {}
 
 
+def entries_of(doc):
+    """The descriptions in `Args:`, by the parameter."""
+    match = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", doc, re.MULTILINE | re.DOTALL)
+    parts = re.split(r"^  (?=\*{0,2}\w+: )", match[1], flags=re.MULTILINE)[1:] if match else []
+    return {name.strip("* "): text for name, _, text in (part.partition(":") for part in parts)}
+
+
+def test_every_default_is_stated(documented):
+    """As a value, or as that of JAX; the samplers of `nx.random` have the descriptions of JAX."""
+    missing = []
+    for name, value, doc in documented:
+        if isinstance(value, type) or refers_to_jax(doc) or "The named version of `jax.random." in doc:
+            continue
+        entries = entries_of(doc)
+        for parameter in inspect.signature(value).parameters.values():
+            has_default = parameter.default is not parameter.empty and parameter.name in entries
+            if has_default and not re.search(r"default|as in JAX", entries[parameter.name], re.IGNORECASE):
+                missing.append((name, parameter.name))
+    assert missing == []
+
+
 def test_a_sample_of_parameters(documented):
     docs = {name: doc for name, _, doc in documented}
     assert described(docs["nx.mean"]) == ["x", "axis", "dtype", "keepdims", "where"]
@@ -158,7 +179,7 @@ def test_names_without_an_import_are_found():
 # --- communication ------------------------------------------------------------------------------------------------------
 
 OTHER_HEADING = re.compile(
-    r"^ *(?:No communication\b|Communication\b(?!:)[^\n:]*:|(?:The )?communication is\b|Costs?:|Sends?:)", re.MULTILINE
+    r"^ *(?:No communication\b|Raises, |Communication\b(?!:)[^\n:]*:|(?:The )?communication is\b|Costs?:|Sends?:)", re.MULTILINE
 )
 COLLECTIVES = re.compile(
     r"\b(?:all-reduces?|all-gathers?|reduce-scatters?|all-to-alls?|collective-permutes?|no communication)\b"

@@ -132,14 +132,15 @@ def dot_product_attention(
         positions have the name `key_axis`. If it lacks `key_axis`, an axis that no other array has
         is an error.
       axis: the axis name of the query positions; by default `None`, for positional axes.
-      features: the axis name over which `query` and `key` are contracted.
+      features: the axis name over which `query` and `key` are contracted. By default `None`, for
+        positional axes.
       key_axis: the axis name of the key positions in `bias` and `mask`; by default `"key_" + axis`.
         It also applies to `key` and `value` if they lack `axis`.
       heads: the axis name of the query heads, with `key_heads`; by default `None`. Their number is
         a multiple of the key heads, and consecutive ones share a key head, as in
         `jax.nn.dot_product_attention`.
       key_heads: the axis name of the heads of `key` and `value` in that case. Mapped like `heads`,
-        or not mapped.
+        or not mapped. By default `None`.
       scale: a number; by default one over the root of the size of `features`.
       is_causal: if `True`, a query attends only to keys at its own position and before; by default
         `False`.

@@ -71,7 +71,7 @@ def segment_sum(
       segment_ids: integers along `axis`; their other axes are batch axes, which the result has too.
         Numbers out of range, including negative ones, are dropped.
       num_segments: the size of the new axis. Optional for a named axis, which takes its size in the
-        mapped function.
+        mapped function. By default `None`.
       axis: the axis to sum over, a name or a positional axis; by default 0.
       out_axis: the axis name of the segments. `None` (default) gives a positional axis, which
         replaces a positional `axis`, and precedes the others if `axis` is a name.

@@ -66,7 +66,8 @@ def arange(
     """Create evenly spaced values, along a named axis if `axis` is given.
 
     Args:
-      start: as in `jnp.arange`; a single number is the stop. A name here is used as `axis`.
+      start: as in `jnp.arange`; a single number is the stop. A name here is used as `axis`. By
+        default `None`, with `axis`.
       stop: as in `jnp.arange`; by default `None`.
       step: as in `jnp.arange`; by default `None`.
       axis: the name of the result's axis, by default `None`. Without a stop, it has its size in the
@@ -122,7 +123,7 @@ def one_hot(
     Args:
       x: an integer array, named or not.
       num_classes: the size of the new axis. Optional for a named axis, which takes its size in the
-        mapped function.
+        mapped function. By default `None`.
       axis: the name of the new axis, or its index among the positional axes of the result; by
         default -1.
       dtype: the dtype; by default the default float.
@@ -316,8 +317,8 @@ def full(
 
     Args:
       shape: the sizes of the positional axes, by default `()`.
-      fill_value: the value, required; an array without named axes broadcasts with the positional
-        axes.
+      fill_value: the value, which has no default; an array without named axes broadcasts with the
+        positional axes.
       dtype: the dtype; by default the dtype of the value.
       named_shape: the sizes of the named axes, by default none.
       device: for an array without named axes, as in JAX; by default `None`.

@@ -238,7 +238,7 @@ def stack(
       arrays: arrays, named or not; they broadcast, by name and by position.
       axis: the name of the new axis, or its index among the positional axes of the result; by
         default 0.
-      out: must be `None`, as in `jnp.stack`.
+      out: must be `None`, the default, as in `jnp.stack`.
       dtype: the dtype of the result, by default the common dtype.
 
     Returns:

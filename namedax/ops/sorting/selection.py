@@ -117,7 +117,7 @@ def nonzero(
     Args:
       a: an array, named or not.
       size: the number of returned indices: the first ones, followed by `fill_value`. Optional for a
-        named axis, which takes its size in the mapped function.
+        named axis, which takes its size in the mapped function. By default `None`.
       fill_value: the value after the last index: a number, or one for each axis; by default 0.
       axis: an axis name, or a tuple of names, major first: other axes are batch axes. By default
         the positional axes, as in `jnp.nonzero`, with named axes as batch axes.
@@ -243,10 +243,10 @@ def unique(
       return_counts: if `True`, also return the number of elements with each value; by default
         `False`.
       axis: with `out_axis`, an axis name, or a tuple of names that are merged, major first. Other
-        axes are batch axes.
+        axes are batch axes. By default `None`.
       equal_nan: if `True` (default), NaNs are one value.
       size: the number of returned values: the smallest ones, followed by `fill_value`. Optional for
-        a named axis.
+        a named axis. By default `None`.
       fill_value: the value after the last one; by default the smallest value.
       sorted: without `out_axis`, as in `jnp.unique`; with it the values are always in order. By
         default `True`.
