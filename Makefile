@@ -35,7 +35,7 @@ DEMO_ARGS ?=
 
 PY := $(VENV)/bin/python
 comma := ,
-RUFF = $(PY) -m ruff check . && $(PY) -m ruff format --check .
+RUFF = $(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m codespell_lib
 SUITE = $(PY) -m pytest $(PYTEST_ARGS) -m "not leaks and not full" $(SUITE_ARGS)
 # On the JAX that test-rest runs on: without cases of which it runs others, and without tests of files, which no JAX changes.
 BESIDE_REST = --beside-rest $(foreach name,house make prose public_jax site_check site_pages,--ignore=tests/house/test_$(name).py)
@@ -61,7 +61,7 @@ help:
 	@echo "make test-products   before a release: the other combinations, which only multiply (the tests marked 'product')"
 	@echo "make test-versions   test-suite on every Python of $(VERSIONS) that is here; make test PYTHON=python3.13 takes one"
 	@echo "make fuzz        random programs in random layouts against an interpreter of its own (FUZZ_ARGS)"
-	@echo "make lint        ruff, and mypy in strict mode"
+	@echo "make lint        ruff, codespell, and mypy in strict mode"
 	@echo "make stubs       write what editors and type checkers know of namedax (*.pyi, by tools/stubs.py)"
 	@echo "make docs        build the site in site/: tutorials are executed, and a warning or a broken link is an error"
 	@echo "make docs-check  the same, and open every page in Chromium or Chrome: errors, widths, themes, the search"

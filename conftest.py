@@ -39,6 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.DoctestItem):
+            # A reader does not have the names of the module: an example imports what it uses.
+            item.dtest.globs = {"__name__": "__main__"}
     every, but = config.getoption("--one-in"), config.getoption("--but-one-in")
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []

@@ -429,6 +429,8 @@ def named(array: PyTree, axes: PyTree) -> PyTree:
       Named arrays; a plain array if the mapping has no names. In a mapped body a positional array
       is the same on every device, and each device keeps its block of a mapped axis.
 
+    Communication: none.
+
     Raises:
       AxisMappingError: the mapping is malformed or does not fit the rank.
       AxisSizeError: the axis has a different size in the mapped function.
@@ -729,6 +731,8 @@ def where(
         `None`, the positional axes.
       out_axis: the name of the axis of the indices, as in `nx.nonzero`; by default `None`.
 
+    Communication: none. With one argument, that of `nx.nonzero`.
+
     Raises:
       NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the
         result's shape depends on data.
@@ -932,7 +936,9 @@ def checked(*, localns: Mapping[str, object]) -> Callable[[F], F]:
       A function with the same name, signature and docstring. It is `fun` itself if no annotation
       has an array type.
 
-    Raises, when called:
+    The error is raised when the result is called.
+
+    Raises:
       ArrayTypeError: an argument or a result has another type, or an annotation cannot be
-      evaluated.
+        evaluated.
     """

@@ -110,9 +110,9 @@ def process_entries(
       AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
       MeshError: there is no mesh, or it lacks a mesh axis or devices.
 
-    >>> import jax
+    >>> import jax, namedax as nx
     >>> mesh = jax.make_mesh((4, 2), ("data", "model"))
-    >>> process_entries("batch", 8, {"batch": "data"}, mesh)  # the first of two would get 0 to 3
+    >>> nx.process_entries("batch", 8, {"batch": "data"}, mesh)  # the first of two would get 0 to 3
     array([0, 1, 2, 3, 4, 5, 6, 7])
     """
     assignment, mesh = placement(axis_resources, mesh, "process_entries")
@@ -176,8 +176,8 @@ def from_process_local(
     >>> mesh = jax.make_mesh((4, 2), ("data", "model"))
     >>> resources = {"batch": "data"}
     >>> dataset = np.ones((8, 3), np.float32)
-    >>> mine = process_entries("batch", 8, resources, mesh)
-    >>> from_process_local(dataset[mine], ["batch", "inputs"], resources, mesh).sharding.spec
+    >>> mine = nx.process_entries("batch", 8, resources, mesh)
+    >>> nx.from_process_local(dataset[mine], ["batch", "inputs"], resources, mesh).sharding.spec
     P('data', None)
     """
     op = "from_process_local"
@@ -276,11 +276,17 @@ def bytes_per_device(tree: PyTree) -> int:
     without the devices. A value without a sharding counts in full. So does a value in a mapped
     body, which is already the block of one device.
 
+    Args:
+      tree: a pytree of arrays, named or not, or of their types.
+
+    Returns:
+      The number of bytes.
+
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.sharding.AbstractMesh((64, 64), ("data", "model"))
     >>> types = jax.eval_shape(lambda: {"w": nx.named(jnp.ones((8192, 1024)), ["hidden", "out"])})
     >>> layout = nx.interop.abstract(types, {"hidden": "model"}, mesh)
-    >>> bytes_per_device(layout) == 4 * 8192 * 1024 // 64
+    >>> nx.distributed.bytes_per_device(layout) == 4 * 8192 * 1024 // 64
     True
     """
     total = 0

@@ -321,6 +321,8 @@ def format_value(value: Any) -> str:
 
     An array is shown by its type, never by its values; a list, tuple or dict by its elements.
 
+    >>> import numpy as np
+    >>> from namedax.errors import format_value
     >>> format_value("k"), format_value([np.ones((2, 3), np.float32), None])
     ("'k'", '[f32[2,3], None]')
     >>> format_value({"w": np.arange(3, dtype=np.int32)})
@@ -362,6 +364,8 @@ def shape_of(value: Any) -> tuple[Any, ...] | None:
 
     Such objects are arrays, tracers and `jax.ShapeDtypeStruct`s.
 
+    >>> import numpy as np
+    >>> from namedax.errors import shape_of
     >>> shape_of(np.ones((2, 3))), shape_of(None), shape_of(np.float32)
     ((2, 3), None, None)
     """
@@ -432,6 +436,7 @@ def usage(op: str) -> str:
 
     It is empty if `op` is not a public function.
 
+    >>> from namedax.errors import usage
     >>> usage("take"), usage("no_function")
     (' Write nx.take(x, indices, axis).', '')
     """
@@ -473,6 +478,7 @@ def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
       ArgumentTypeError: the argument is not an integer, or it is traced.
       ArgumentError: it is less than `least`.
 
+    >>> from namedax.errors import as_integer
     >>> as_integer("roll", "shift", 2.0)
     Traceback (most recent call last):
     namedax.errors.ArgumentTypeError: roll: shift must be a static integer, got 2.0. [NX019]
@@ -495,6 +501,7 @@ def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
 def check_options(op: str, **options: object) -> None:
     """Check that options are hashable, and so static under tracing, and not an array or a list.
 
+    >>> from namedax.errors import check_options
     >>> check_options("sum", keepdims=[True])
     Traceback (most recent call last):
     namedax.errors.ArgumentTypeError: sum: the option keepdims must be static, got
@@ -541,6 +548,7 @@ def did_you_mean(name: Hashable, candidates: Iterable[Hashable], read_as: str = 
         is stored with one sharding and used with another has two names, such as `embed_fsdp` and
         `embed`. The user may then mean the renamed axis.
 
+    >>> from namedax.errors import did_you_mean
     >>> did_you_mean("bacth", ["batch", "hidden"]), did_you_mean("pos", ["pos_sp"], "{{{0}:{1}}}")
     (" Did you mean 'batch'?", " Did you mean 'pos_sp', or that axis read as 'pos', {pos:pos_sp}?")
     """
@@ -572,6 +580,7 @@ def naming(argument: str, shape: Sequence[int], sizes: Mapping[Any, int | None])
 
     Names are matched by size where sizes are unique.
 
+    >>> from namedax.errors import naming
     >>> naming("w", (4, 3), {"station": 3, "day": 4})
     " Name the axes of w first: nx.named(w, ['day', 'station'])."
     >>> naming("w", (3, 3), {"day": 3})

@@ -194,6 +194,7 @@ def what_to_write(package: ModuleType, word: str, names: Sequence[Hashable]) -> 
       names: the axis names of the array, for the examples.
 
     >>> import namedax as nx
+    >>> from namedax.hints import what_to_write
     >>> what_to_write(nx, "isel", ("batch", "k"))
     "x['k', 3], or x[{'k': idx}] with an array of indices"
     >>> what_to_write(nx, "exp", ("k",))
@@ -248,6 +249,7 @@ def at_face(word: str) -> str:
 
     The result is empty if no library has the function.
 
+    >>> from namedax.hints import at_face
     >>> at_face("segment_mean")
     "nx.segment_sum(x, ids, 12, axis='k') / nx.bincount(ids, axis='k', length=12)"
     """
@@ -295,6 +297,7 @@ def namesake(package: ModuleType, word: str) -> str | None:
     The result is its shortest path; `None` if there is none.
 
     >>> import namedax as nx
+    >>> from namedax.hints import namesake
     >>> namesake(nx, "sum"), namesake(nx, "softmax")
     ('nx.sum', 'nx.nn.softmax')
     """
@@ -366,6 +369,7 @@ def replacement(package: ModuleType, name: str, space: str, names: Sequence[Hash
       names: the axis names of the array.
 
     >>> import namedax as nx
+    >>> from namedax.hints import replacement
     >>> replacement(nx, "mean", "numpy", ("k",))
     "Write nx.mean(x, axis), where axis is one of 'k', or"
     """
@@ -401,6 +405,7 @@ def usage(package: ModuleType, op: str) -> str:
     It is empty if `op` is not a public function.
 
     >>> import namedax as nx
+    >>> from namedax.hints import usage
     >>> usage(nx, "take"), usage(nx, "softmax")
     (' Write nx.take(x, indices, axis).', ' Write nx.nn.softmax(x, axis).')
     >>> usage(nx, "top_k")

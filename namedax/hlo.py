@@ -93,7 +93,8 @@ class Collective:
       trips: the number of executions by the surrounding loops. A loop with an unknown number of
         steps counts as one step. Default: 1.
 
-    >>> Collective("all-reduce", bytes=4096, group_size=8).wire_bytes
+    >>> import namedax as nx
+    >>> nx.hlo.Collective("all-reduce", bytes=4096, group_size=8).wire_bytes
     7168
     """
 
@@ -132,9 +133,11 @@ class Summary(dict[str, tuple[int, int]]):
     Args:
       of: the collectives.
 
-    >>> print(Summary([Collective("all-reduce", 25600, 8), Collective("all-reduce", 100, 8)]))
+    >>> import namedax as nx
+    >>> sums = [nx.hlo.Collective("all-reduce", size, 8) for size in (25600, 100)]
+    >>> print(nx.hlo.Summary(sums))
     2 all-reduce (25.1 KiB)
-    >>> print(Summary([]))
+    >>> print(nx.hlo.Summary([]))
     none
     """
 
@@ -173,16 +176,16 @@ def summary(compiled: jax.stages.Compiled | str) -> Summary:
     Returns:
       A `Summary`: a dict `{kind: (count, bytes)}` that prints as one line.
 
-    >>> import jax
+    >>> import jax, namedax as nx
     >>> from jax.sharding import PartitionSpec as P
     >>> mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
     >>> def body(x):
     ...     return jax.lax.psum(x @ x.T, "x"), jax.lax.psum(x.max(), "x")
     >>> f = jax.shard_map(body, mesh=mesh, in_specs=P(None, "x"), out_specs=P())
     >>> compiled = jax.jit(f).lower(jax.ShapeDtypeStruct((16, 24), "float32")).compile()
-    >>> print(summary(compiled))
+    >>> print(nx.hlo.summary(compiled))
     1 all-reduce (1.0 KiB)
-    >>> summary(compiled) == {"all-reduce": (1, 4 * (16 * 16 + 1))}
+    >>> nx.hlo.summary(compiled) == {"all-reduce": (1, 4 * (16 * 16 + 1))}
     True
     """
     return Summary(collectives(compiled))
@@ -206,14 +209,14 @@ def collectives(compiled: jax.stages.Compiled | str) -> tuple[Collective, ...]:
       TypeError: `compiled` is not a compiled program. A lowered program is not compiled.
       ValueError: the text is not HLO, or a collective in it cannot be parsed.
 
-    >>> import jax
+    >>> import jax, namedax as nx
     >>> from jax.sharding import PartitionSpec as P
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
     >>> def body(x):
     ...     return jax.lax.all_gather(x, "x", tiled=True)
     >>> f = jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
     >>> compiled = jax.jit(f).lower(jax.ShapeDtypeStruct((8, 10), "float32")).compile()
-    >>> for c in collectives(compiled):
+    >>> for c in nx.hlo.collectives(compiled):
     ...     print(c, c.bytes, c.wire_bytes)
     all-gather of f32 over 4 devices (320 B) 320 240
     """

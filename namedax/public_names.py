@@ -97,6 +97,7 @@ ALIASES: dict[str, str] = {"amax": "max", "amin": "min", "concat": "concatenate"
 def homes() -> dict[str, str]:
     """Return the module of every public name, sorted by name.
 
+    >>> from namedax.public_names import homes
     >>> homes()["sum"], homes()["amax"], homes()["hlo"]
     ('namedax.ops.reduction.reductions', 'namedax.ops.reduction.extrema', 'namedax')
     """

@@ -23,17 +23,13 @@ import numpy as np
 import namedax as nx
 from namedax.core.functions import summary_of
 from namedax.namespaces import lifting
+from namedax.operands.along_axes import along_axes
 from namedax.operands.nmap import Lifted
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
+from namedax.ops.elementwise import elementwise
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "namedax"
-
-#: What only passes calls on: of several places that a function comes from, these are not the one that a reader looks for.
-_WRAPPERS = frozenset(
-    "core/name_scopes.py namespaces/bound_axes.py namespaces/mirror.py operands/axes.py operands/kernels.py operands/dispatch_cache.py".split()
-)
-_LIFTS = frozenset({"namespaces/lifting.py", "operands/along_axes.py"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +64,7 @@ KINDS = {
     "function": "",
     "class": "",
     "error": "An error.",
-    "element type": "An element type.",
+    "dtype": "A dtype.",
     "type": "A type for annotations.",
     "primitive": "A primitive of JAX's, for those who write interpreters of programs: JAX's own object.",
     "constant": "A constant.",
@@ -136,7 +132,7 @@ def _kind_of(value: Any) -> str:
         return "error"
     is_scalar = isinstance(value, type) and issubclass(value, np.generic)
     if is_scalar or type(value).__name__ in ("_ScalarMeta", "ElementType"):
-        return "element type"
+        return "dtype"
     if (
         isinstance(value, (types.UnionType, types.GenericAlias))
         or type(value).__module__ == "typing"
@@ -151,18 +147,11 @@ def _kind_of(value: Any) -> str:
 def _origin_of(value: Any, kind: str) -> str:
     if kind == "primitive":
         return "jax"
-    if isinstance(value, Lifted) or any(value is function for function in ELEMENTWISE.values()):
-        return "lifted"
     if kind == "function":
-        files = [code.co_filename for code in _codes_of(value)]
-        if not any(map(_is_in_package, files[:1])):
-            return "jax"
-        written = {
-            pathlib.Path(file).relative_to(PACKAGE).as_posix()
-            for file in files
-            if _is_in_package(file)
-        } - _WRAPPERS
-        return "own" if written - _LIFTS else "lifted"
+        if _lifts(value) is not None:
+            return "lifted"
+        is_own = _own_codes(value) or type(value).__module__.startswith("namedax")
+        return "own" if is_own else "jax"
     module = getattr(value, "__module__", None) or type(value).__module__
     return "own" if module.startswith("namedax") or kind == "type" else "jax"
 
@@ -171,8 +160,31 @@ def _is_in_package(file: str) -> bool:
     return pathlib.Path(file).is_relative_to(PACKAGE)
 
 
-def _codes_of(value: Any) -> list[types.CodeType]:
-    return [code for link in _chain(value) if (code := getattr(link, "__code__", None))]
+def _own_codes(value: Any) -> list[types.CodeType]:
+    """The code of a function and of those that it wraps, as far as it is code of this package."""
+    codes = (getattr(link, "__code__", None) for link in _chain(value))
+    return [code for code in codes if code and _is_in_package(code.co_filename)]
+
+
+def _lifts(value: Any) -> Any:
+    """The function of this package that lifts a function of JAX over names; `None` if `value` is not lifted."""
+    if any(value is function for function in ELEMENTWISE.values()):
+        return None if _defined(value) else elementwise
+    along = along_axes.__qualname__ + ".<locals>"
+    if any(isinstance(link, Lifted) for link in _chain(value)) or any(
+        code.co_qualname.startswith(along) for code in _own_codes(value)
+    ):
+        return lifting._lift
+    return None
+
+
+def _defined(value: Any) -> types.CodeType | None:
+    """The innermost function in the chain of decorators that a module of this package defines with `def`.
+
+    A function inside of another one, such as the wrapper that a decorator returns, is none.
+    """
+    at_top = [code for code in _own_codes(value) if "<locals>" not in code.co_qualname]
+    return at_top[-1] if at_top else None
 
 
 def _chain(value: Any) -> Iterator[Any]:
@@ -188,42 +200,64 @@ def _chain(value: Any) -> Iterator[Any]:
 
 
 def source_of(entry: Entry) -> str:
-    """The file and the line, `"namedax/ops/reduction/reductions.py:178"`; empty for what is JAX's own.
+    """The file and the line of a definition, `"namedax/ops/reduction/reductions.py:178"`; empty for what is JAX's own.
 
-    Of a lifted function this is where it is lifted.
+    A class or a function that this package defines leads to its line with `class` or `def`, past all decorators. A function
+    that is made from one of JAX's has no such line. It leads to the function that makes it: `_lift`, `elementwise`, or
+    that of its subject, such as `_sampler` for random numbers.
     """
     value = entry.value
     if entry.origin == "jax":
         return ""
-    if isinstance(value, Lifted):
-        return _place(lifting._lift.__code__)
     if entry.kind in ("class", "error"):
         return _place_of_class(value)
-    codes = [code for code in _codes_of(value) if _is_in_package(code.co_filename)]
-    own = [
-        code
-        for code in codes
-        if pathlib.Path(code.co_filename).relative_to(PACKAGE).as_posix() not in _WRAPPERS
-    ]
-    if codes:
-        return _place((own or codes)[0])
+    if maker := _lifts(value):
+        return _place(maker.__code__)
+    if code := _defined(value):
+        return _place(code)
+    if codes := _own_codes(value):
+        return _place_of_maker(codes[-1])
     return _place_of_assignment(entry) or _place_of_class(type(value))
 
 
 def _place(code: types.CodeType) -> str:
-    return f"{pathlib.Path(code.co_filename).relative_to(ROOT).as_posix()}:{code.co_firstlineno}"
+    path = pathlib.Path(code.co_filename).relative_to(ROOT).as_posix()
+    return f"{path}:{_definitions(path)[code.co_qualname]}"
+
+
+def _place_of_maker(code: types.CodeType) -> str:
+    path = pathlib.Path(code.co_filename).relative_to(ROOT).as_posix()
+    return f"{path}:{_definitions(path)[code.co_qualname.partition('.<locals>')[0]]}"
 
 
 def _place_of_class(cls: type) -> str:
     try:
-        file, line = inspect.getsourcefile(cls), inspect.getsourcelines(cls)[1]
-    except (TypeError, OSError):
+        file = inspect.getsourcefile(cls)
+    except TypeError:
         return ""
-    return (
-        f"{pathlib.Path(file).relative_to(ROOT).as_posix()}:{line}"
-        if file and _is_in_package(file)
-        else ""
-    )
+    if not file or not _is_in_package(file):
+        return ""
+    path = pathlib.Path(file).relative_to(ROOT).as_posix()
+    return f"{path}:{_definitions(path)[cls.__qualname__]}"
+
+
+@functools.cache
+def _definitions(path: str) -> dict[str, int]:
+    """The lines with `def` and `class` in a module, by the qualified names of what they define."""
+    found: dict[str, int] = {}
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            inner = prefix
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                # Of several, as in the branches of an `if`, the first.
+                found.setdefault(f"{prefix}{child.name}", child.lineno)
+                of = "" if isinstance(child, ast.ClassDef) else ".<locals>"
+                inner = f"{prefix}{child.name}{of}."
+            visit(child, inner)
+
+    visit(ast.parse((ROOT / path).read_text()), "")
+    return found
 
 
 @functools.cache

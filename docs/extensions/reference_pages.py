@@ -7,10 +7,12 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import reference_names as names
+import reference_subjects as subjects
+from reference_math import plain_formulas
 from reference_names import Entry
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
@@ -18,9 +20,14 @@ from namedax.core.functions import summary_of
 
 #: What `tools/reference.py` has run and measured: an example of each function, and what it sends.
 RECORDED = names.ROOT / "docs" / "reference" / "examples.json"
-_NAPOLEON = Config(napoleon_use_ivar=True, napoleon_use_rtype=False, napoleon_numpy_docstring=False)
+_NAPOLEON = Config(
+    napoleon_use_ivar=True,
+    napoleon_use_rtype=False,
+    napoleon_numpy_docstring=False,
+    napoleon_custom_sections=["Communication"],
+)
 #: Kinds of which all entries share one page for each namespace; what is to be said of one is one line.
-_TOGETHER = {"element type": "element_types", "primitive": "primitives"}
+_TOGETHER = {"dtype": "dtypes", "primitive": "primitives"}
 
 
 @functools.cache
@@ -199,18 +206,23 @@ def _public_members(cls: type) -> dict[str, Any]:
 _LITERAL = re.compile(r"(?::[\w:]+:)?(?<![`\w])(`{1,2})~?([^`]+?)\1(?![`_])")
 _LINK = re.compile(r"`([^`<]+?)\s*<([^`>]+)>`__?")
 _MARKED = re.compile(f"({_LINK.pattern}|{_LITERAL.pattern})".replace(r"\1", r"\4"))
+_COMMUNICATION = re.compile(r"(?m)^Communication: (.*(?:\n(?!\s*$).*)*)")
 _RAISES = re.compile(r"(?m)^(\s+)(\w+Error)(?=(?:, \w+Error)*:)")
 
 
 def docstring(text: str) -> str:
     """A docstring in Google's style as reStructuredText. What stands in backticks is code, and a link if it is a public name."""
+    text = plain_formulas(text)
     blocks = re.split(r"(?m)((?:^[ ]*>>> .*(?:\n(?!\s*$).*)*))", text)
     text = "".join(block if i % 2 else _prose(block) for i, block in enumerate(blocks))
+    text = _COMMUNICATION.sub(
+        lambda m: "Communication:\n" + textwrap.indent(m[1][:1].upper() + m[1][1:], "  "), text
+    )
     return "\n".join(GoogleDocstring(text, _NAPOLEON).lines()).strip()
 
 
 def _prose(text: str) -> str:
-    text = _escaped(re.sub(r"\.\. math::", ".. code-block:: none\n", text))
+    text = _escaped(text)
     head, found, rest = text.partition("Raises:\n")
     return head + found + _RAISES.sub(lambda m: f"{m[1]}nx.errors.{m[2]}", rest)
 
@@ -358,51 +370,27 @@ def _namespaces_page() -> str:
 
 # --- subjects -----------------------------------------------------------------------------------------------------------
 
-#: What a reader looks for, and where the functions for it are written.
-SUBJECTS: dict[str, Callable[[Entry, str], bool]] = {
-    "Mapping names over hardware": lambda e, path: path.startswith(("xmap", "resources/", "operands/nmap", "core/")),
-    "Arrays: made, inspected, converted": lambda e, path: path.startswith(
-        ("ops/shape/creation", "ops/shape/grids", "ops/shape/inspection", "ops/shape/conversion")
-    ),
-    "Axes: renamed, split, merged, moved": lambda e, path: path.startswith("ops/shape/"),
-    "Contractions": lambda e, path: path.startswith("ops/contraction/"),
-    "Reductions": lambda e, path: path.startswith("ops/reduction/"),
-    "Statistics": lambda e, path: path.startswith("ops/statistics/"),
-    "Sorting and searching": lambda e, path: path.startswith("ops/sorting/"),
-    "Indexing": lambda e, path: path.startswith("ops/indexing/"),
-    "Neighbours, windows and convolutions": lambda e, path: path.startswith("ops/window/"),
-    "Collectives": lambda e, path: path.startswith("ops/collectives/"),
-    "Loops, branches, vectorisation, derivatives": lambda e, path: path.startswith("ops/loops/"),
-    "Neural networks": lambda e, path: path.startswith("ops/nn/") and e.space != "nx.nn.initializers",
-    "Initializers": lambda e, path: e.space == "nx.nn.initializers" and e.kind == "function",
-    "Mixtures of experts": lambda e, path: path.startswith("ops/experts/"),
-    "Rows of different lengths": lambda e, path: path.startswith("ops/ragged/"),
-    "Random numbers": lambda e, path: path.startswith("ops/random/"),
-    "See and choose what is sent": lambda e, path: path.startswith(("analysis/", "debug/", "profiling/", "planning/", "transfers/", "machines/", "drawing/", "hlo", "testing")),
-    "Files, processes, other libraries, types": lambda e, path: path.startswith(
-        ("checkpoints/", "distributed", "interop", "typing/")
-    ) and e.kind != "element type",
-    "Elementwise": lambda e, path: path.startswith("ops/elementwise"),
-    "Linear algebra": lambda e, path: e.space.endswith(".linalg"),
-    "Fourier transforms": lambda e, path: e.space.endswith(".fft"),
-}  # fmt: skip
-
 
 def subject_of(entry: Entry) -> str:
-    """The first subject that an entry belongs to; empty if it is to be looked up by its namespace alone."""
+    """The subject that a reader looks up for an entry; empty for kinds other than functions and classes."""
+    if entry.kind not in ("function", "class"):
+        return ""
+    for name in entry.names:
+        if subject := subjects.by_name(name):
+            return subject
     path = names.source_of(entry).removeprefix("namedax/")
-    return next((subject for subject, belongs in SUBJECTS.items() if belongs(entry, path)), "")
+    return subjects.by_path(path) or subjects.by_space(entry.space)
 
 
 def _subjects_page() -> str:
     parts = [
         _title("By subject"),
-        "What belongs to no subject here is JAX's under the same name: :doc:`by namespace <namespaces>`.",
+        "Every function and class, by subject. Dtypes, errors, constants and primitives are listed :doc:`by namespace <namespaces>`.",
     ]
     found: dict[str, list[Entry]] = {}
     for entry in names.entries():
         found.setdefault(subject_of(entry), []).append(entry)
-    for subject in SUBJECTS:
+    for subject in subjects.TITLES:
         rows = [
             (entry.name, entry)
             for entry in found.get(subject, [])

@@ -155,6 +155,7 @@ def first_of_users(frames: Iterable[tuple[str, int]]) -> Source:
     """Return the first frame that is user code, of frames as file and line, the innermost first.
 
     >>> import jax
+    >>> from namedax.analysis.sources import first_of_users
     >>> print(first_of_users([(jax.__file__, 7), ("/me/model.py", 12), ("/me/run.py", 3)]))
     model.py:12
     """
@@ -170,6 +171,7 @@ def origin_of_name(op_name: str, source: Source = NOWHERE) -> Origin:
         joins the names of merged instructions with semicolons; the first counts.
       source: its line.
 
+    >>> from namedax.analysis.sources import origin_of_name
     >>> name = "jit(f)/shard_map/nx.xmap{b:x}/transpose(jvp(nx.dot{k}))/dot_general"
     >>> origin = origin_of_name(name)
     >>> origin.operation, origin.names, origin.phase

@@ -63,7 +63,7 @@ class Storage:
     def peak(self, in_place: Set[int] = frozenset()) -> int:
         """Return the peak memory in bytes, without the inputs and without `in_place` results.
 
-        `in_place` has the ids of the latter.
+        `in_place` has the ids of these results.
         """
         order = {id(node): i for i, node in enumerate(self._body.nodes)}
         last: dict[int, int] = {}

@@ -184,6 +184,7 @@ _QUOTED = {character: f"%{ord(character):02X}" for character in "%/."}
 def path_text(path: Path) -> str:
     """Return a path as text, as in messages and in `names`.
 
+    >>> from namedax.checkpoints.trees import path_text
     >>> path_text(("params", "w1"))
     'params/w1'
     """

@@ -36,6 +36,7 @@ def written_name(name: Hashable, op: str, what: str) -> Json:
     Raises:
       CheckpointError: the name cannot be written such that an equal name is read.
 
+    >>> from namedax.checkpoints.written_names import written_name
     >>> written_name(("layer", 0), "save", "an axis")
     {'tuple': ['layer', 0]}
     """
@@ -114,6 +115,7 @@ def read_name(data: object, op: str) -> Hashable:
       CheckpointError: it is a member of an enumeration that this program has not imported, or it is
         not a name.
 
+    >>> from namedax.checkpoints.written_names import read_name
     >>> read_name({"tuple": ["layer", 0]}, "restore")
     ('layer', 0)
     """

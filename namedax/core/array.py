@@ -149,8 +149,8 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
       PositionalAxisError: `dims` and `data` have different lengths.
       PlacementConflictError: in a mapped body, two of the names are on one mesh axis.
 
-    >>> import jax.numpy as jnp
-    >>> x = NamedArray(jnp.arange(6.0).reshape(2, 3), ("batch", None))
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.NamedArray(jnp.arange(6.0).reshape(2, 3), ("batch", None))
     >>> x.shape, x.ndim, x.size, dict(x.named_shape)
     ((3,), 1, 3, {'batch': 2})
     """
@@ -653,7 +653,9 @@ def make_blocks(
 def dims_of(value: Any) -> Dims:
     """Return the dims of any operand; an array without names has positional axes only.
 
-    >>> dims_of(1.0), dims_of(np.zeros((2, 3))), dims_of(NamedArray([1, 2], ("k",)))
+    >>> import numpy as np, namedax as nx
+    >>> from namedax.core.array import dims_of
+    >>> dims_of(1.0), dims_of(np.zeros((2, 3))), dims_of(nx.NamedArray([1, 2], ("k",)))
     ((), (None, None), ('k',))
     """
     if type(value) is NamedArray:

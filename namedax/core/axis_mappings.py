@@ -77,6 +77,7 @@ class AxisMapping(Record):
 def is_mapping(value: object) -> bool:
     """Return True if `value` is one axis mapping, not a container of mappings or a mistake.
 
+    >>> from namedax.core.axis_mappings import is_mapping
     >>> [is_mapping(v) for v in (["batch", ...], [], {0: "b"}, {})]
     [True, True, True, True]
     >>> [is_mapping(v) for v in ([["b"], ["c"]], {"x": ["b"]}, ("b",))]
@@ -108,6 +109,7 @@ def parse_mapping(value: object, op: str, within: PyTree = None) -> AxisMapping:
       AxisMappingError: `value` has none of these forms, a position is negative, or a name appears
         twice.
 
+    >>> from namedax.core.axis_mappings import parse_mapping
     >>> parse_mapping(["batch", None, "k"], "nx.named").names
     ((0, 'batch'), (2, 'k'))
     """

@@ -139,7 +139,8 @@ def positional_type_text(value: Shown) -> str:
 
     A function that is vectorized over all names of the array gets this type.
 
-    >>> import namedax as nx
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> from namedax.core.display import positional_type_text
     >>> positional_type_text(nx.NamedArray(jnp.zeros((5, 20)), (None, "batch")))
     'f32[5]'
     """
@@ -151,7 +152,8 @@ def type_text(value: object) -> str:
 
     The text has the dtype, the positional shape, and the named shape with its sharding.
 
-    >>> import namedax as nx
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> from namedax.core.display import type_text
     >>> type_text(nx.NamedArray(jnp.zeros((5, 20, 7)), (None, "batch", "k")))
     'f32[5]{batch:20, k:7}'
     """
@@ -195,6 +197,8 @@ def index_text(part: object) -> str:
 
     A slice is `2:5`; an array is `mask` or `index`.
 
+    >>> import numpy as np
+    >>> from namedax.core.display import index_text
     >>> [index_text(part) for part in ("month", 3, slice(2, 5), slice(None, None, 2), ...)]
     ["'month'", '3', '2:5', '::2', '...']
     >>> index_text(np.arange(3))

@@ -199,6 +199,7 @@ def common_type(*values: jax.typing.ArrayLike | DType) -> np.dtype:
     """Return the dtype of JAX's standard promotion, under strict promotion too.
 
     >>> import jax, jax.numpy as jnp
+    >>> from namedax.core.element_types import common_type
     >>> with jax.numpy_dtype_promotion("strict"):
     ...     common_type(jnp.bfloat16, jnp.float32)
     dtype('float32')
@@ -259,6 +260,7 @@ def has_infinity(dtype: DType) -> bool:
     Several types of 8 bits and fewer do not.
 
     >>> import jax.numpy as jnp
+    >>> from namedax.core.element_types import has_infinity
     >>> has_infinity(jnp.float8_e5m2), has_infinity(jnp.float8_e4m3fn)
     (True, False)
     """
@@ -271,6 +273,7 @@ def additive_identity(dtype: DType) -> jax.Array:
     For floats it is -0.0, since -0.0 + 0.0 is 0.0.
 
     >>> import jax.numpy as jnp
+    >>> from namedax.core.element_types import additive_identity
     >>> float(additive_identity(jnp.float32)), int(additive_identity(jnp.int32))
     (-0.0, 0)
     """
@@ -314,6 +317,7 @@ def is_foreign_type(kind: type) -> bool:
     """Return True if `kind` is a type of arrays with dims of another library.
 
     >>> import numpy as np, xarray
+    >>> from namedax.core.element_types import is_foreign_type
     >>> is_foreign_type(xarray.DataArray), is_foreign_type(np.ndarray)
     (True, False)
     """

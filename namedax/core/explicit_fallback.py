@@ -3,7 +3,7 @@
 On such a mesh axis the sharding is part of a value's type, and JAX (0.10 to 0.12) lacks a rule for
 many operations along a sharded axis. Each operation declares what JAX supports (`Explicit`), and
 the types of its operands decide before the call. It runs directly in JAX, or as a mapped function.
-`namedax.explicit_axes` implements the latter. That module maps functions and is above all
+`namedax.explicit_axes` implements the mapping. That module maps functions and is above all
 operations, so it is installed here, where operations can reach it.
 """
 

@@ -73,6 +73,7 @@ def joined(*parts: str | None) -> str:
 
     Python 3.13 has unindented the parts that were written as docstrings.
 
+    >>> from namedax.core.functions import joined
     >>> joined("The sum.\n\n    Of all.", "\n    Args:\n      x: an array.\n    ")
     'The sum.\n\nOf all.\n\nArgs:\n  x: an array.'
     """
@@ -86,6 +87,7 @@ _CELL = re.compile(r"[/\\]ipykernel_\d+[/\\]\d+\.py$")
 def cell_names(paths: Iterable[str]) -> dict[str, str]:
     """Return names for the files that are notebook cells, in order of first occurrence.
 
+    >>> from namedax.core.functions import cell_names
     >>> cell_names(["/tmp/ipykernel_41/97.py", "model.py"])
     {'/tmp/ipykernel_41/97.py': 'cell'}
     >>> cell_names(["/tmp/ipykernel_41/97.py", "/tmp/ipykernel_41/12.py"])

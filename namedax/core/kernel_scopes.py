@@ -79,6 +79,7 @@ def call_of(number: int) -> KernelCall:
 def place_in(scopes: str, run: int) -> Place | None:
     """Return the place of an equation with these scopes; `None` outside of calls.
 
+    >>> from namedax.core.kernel_scopes import place_in
     >>> place_in("/transpose(jvp())/mul", 1) is None
     True
     """

@@ -214,20 +214,29 @@ class Methods:
     def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> NamedArray:
         """Clip array values to a specified range.
 
-        The named version of `jnp.clip`, with the same arguments. Arrays may have named axes: positional axes broadcast by position, named
-        axes by name, and the result has the names of all of them. No communication.
+        The named version of `jnp.clip`, with the same arguments; see JAX for these.
+        Arrays may have named axes: positional axes broadcast by position, named axes by name,
+        and the result has the names of all of them.
+
+        Communication: none.
         """
     def conj(self) -> NamedArray:
         """Alias of :func:`jax.numpy.conjugate`
 
-        The named version of `jnp.conj`, with the same arguments. Arrays may have named axes: positional axes broadcast by position, named
-        axes by name, and the result has the names of all of them. No communication.
+        The named version of `jnp.conj`, with the same arguments; see JAX for these.
+        Arrays may have named axes: positional axes broadcast by position, named axes by name,
+        and the result has the names of all of them.
+
+        Communication: none.
         """
     def conjugate(self) -> NamedArray:
         """Return element-wise complex-conjugate of the input.
 
-        The named version of `jnp.conjugate`, with the same arguments. Arrays may have named axes: positional axes broadcast by position, named
-        axes by name, and the result has the names of all of them. No communication.
+        The named version of `jnp.conjugate`, with the same arguments; see JAX for these.
+        Arrays may have named axes: positional axes broadcast by position, named axes by name,
+        and the result has the names of all of them.
+
+        Communication: none.
         """
     def sum(
         self,
@@ -256,6 +265,8 @@ class Methods:
         Returns:
           An array with the remaining axes; a plain `jax.Array` if no named axis remains.
 
+        Communication: over a sharded axis, one all-reduce of the result. The gradient adds none.
+
         Raises:
           AxisNotFoundError: `x` has no axis of that name.
         """
@@ -267,7 +278,27 @@ class Methods:
         keepdims: bool = False,
         where: ArrayLike | None = None,
     ) -> AnyArray:
-        """Average over positional and named axes; arguments as for `sum`."""
+        """Average over positional and named axes.
+
+        Args:
+          x: an array, named or not.
+          axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+            (default) all positional ones. Required if every axis is named.
+          dtype: the dtype of the result, as in `jnp.mean`; by default `None`.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+            named axes are removed.
+          where: a boolean array, named or not, by default `None`; elements where it is false are
+            excluded.
+
+        Returns:
+          An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+        Communication: over a sharded axis, one all-reduce of the result; with `where`, it also counts
+        the elements. The gradient adds none.
+
+        Raises:
+          AxisNotFoundError: `x` has no axis of that name.
+        """
     def var(
         self,
         axis: AxisSpec = None,
@@ -316,7 +347,27 @@ class Methods:
     ) -> AnyArray:
         """Compute the standard deviation over positional and named axes.
 
-        Arguments and communication as for `var`.
+        Args:
+          x: an array, named or not.
+          axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+            (default) all positional ones. Required if every axis is named.
+          dtype: the dtype of the result, as in `jnp.std`; by default `None`.
+          ddof: the number that is subtracted from the count of elements, by default 0.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+            named axes are removed.
+          where: a boolean array, named or not, by default `None`; elements where it is false are
+            excluded.
+          mean: the mean, if it is already known, by default `None`; as for `nx.var`.
+          correction: the array API's name for `ddof`, by default `None`.
+
+        Returns:
+          An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+        Communication: as for `nx.var`.
+
+        Raises:
+          AxisNotFoundError: `x` has no axis of that name.
+          ArgumentError: `ddof` and `correction` are both given.
         """
     def prod(
         self,
@@ -328,10 +379,29 @@ class Methods:
         where: ArrayLike | None = None,
         promote_integers: bool = True,
     ) -> AnyArray:
-        """Multiply over positional and named axes; arguments as for `sum`.
+        """Multiply over positional and named axes.
+
+        Args:
+          x: an array, named or not.
+          axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+            (default) all positional ones. Required if every axis is named.
+          dtype: the dtype of the result, as in `jnp.prod`; by default `None`.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+            named axes are removed.
+          initial: the initial value of the product, by default `None`.
+          where: a boolean array, named or not, by default `None`; elements where it is false are
+            excluded.
+          promote_integers: if `True` (default), narrow integers are multiplied as `int`, as in
+            `jnp.prod`.
+
+        Returns:
+          An array with the remaining axes; a plain `jax.Array` if no named axis remains.
 
         Communication: over a sharded axis, one all-gather of the partial products, one per device,
         because XLA has no all-reduce for products.
+
+        Raises:
+          AxisNotFoundError: `x` has no axis of that name.
         """
     def max(
         self,
@@ -354,6 +424,15 @@ class Methods:
           initial: a scalar that takes part in the maximum, by default `None`; required with `where`.
           where: a boolean array, named or not, by default `None`; elements where it is false are
             excluded.
+
+        Returns:
+          An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+        Communication: over a sharded axis, one all-reduce of the result. The gradient adds one, which
+        counts the ties.
+
+        Raises:
+          AxisNotFoundError: `x` has no axis of that name.
         """
     def min(
         self,
@@ -363,26 +442,133 @@ class Methods:
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
     ) -> AnyArray:
-        """Take the minimum over positional and named axes; see `max`."""
+        """Take the minimum over positional and named axes.
+
+        A NaN is the minimum. Ties share the gradient equally, as in `jnp`, sharded or not.
+
+        Args:
+          x: an array, named or not.
+          axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+            (default) all positional ones. Required if every axis is named.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+            named axes are removed.
+          initial: a scalar that takes part in the minimum, by default `None`; required with `where`.
+          where: a boolean array, named or not, by default `None`; elements where it is false are
+            excluded.
+
+        Returns:
+          An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+        Communication: as for `nx.max`.
+
+        Raises:
+          AxisNotFoundError: `x` has no axis of that name.
+        """
     def any(
         self, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None,
     ) -> AnyArray:
-        """Return True if any element is true, over positional and named axes; arguments as for `sum`."""
+        """Return True if any element is true, over positional and named axes.
+
+        Args:
+          x: an array, named or not.
+          axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+            (default) all positional ones. Required if every axis is named.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+            named axes are removed.
+          where: a boolean array, named or not, by default `None`; elements where it is false are
+            excluded.
+
+        Returns:
+          A boolean array with the remaining axes.
+
+        Communication: over a sharded axis, one all-reduce of the result.
+
+        Raises:
+          AxisNotFoundError: `x` has no axis of that name.
+        """
     def all(
         self, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None,
     ) -> AnyArray:
-        """Return True if all elements are true, over positional and named axes; arguments as for `sum`."""
+        """Return True if all elements are true, over positional and named axes.
+
+        Args:
+          x: an array, named or not.
+          axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+            (default) all positional ones. Required if every axis is named.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+            named axes are removed.
+          where: a boolean array, named or not, by default `None`; elements where it is false are
+            excluded.
+
+        Returns:
+          A boolean array with the remaining axes.
+
+        Communication: over a sharded axis, one all-reduce of the result.
+
+        Raises:
+          AxisNotFoundError: `x` has no axis of that name.
+        """
     def argmax(self, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
         """Return the index of the first maximum along a positional or named axis.
 
-        `None`, the default, flattens the positional axes. Along several axes, a tuple, the index is
-        row-major in the given order. `...` must stand for a single axis, since named axes have no
-        order. Along a sharded axis the index refers to the complete axis, not to the block.
+        Along a sharded axis the index refers to the complete axis, not to the block.
+
+        Args:
+          x: an array, named or not.
+          axis: a positional or named axis; `None` (default) flattens the positional axes. Along several
+            axes, a tuple, the index is row-major in the given order. `...` must stand for a single
+            axis, since named axes have no order. Required if every axis is named.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+            named axes are removed.
+
+        Returns:
+          Integers with the remaining axes.
+
+        Communication: over a sharded axis, two all-reduces of the size of the result.
+
+        Raises:
+          AxisNotFoundError: `x` has no axis of that name.
         """
     def argmin(self, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
-        """Return the index of the first minimum along one axis; see `argmax`."""
+        """Return the index of the first minimum along a positional or named axis.
+
+        Along a sharded axis the index refers to the complete axis, not to the block.
+
+        Args:
+          x: an array, named or not.
+          axis: a positional or named axis; `None` (default) flattens the positional axes. Along several
+            axes, a tuple, the index is row-major in the given order. `...` must stand for a single
+            axis, since named axes have no order. Required if every axis is named.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+            named axes are removed.
+
+        Returns:
+          Integers with the remaining axes.
+
+        Communication: as for `nx.argmax`.
+
+        Raises:
+          AxisNotFoundError: `x` has no axis of that name.
+        """
     def ptp(self, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
-        """Compute the maximum minus the minimum; arguments as for `nx.max`, communication as for both."""
+        """Compute the maximum minus the minimum over positional and named axes.
+
+        Args:
+          x: an array, named or not.
+          axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+            (default) all positional ones. Required if every axis is named.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+            named axes are removed.
+
+        Returns:
+          An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+        Communication: over a sharded axis, one all-reduce for the maximum and one for the minimum; the
+        gradient adds one for each.
+
+        Raises:
+          AxisNotFoundError: `x` has no axis of that name.
+        """
     def cumsum(
         self, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
     ) -> NamedArray:
@@ -409,7 +595,24 @@ class Methods:
     def cumprod(
         self, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
     ) -> NamedArray:
-        """Compute the cumulative product along one axis; arguments and communication as for `cumsum`."""
+        """Compute the cumulative product along one axis.
+
+        Args:
+          x: an array, named or not.
+          axis: a positional or named axis; `None` (default) flattens the positional axes. Required if
+            every axis is named.
+          dtype: the dtype of the result, as in `jnp.cumprod`; by default `None`.
+          reverse: if `True`, accumulate from the end of the axis; by default `False`.
+
+        Returns:
+          An array with the axes of `x`.
+
+        Communication: as for `nx.cumsum`.
+
+        Raises:
+          AxisNotFoundError: `x` has no axis of that name.
+          PositionalAxisError: `axis` is not a single axis, or is out of range.
+        """
     def sort(
         self,
         axis: AxisSpec = -1,
@@ -425,8 +628,8 @@ class Methods:
           x: an array, named or not.
           axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in
             `jnp.sort`.
-          kind: not supported, as in `jnp.sort`.
-          order: not supported, as in `jnp.sort`.
+          kind: not supported, as in `jnp.sort`; by default `None`.
+          order: not supported, as in `jnp.sort`; by default `None`.
           stable: if `True` (default), ties keep their order, as in `jnp.sort`; this affects only the
             gradient.
           descending: if `True`, sort from the largest (and NaN); by default `False`.
@@ -460,8 +663,8 @@ class Methods:
           x: an array, named or not.
           axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in
             `jnp.argsort`.
-          kind: not supported, as in `jnp.argsort`.
-          order: not supported, as in `jnp.argsort`.
+          kind: not supported, as in `jnp.argsort`; by default `None`.
+          order: not supported, as in `jnp.argsort`; by default `None`.
           stable: as in `jnp.argsort`, by default `True`; along a sharded axis the order is always
             stable.
           descending: if `True`, sort from the largest (and NaN), with ties still in order; by default

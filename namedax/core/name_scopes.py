@@ -86,6 +86,7 @@ def scope_text(op: str, names: tuple[Hashable, ...], module: str = "") -> str:
       names: the axis names of the operation, and renamings.
       module: the module of its function, which determines the namespace.
 
+    >>> from namedax.core.name_scopes import Renaming, scope_text
     >>> scope_text("einsum", ("k", Renaming("embed", "embed_fsdp")))
     'nx.einsum{k,embed:embed_fsdp}'
     >>> scope_text("softmax", ("k",), "namedax.ops.nn.activations")

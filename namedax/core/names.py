@@ -48,6 +48,7 @@ def is_name(value: object) -> bool:
 
     A name is any hashable value except integers, `None` and `...`.
 
+    >>> from namedax.core.names import is_name
     >>> is_name("batch"), is_name(("layer", 0)), is_name(0), is_name(None)
     (True, True, False, False)
     """

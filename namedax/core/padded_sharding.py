@@ -54,6 +54,7 @@ def block_size(size: int, devices: int) -> int:
 def dividing_sizes(size: int, devices: int) -> tuple[int, int]:
     """Return the next sizes below and above that divide; the first is at least `devices`.
 
+    >>> from namedax.core.padded_sharding import dividing_sizes
     >>> dividing_sizes(10, 8), dividing_sizes(3, 8)
     ((8, 16), (8, 8))
     """

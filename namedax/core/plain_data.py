@@ -36,6 +36,8 @@ def to_plain(value: object, annotation: Any, classes: Collection[type] = ()) -> 
     Raises:
       Malformed: a value has no such form.
 
+    >>> from typing import Any
+    >>> from namedax.core.plain_data import to_plain
     >>> to_plain({"a": ("x", 2)}, dict[str, Any])
     {'a': {'tuple': ['x', 2]}}
     """
@@ -53,6 +55,8 @@ def from_plain(data: object, annotation: Any, classes: Collection[type] = ()) ->
     Raises:
       Malformed: the data have another form.
 
+    >>> from typing import Any
+    >>> from namedax.core.plain_data import from_plain
     >>> from_plain({"a": {"tuple": ["x", 2]}}, dict[str, Any])
     {'a': ('x', 2)}
     """

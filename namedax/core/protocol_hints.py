@@ -42,6 +42,7 @@ def for_truth(names: Names) -> str:
 
     Examples are `if`, `and`, `not`, a chain of comparisons, and `min` of two arrays.
 
+    >>> from namedax.core.protocol_hints import for_truth
     >>> print(for_truth(["day"]))
     Write nx.all(c, ...) or nx.any(c, ...) for one boolean, or elementwise (0 < x) & (x < 1), ~c,
     nx.where(c, x, y), nx.minimum(x, y).
@@ -55,6 +56,7 @@ def for_truth(names: Names) -> str:
 def for_a_number(names: Names) -> str:
     """Return the remedy where one number is needed: `float`, the functions of `math`, `range`.
 
+    >>> from namedax.core.protocol_hints import for_a_number
     >>> print(for_a_number(["station", "day"]))
     Write x['station', 0, 'day', 0] for one element or nx.mean(x, ...) for the mean of all; instead
     of math.sqrt(x) write nx.sqrt(x).
@@ -79,6 +81,7 @@ def for_membership(value: object, names: Names) -> str:
 def for_a_list(value: object, names: Names) -> str:
     """Return the remedy for a list or a tuple as the other operand of an array.
 
+    >>> from namedax.core.protocol_hints import for_a_list
     >>> for_a_list((1, 2), ["day"])
     "Make an array of it, and name its axes: nx.named(np.array((1, 2)), ['day'])."
     """
@@ -102,6 +105,7 @@ def for_a_format(form: str, names: Names) -> str:
 def iteration_hint(names: Names) -> str:
     """Return the remedy where an order is needed: a loop, the built-in `sum`, other libraries.
 
+    >>> from namedax.core.protocol_hints import iteration_hint
     >>> iteration_hint(["station", "day"])[1:95]
     "Write for i in range(x.named_shape['station']): x['station', i]; in place of the built-in sum,"
     """

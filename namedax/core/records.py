@@ -21,6 +21,7 @@ class Record:
     Records with equal fields are equal. With `frozen=False` fields may change, and records compare
     by identity.
 
+    >>> from namedax.core.records import Record
     >>> class Point(Record):
     ...     x: int
     ...     y: int = 0

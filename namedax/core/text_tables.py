@@ -17,6 +17,7 @@ def aligned(
       left: the columns that are aligned on the left; the others are on the right. Default: all.
       indent: the beginning of each line. Default: empty.
 
+    >>> from namedax.core.text_tables import aligned
     >>> aligned([("time", "line"), ("1.5 s", "model.py:3")], left={1})
     [' time  line', '1.5 s  model.py:3']
     """
@@ -39,6 +40,7 @@ def shortened(words: str, width: int) -> str:
 def seconds_text(seconds: float) -> str:
     """Return a time with three digits.
 
+    >>> from namedax.core.text_tables import seconds_text
     >>> seconds_text(1.234e-3), seconds_text(0.99996), seconds_text(2345.6), seconds_text(0.0)
     ('1.23 ms', '1 s', '2346 s', '0 s')
     """

@@ -154,6 +154,8 @@ def first_user_line(frames: Iterable[tuple[str, int]]) -> tuple[str, int] | None
     Args:
       frames: frames as file and line, the innermost first.
 
+    >>> import jax
+    >>> from namedax.core.user_code import first_user_line
     >>> first_user_line([(jax.__file__, 7), ("/me/model.py", 12), ("/me/run.py", 3)])
     ('/me/model.py', 12)
     """
@@ -178,6 +180,7 @@ def mark_for(
 
     It needs none if a different size would reveal every move of a sharded dimension.
 
+    >>> from namedax.core.user_code import mark_for
     >>> mark_for(("a", "b"), (2, 2), {"a": ("x",)})
     (('x',), ())
     >>> mark_for(("a", "b"), (2, 3), {"a": ("x",)}) is None

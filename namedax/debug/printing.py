@@ -24,8 +24,8 @@ __all__ = ["callback", "print"]
 def print(fmt: str, /, *args: PyTree, **kwargs: PyTree) -> None:
     """Print whole named arrays while a program runs, once.
 
-    In a mapped body the blocks of all devices are gathered, and one device prints. The text of an
-    array is its type, as the program sees it, and its elements.
+    In a mapped body one device prints for all devices. The text of an array is its type, as the
+    program sees it, and its elements.
 
     Args:
       fmt: a format string, as of `jax.debug.print`: `"{}"`, `"{x}"`, `"{x!r}"`, or `"{x:.2f}"`,
@@ -82,8 +82,7 @@ def print(fmt: str, /, *args: PyTree, **kwargs: PyTree) -> None:
 def callback(function: Callable[..., object], /, *args: PyTree, **kwargs: PyTree) -> None:
     """Call a Python function with whole named arrays while a program runs, once.
 
-    In a mapped body the blocks of all devices are gathered, and the function is called for one
-    device.
+    In a mapped body the function is called on one device, with the values of all devices.
 
     Args:
       function: the function; its result is ignored. It gets named arrays of NumPy data, and NumPy

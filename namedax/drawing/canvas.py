@@ -67,6 +67,7 @@ _LONGEST_LIST = 130  # characters: 32 devices of up to 64
 def devices_text(ids: Sequence[int]) -> str:
     """Return the numbers of devices in the shortest exact form, or the ends and the count.
 
+    >>> from namedax.drawing.canvas import devices_text
     >>> devices_text([0, 1]), devices_text(range(8)), devices_text(range(0, 64, 4))
     ('0, 1', '0–7', '0, 4, … 60')
     >>> devices_text([0, 1, 2, 8, 9, 10])
@@ -105,6 +106,7 @@ def _runs(ids: Sequence[int]) -> list[tuple[int, int]]:
 def count_of(number: int, what: str) -> str:
     """Return a number of things, in English.
 
+    >>> from namedax.drawing.canvas import count_of
     >>> count_of(1, "device"), count_of(4096, "device")
     ('1 device', '4,096 devices')
     """
@@ -122,6 +124,7 @@ def time_unit(seconds: float) -> tuple[str, float]:
 def time_text(seconds: float) -> str:
     """Return a time as readable text.
 
+    >>> from namedax.drawing.canvas import time_text
     >>> time_text(0.0000123), time_text(1.5), time_text(0.0), time_text(0.31)
     ('12.3 µs', '1.50 s', '0 ns', '310 ms')
     """
@@ -188,6 +191,7 @@ class DeviceColors:
     Args:
       ids: the numbers of all devices.
 
+    >>> from namedax.drawing.canvas import DeviceColors
     >>> colors = DeviceColors(range(64))
     >>> len({colors[number] for number in range(64)})
     64
@@ -236,6 +240,7 @@ def colors_of_kinds(kinds: Iterable[str]) -> dict[str, Color]:
 
     Operations get theirs in order, and those after the first five share one.
 
+    >>> from namedax.drawing.canvas import colors_of_kinds
     >>> list(colors_of_kinds(["dot_general", "all-reduce"])) == ["dot_general", "all-reduce"]
     True
     """

@@ -97,6 +97,7 @@ def draw_front(
       ArgumentError: there is no candidate.
       ImportError: matplotlib is not installed.
 
+    >>> from namedax.drawing.front import draw_front
     >>> figure = draw_front([(1e-3, 2**30, "{'batch': 'x'}", True), (2e-3, 2**31, "{}", False)])
     """
     if not points:

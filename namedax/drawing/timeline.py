@@ -76,6 +76,7 @@ def draw_timeline(schedule: Iterable[Scheduled], title: str = "") -> Figure:
       ImportError: matplotlib is not installed.
 
     >>> import namedax as nx
+    >>> from namedax.drawing.timeline import draw_timeline
     >>> from namedax.analysis.records import Operation
     >>> product = Operation(
     ...     "dot_general", ("k",), 1e9, 1000, 1, "float32", "nx.dot", "model.py:3", "forward"

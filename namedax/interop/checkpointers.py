@@ -50,7 +50,7 @@ def abstract(
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
     >>> types = jax.eval_shape(lambda: {"w": nx.named(jnp.ones((8, 3)), ["batch", "k"])})
-    >>> abstract(types, {"batch": "x"}, mesh)
+    >>> nx.interop.abstract(types, {"batch": "x"}, mesh)
     {'w': NamedArray(f32[]{batch:8@x, k:3})}
     """
     surrounding = ambient()

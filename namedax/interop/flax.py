@@ -50,11 +50,12 @@ def from_logical_rules(
       AxisResourceError: the rules are malformed, or they shard an axis differently in two of the
         arrays.
 
+    >>> import namedax as nx
     >>> rules = [("batch", ("data", "fsdp")), ("embed", "fsdp"), ("norm", None)]
     >>> rules += [("mlp", "tensor"), ("heads", "tensor")]
-    >>> from_logical_rules(rules)
+    >>> nx.interop.from_logical_rules(rules)
     {'batch': ('data', 'fsdp'), 'embed': 'fsdp', 'mlp': 'tensor', 'heads': 'tensor'}
-    >>> from_logical_rules(rules, ["batch", "mlp"], ["heads", "kv"])
+    >>> nx.interop.from_logical_rules(rules, ["batch", "mlp"], ["heads", "kv"])
     {'batch': ('data', 'fsdp'), 'mlp': 'tensor', 'heads': 'tensor'}
     """
     pairs = [_checked_rule(rule) for rule in rules]
@@ -169,10 +170,10 @@ def from_flax(tree: PyTree) -> PyTree:
       AxisMappingError: the number of names in a box is not the number of axes of its array.
       AxisNameError: a box contains a name twice.
 
-    >>> import flax.linen as nn, jax, jax.numpy as jnp
+    >>> import jax, flax.linen as nn, jax.numpy as jnp, namedax as nx
     >>> init = nn.with_logical_partitioning(nn.initializers.ones, ("embed", "mlp"))
     >>> variables = nn.Dense(3, kernel_init=init).init(jax.random.key(0), jnp.ones((2, 4)))
-    >>> from_flax(variables)["params"]["kernel"].dims
+    >>> nx.interop.from_flax(variables)["params"]["kernel"].dims
     ('embed', 'mlp')
     """
 
@@ -216,11 +217,11 @@ def to_flax(tree: PyTree, like: PyTree) -> PyTree:
       NamedAxesLeftError: an array has a named axis that its box does not have.
       AxisMappingError: an array lacks a named axis of its box.
 
-    >>> import flax.linen as nn, jax, jax.numpy as jnp
+    >>> import jax, flax.linen as nn, jax.numpy as jnp, namedax as nx
     >>> init = nn.with_logical_partitioning(nn.initializers.ones, ("embed", "mlp"))
     >>> variables = nn.Dense(3, kernel_init=init).init(jax.random.key(0), jnp.ones((2, 4)))
-    >>> doubled = jax.tree.map(lambda x: x * 2, from_flax(variables))
-    >>> to_flax(doubled, variables)["params"]["kernel"].value.shape
+    >>> doubled = jax.tree.map(lambda x: x * 2, nx.interop.from_flax(variables))
+    >>> nx.interop.to_flax(doubled, variables)["params"]["kernel"].value.shape
     (4, 3)
     """
 

@@ -35,7 +35,8 @@ def global_norm(tree: PyTree) -> jax.Array:
       A scalar of the arrays' common real dtype. Zero for a tree without arrays.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> float(global_norm({"w": nx.named(jnp.array([3.0, 0.0]), ["k"]), "b": jnp.array(4.0)}))
+    >>> tree = {"w": nx.named(jnp.array([3.0, 0.0]), ["k"]), "b": jnp.array(4.0)}
+    >>> float(nx.interop.global_norm(tree))
     5.0
     """
     region = ambient()

@@ -111,10 +111,10 @@ def state_dict_report(
       ArgumentTypeError: an argument or a tensor has an invalid type.
       ImportError: the tensors are in files, and safetensors is not installed.
 
-    >>> import numpy as np
+    >>> import numpy as np, namedax as nx
     >>> state = {f"layers.{i}.q.weight": np.ones((6, 5), np.float32) for i in range(2)}
     >>> spec = {"layers.{layers}.q.weight": ("query", "(heads key) e -> {layers, e, heads, key}")}
-    >>> print(state_dict_report(state, spec, sizes={"heads": 3}))
+    >>> print(nx.interop.state_dict_report(state, spec, sizes={"heads": 3}))
     layers.{0..1}.q.weight  f32[6,5]  (heads:3 key:2) e:5
         -> query  f32[]{layers:2, e:5, heads:3, key:2}
     """

@@ -76,12 +76,12 @@ def load_safetensors(
       PlacementConflictError: two axes of one array are sharded over one mesh axis.
       ImportError: safetensors is not installed.
 
-    >>> import jax, numpy as np, safetensors.numpy, tempfile
+    >>> import jax, numpy as np, safetensors.numpy, tempfile, namedax as nx
     >>> path = tempfile.mkdtemp() + "/model.safetensors"
     >>> safetensors.numpy.save_file({"q.weight": np.ones((8, 5), np.float32)}, path)
     >>> spec = {"q.weight": ("query", "(heads key) e -> {embed=e, heads, key}")}
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
-    >>> params = load_safetensors(path, spec, {"heads": "x"}, mesh, sizes={"heads": 4})
+    >>> params = nx.interop.load_safetensors(path, spec, {"heads": "x"}, mesh, sizes={"heads": 4})
     >>> params["query"].dims, params["query"].sharding.spec
     (('embed', 'heads', 'key'), P(None, 'x', None))
     """
@@ -152,7 +152,7 @@ def save_safetensors(
     >>> path = tempfile.mkdtemp() + "/model.safetensors"
     >>> tree = {"query": nx.named(jnp.ones((5, 3, 2)), ["embed", "heads", "key"])}
     >>> spec = {"q.weight": ("query", "(heads key) e -> {embed=e, heads, key}")}
-    >>> save_safetensors(tree, spec, path)
+    >>> nx.interop.save_safetensors(tree, spec, path)
     >>> safetensors.numpy.load_file(path)["q.weight"].shape
     (6, 5)
     """

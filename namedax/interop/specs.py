@@ -633,6 +633,7 @@ _NUMBER = re.compile(r"(?:(?<=^)|(?<=\.))[0-9]+(?=\.|$)")
 def collapsed(keys: Iterable[str]) -> list[str]:
     """Return keys with ranges in place of numbers, in their order.
 
+    >>> from namedax.interop.specs import collapsed
     >>> collapsed(["a.0.w", "a.1.w", "a.3.w", "b"])
     ['a.{0..1,3}.w', 'b']
     """
@@ -658,6 +659,7 @@ def _filled(template: str, texts: Iterable[str]) -> str:
 def names_of_numbers(numbers: Sequence[int]) -> str:
     """Return the text of ascending integers, such as `{0..1,3}`.
 
+    >>> from namedax.interop.specs import names_of_numbers
     >>> names_of_numbers([0, 1, 3]), names_of_numbers([2])
     ('{0..1,3}', '2')
     """

@@ -116,7 +116,7 @@ def from_state_dict(
     ...         "(heads key) e -> {layers, embed=e, heads, key}",
     ...     )
     ... }
-    >>> params = from_state_dict(state, spec, sizes={"heads": 3})
+    >>> params = nx.interop.from_state_dict(state, spec, sizes={"heads": 3})
     >>> dict(params["layers"]["query"].named_shape)
     {'layers': 2, 'embed': 5, 'heads': 3, 'key': 2}
     """
@@ -250,7 +250,7 @@ def to_state_dict(
     >>> import jax.numpy as jnp, namedax as nx
     >>> tree = {"query": nx.named(jnp.ones((5, 3, 2)), ["embed", "heads", "key"])}
     >>> spec = {"q.weight": ("query", "(heads key) e -> {embed=e, heads, key}")}
-    >>> {key: tensor.shape for key, tensor in to_state_dict(tree, spec).items()}
+    >>> {key: tensor.shape for key, tensor in nx.interop.to_state_dict(tree, spec).items()}
     {'q.weight': (6, 5)}
     """
     op = "to_state_dict"

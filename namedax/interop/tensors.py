@@ -183,6 +183,7 @@ def _boxes(
 def _pieces(sizes: Sequence[int], start: int, stop: int) -> list[tuple[Range, ...]]:
     """Split a range of a product of axes into products of ranges, in order.
 
+    >>> from namedax.interop.tensors import _pieces
     >>> _pieces([3, 4], 2, 9)
     [((0, 1), (2, 4)), ((1, 2), (0, 4)), ((2, 3), (0, 1))]
     """

@@ -51,7 +51,7 @@ def to_xarray(
 ) -> Any:
     """Convert an array to an `xarray.DataArray`, or a dict of arrays to an `xarray.Dataset`.
 
-    The values are copied to this host, so a sharded array is gathered. Requires xarray.
+    The values are copied to this host. Requires xarray.
 
     Args:
       x: an array, named or not, or a dict from variable names to arrays. Arrays must be concrete,
@@ -65,6 +65,8 @@ def to_xarray(
     Returns:
       A `DataArray` with dimensions in the order of `x.dims`, or a `Dataset`.
 
+    Communication: a sharded array is gathered on this host.
+
     Raises:
       AxisNameError: a positional axis would get the name of another axis.
       PositionalAxisError: the number of names in `dims` is not the number of positional axes.
@@ -73,7 +75,7 @@ def to_xarray(
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.arange(6.0).reshape(2, 3), ["city", "month"])
-    >>> temperature = to_xarray(x, coords={"month": [1, 2, 3]}, name="temperature")
+    >>> temperature = nx.to_xarray(x, coords={"month": [1, 2, 3]}, name="temperature")
     >>> temperature.dims, temperature.sel(month=2).values.tolist()
     (('city', 'month'), [1.0, 4.0])
     """
@@ -143,8 +145,8 @@ def from_xarray(
         milliseconds of a date).
       ImportError: xarray is not installed.
 
-    >>> import xarray
-    >>> from_xarray(xarray.DataArray([[1.0, 2.0]], dims=["city", "month"])).dims
+    >>> import xarray, namedax as nx
+    >>> nx.from_xarray(xarray.DataArray([[1.0, 2.0]], dims=["city", "month"])).dims
     ('city', 'month')
     """
     xarray = _xarray("from_xarray")

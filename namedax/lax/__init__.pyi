@@ -289,10 +289,11 @@ def all_to_all(
 
     Returns:
       An array that still has the named axis. A value without the axis is the same in every
-      instance, and needs no communication.
+      instance.
 
     Communication: one all-to-all and local transposes, also over several axes, with one element per
-    device or in blocks. Within groups: one all-gather of the complete axis.
+    device or in blocks. Within groups: one all-gather of the complete axis. For a value without the
+    axis: none.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -392,9 +393,15 @@ def atanh(x: jax.typing.ArrayLike) -> jax.Array:
 def axis_index(axis_name: AxisName) -> NamedArray:
     """Return the index of every instance along a named axis.
 
-    The result is `i32[]{name}` with the values 0 to size - 1.
+    For a tuple of names the index is row-major in the given order.
 
-    For a tuple of names the index is row-major in the given order. No communication.
+    Args:
+      axis_name: an axis name, or a tuple of names.
+
+    Returns:
+      `i32[]{name}` with the values 0 to size - 1.
+
+    Communication: none.
     """
 def axis_size(axis_name: AxisName) -> int:
     """Return the global size of a named axis, or the product of the sizes for a tuple of names.
@@ -843,10 +850,25 @@ def cosh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise hyperbolic cosine: :math:`\\mathrm{cosh}(x)`."""
 @overload
 def cumlogsumexp(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray:
-    """Compute the cumulative `log(sum(exp(x)))` along one axis; see `cummax`."""
+    """Compute the cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`."""
 @overload
 def cumlogsumexp(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray:
-    """Compute the cumulative `log(sum(exp(x)))` along one axis; see `cummax`."""
+    """Compute the cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`.
+
+    Args:
+      operand: an array, named or not.
+      axis: a positional or named axis, by default 0.
+      reverse: if `True`, accumulate from the end of the axis; by default `False`.
+
+    Returns:
+      An array with the axes of `operand`.
+
+    Communication: as for `nx.cummax`.
+
+    Raises:
+      AxisNotFoundError: `operand` has no axis of that name.
+      PositionalAxisError: `axis` is not a single axis, or is out of range.
+    """
 @overload
 def cummax(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray:
     """Compute the cumulative maximum along one axis, as `lax.cummax`."""
@@ -874,25 +896,40 @@ def cummax(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> Any
     """
 @overload
 def cummin(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray:
-    """Compute the cumulative minimum along one axis, as `lax.cummin`; see `cummax`."""
+    """Compute the cumulative minimum along one axis, as `lax.cummin`."""
 @overload
 def cummin(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray:
-    """Compute the cumulative minimum along one axis, as `lax.cummin`; see `cummax`."""
+    """Compute the cumulative minimum along one axis, as `lax.cummin`.
+
+    Args:
+      operand: an array, named or not.
+      axis: a positional or named axis, by default 0.
+      reverse: if `True`, accumulate from the end of the axis; by default `False`.
+
+    Returns:
+      An array with the axes of `operand`.
+
+    Communication: as for `nx.cummax`.
+
+    Raises:
+      AxisNotFoundError: `operand` has no axis of that name.
+      PositionalAxisError: `axis` is not a single axis, or is out of range.
+    """
 @overload
 def cumprod(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray:
-    """Compute the cumulative product along one axis, with the dtype preserved; see `nx.cumsum`."""
+    """Compute the cumulative product along one axis, with the dtype preserved."""
 @overload
 def cumprod(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray:
-    """Compute the cumulative product along one axis, with the dtype preserved; see `nx.cumsum`.
+    """Compute the cumulative product along one axis, with the dtype preserved.
 
     See `nx.cumprod`.
     """
 @overload
 def cumsum(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray:
-    """Compute the cumulative sum along one axis, with the dtype preserved; see `nx.cumsum`."""
+    """Compute the cumulative sum along one axis, with the dtype preserved."""
 @overload
 def cumsum(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray:
-    """Compute the cumulative sum along one axis, with the dtype preserved; see `nx.cumsum`.
+    """Compute the cumulative sum along one axis, with the dtype preserved.
 
     See `nx.cumsum`.
     """
@@ -1182,6 +1219,8 @@ def fori_loop(
       init_val: the initial value; broadcast along axes that it gains.
       unroll: as in `lax.fori_loop`; by default `None`.
 
+    Communication: none of its own.
+
     Raises:
       NamedAxesLeftError: a bound has named axes: instances cannot have different numbers of steps
         here. Use `while_loop`.
@@ -1301,6 +1340,12 @@ def index_in_dim(
     operand: ArrayLike, index: int, axis: AxisSpec = 0, keepdims: bool = True,
 ) -> AnyArray:
     """Read one element along a positional or named axis, as `jax.lax.index_in_dim`.
+
+    Args:
+      operand: an array, named or not.
+      index: the index, an integer; negative ones count from the end.
+      axis: a positional or named axis; by default 0.
+      keepdims: if `True` (default), the axis remains with size 1.
 
     Communication: along a sharded axis, that of `x[name, index]`.
 
@@ -1471,6 +1516,11 @@ def optimization_barrier(operand: PyTree, /) -> PyTree:
     """Return the operands, all of which are computed before any use of the results.
 
     See `jax.lax.optimization_barrier`; no value changes.
+
+    Args:
+      operand: a pytree of arrays, named or not.
+
+    Communication: none.
     """
 @overload
 def pad(
@@ -1520,6 +1570,8 @@ def pcast(x: PyTree, axis_name: AxisName, *, to: str) -> PyTree:
       x: a named array, or a pytree of them.
       axis_name: an axis name, or a tuple of names.
       to: `"varying"`, which changes no value.
+
+    Communication: none.
 
     Raises:
       AxisNotFoundError: a name has no size here.
@@ -1586,19 +1638,71 @@ def pmax(
     """Take the maximum of every leaf over a named axis or a tuple of them.
 
     A value without the axis is returned unchanged. Differentiable, unlike `jax.lax.pmax`: ties
-    share the gradient, as in `nx.max`. For groups and the communication see `psum`.
+    share the gradient, as in `nx.max`.
+
+    Args:
+      x: a pytree of arrays, named or not.
+      axis_name: an axis name, or a tuple of names.
+      axis_index_groups: lists that together contain every index of the axis once, by default
+        `None`. The reduction is within each group and keeps the named axis: every instance has the
+        result of its group.
+
+    Returns:
+      The tree without the axes.
+
+    Communication: as for `nx.lax.psum`.
+
+    Raises:
+      AxisNotFoundError: neither the value nor the mapped function has an axis.
+      ArgumentError: the groups do not contain every index once.
     """
 def pmean(
     x: PyTree, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None,
 ) -> PyTree:
-    """Average every leaf over a named axis or a tuple of them; see `psum`, also for groups.
+    """Average every leaf over a named axis or a tuple of them.
 
     A value without the axis is returned unchanged.
+
+    Args:
+      x: a pytree of arrays, named or not.
+      axis_name: an axis name, or a tuple of names.
+      axis_index_groups: lists that together contain every index of the axis once, by default
+        `None`. The reduction is within each group and keeps the named axis: every instance has the
+        result of its group.
+
+    Returns:
+      The tree without the axes.
+
+    Communication: as for `nx.lax.psum`.
+
+    Raises:
+      AxisNotFoundError: neither the value nor the mapped function has an axis.
+      ArgumentError: the groups do not contain every index once.
     """
 def pmin(
     x: PyTree, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None,
 ) -> PyTree:
-    """Take the minimum of every leaf over a named axis or a tuple of them; see `pmax`."""
+    """Take the minimum of every leaf over a named axis or a tuple of them.
+
+    A value without the axis is returned unchanged. Differentiable, unlike `jax.lax.pmin`: ties
+    share the gradient, as in `nx.min`.
+
+    Args:
+      x: a pytree of arrays, named or not.
+      axis_name: an axis name, or a tuple of names.
+      axis_index_groups: lists that together contain every index of the axis once, by default
+        `None`. The reduction is within each group and keeps the named axis: every instance has the
+        result of its group.
+
+    Returns:
+      The tree without the axes.
+
+    Communication: as for `nx.lax.psum`.
+
+    Raises:
+      AxisNotFoundError: neither the value nor the mapped function has an axis.
+      ArgumentError: the groups do not contain every index once.
+    """
 @overload
 def polygamma(m: NamedArray, x: ArrayLike) -> NamedArray:
     """Elementwise polygamma: :math:`\\psi^{(m)}(x)`."""
@@ -1632,7 +1736,7 @@ def ppermute(x: PyTree, axis_name: AxisName, perm: Iterable[tuple[int, int]]) ->
     Returns:
       An array of the same type. An instance that is not a target receives zeros.
 
-    Communication, for an axis in blocks of `b` elements: elements that remain on their device are
+    Communication: for an axis in blocks of `b` elements, elements that remain on their device are
     not sent. A permutation of complete blocks is one collective-permute of a block. A shift by `k
     <= b` elements is one collective-permute of `k` elements; a longer shift is two, of `b` elements
     in total. A reversal is one, of a block. In general, the number of collective-permutes is the
@@ -1645,9 +1749,9 @@ def ppermute(x: PyTree, axis_name: AxisName, perm: Iterable[tuple[int, int]]) ->
       AxisSizeError: an index is out of range, or appears twice.
     """
 def precv(token: object, out_shape: object, axis_name: object, perm: object) -> PyTree:
-    """`jax.lax.precv`, for arrays without names outside of mapped functions. Use nx.lax.ppermute to send elements."""
+    """Call `jax.lax.precv`, for arrays without names outside of mapped functions."""
 def psend(x: object, axis_name: object, perm: object) -> PyTree:
-    """`jax.lax.psend`, for arrays without names outside of mapped functions. Use nx.lax.ppermute to send elements."""
+    """Call `jax.lax.psend`, for arrays without names outside of mapped functions."""
 def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     """Permute a named axis: instance `i` receives the element of instance `perm[i]`.
 
@@ -1657,7 +1761,9 @@ def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
       perm: a permutation of all indices along the axis.
 
     Returns:
-      An array of the same type. For the communication see `ppermute`.
+      An array of the same type.
+
+    Communication: as for `nx.lax.ppermute`.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -1672,11 +1778,18 @@ def psum(
     result is a Python number. The dtype is preserved, also for narrow integers; booleans are
     counted as `int32`.
 
-    Communication: one all-reduce of the local sums.
+    Args:
+      x: a pytree of arrays, named or not.
+      axis_name: an axis name, or a tuple of names.
+      axis_index_groups: lists that together contain every index of the axis once, by default
+        `None`. The reduction is within each group and keeps the named axis: every instance has the
+        result of its group.
 
-    `axis_index_groups`, lists that together contain every index of the axis once, reduces within
-    each group and keeps the named axis: every instance has the result of its group; by default
-    `None`. This is one all-reduce of one value per group.
+    Returns:
+      The tree without the axes.
+
+    Communication: one all-reduce of the local sums; with groups, one all-reduce of one value per
+    group.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has an axis.
@@ -1725,6 +1838,8 @@ def pswapaxes(
       axis_name: the axis name; a tuple of names counts instances in row-major order.
       axis: the positional axis.
       axis_index_groups: groups, as for `all_to_all`; by default `None`.
+
+    Communication: as for `nx.lax.all_to_all`.
     """
 def ragged_all_to_all(
     operand: object,
@@ -1737,7 +1852,7 @@ def ragged_all_to_all(
     axis_name: object,
     axis_index_groups: object = None,
 ) -> PyTree:
-    """`jax.lax.ragged_all_to_all`, for arrays without names outside of mapped functions. Use nx.take, nx.segment_sum or nx.nn.mixture_of_experts to send elements to computed destinations."""
+    """Call `jax.lax.ragged_all_to_all`, for arrays without names outside of mapped functions."""
 @overload
 def ragged_dot(
     lhs: NamedArray,
@@ -1856,6 +1971,13 @@ def reduce_and(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
 
     The dtype is preserved.
 
+    Args:
+      operand: an array, named or not.
+      axes: a positional axis, an axis name, or a sequence of both.
+
+    Returns:
+      An array with the remaining axes.
+
     Communication: over sharded axes, one all-reduce of the result for booleans; the bits of integers are gathered (one all-gather).
 
     Raises:
@@ -1865,6 +1987,13 @@ def reduce_max(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
     """Apply `jax.lax.reduce_max` over positional or named axes.
 
     The dtype is preserved.
+
+    Args:
+      operand: an array, named or not.
+      axes: a positional axis, an axis name, or a sequence of both.
+
+    Returns:
+      An array with the remaining axes.
 
     Communication: over sharded axes, one all-reduce of the result.
 
@@ -1876,6 +2005,13 @@ def reduce_min(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
 
     The dtype is preserved.
 
+    Args:
+      operand: an array, named or not.
+      axes: a positional axis, an axis name, or a sequence of both.
+
+    Returns:
+      An array with the remaining axes.
+
     Communication: over sharded axes, one all-reduce of the result.
 
     Raises:
@@ -1885,6 +2021,13 @@ def reduce_or(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
     """Apply `jax.lax.reduce_or` over positional or named axes.
 
     The dtype is preserved.
+
+    Args:
+      operand: an array, named or not.
+      axes: a positional axis, an axis name, or a sequence of both.
+
+    Returns:
+      An array with the remaining axes.
 
     Communication: over sharded axes, one all-reduce of the result for booleans; the bits of integers are gathered (one all-gather).
 
@@ -1910,6 +2053,13 @@ def reduce_prod(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
 
     The dtype is preserved.
 
+    Args:
+      operand: an array, named or not.
+      axes: a positional axis, an axis name, or a sequence of both.
+
+    Returns:
+      An array with the remaining axes.
+
     Communication: over sharded axes, one all-gather of the products of the blocks.
 
     Raises:
@@ -1920,12 +2070,21 @@ def reduce_sum(operand: ArrayLike, axes: AxisSpec, *, out_sharding: object = Non
 
     The dtype is preserved.
 
+    Args:
+      operand: an array, named or not.
+      axes: a positional axis, an axis name, or a sequence of both.
+      out_sharding: as in JAX, for arrays without names; it must be left out for others.
+
+    Returns:
+      An array with the remaining axes.
+
     Communication: over sharded axes, one all-reduce of the result.
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
 
-    `nx.lax.reduce_sum` has JAX's parameters, in JAX's order. Arguments without any name go to JAX's own function. With names, `out_sharding` must be left out.
+    `nx.lax.reduce_sum` has JAX's parameters, in JAX's order.
+    Arguments without any name go to JAX's own function. With names, `out_sharding` must be left out.
     """
 def reduce_window(
     operand: Any,
@@ -1966,6 +2125,10 @@ def rev(operand: NamedArray, dimensions: AxisSpec) -> NamedArray:
 def rev(operand: ArrayLike, dimensions: AxisSpec) -> AnyArray:
     """Reverse positional or named axes, as `jax.lax.rev`.
 
+    Args:
+      operand: an array, named or not.
+      dimensions: a positional axis, an axis name, or a sequence of both.
+
     Communication: along a sharded axis the devices exchange their blocks.
 
     Raises:
@@ -1979,9 +2142,9 @@ def rng_bit_generator(
     *,
     out_sharding: object = None,
 ) -> PyTree:
-    """`jax.lax.rng_bit_generator`, for arrays without names outside of mapped functions. nx.random has samplers by name: nx.random.bits(key, named_shape=...)."""
+    """Call `jax.lax.rng_bit_generator`, for arrays without names outside of mapped functions."""
 def rng_uniform(a: object, b: object, shape: object) -> PyTree:
-    """`jax.lax.rng_uniform`, for arrays without names outside of mapped functions. nx.random has samplers by name: nx.random.uniform(key, named_shape=...)."""
+    """Call `jax.lax.rng_uniform`, for arrays without names outside of mapped functions."""
 @overload
 def round(x: NamedArray, rounding_method: jax.lax.RoundingMethod = ...) -> NamedArray:
     """Elementwise round."""
@@ -2438,7 +2601,16 @@ def slice_in_dim(
 ) -> AnyArray:
     """Slice a positional or named axis, as `jax.lax.slice_in_dim`.
 
-    Along a named axis it is `x[name, start:limit:stride]`, with the same communication.
+    Along a named axis it is `x[name, start:limit:stride]`.
+
+    Args:
+      operand: an array, named or not.
+      start_index: the first index, or `None` for the beginning.
+      limit_index: the index after the last one, or `None` for the end.
+      stride: the distance between two indices; by default 1.
+      axis: a positional or named axis; by default 0.
+
+    Communication: along a sharded axis, that of `x[name, start:limit:stride]`.
 
     Raises:
       AxisNotFoundError: `operand` lacks the name.
@@ -2580,7 +2752,7 @@ def while_loop(
       AxisSizeError: an axis of the value has two sizes.
     """
 def with_sharding_constraint(x: object, shardings: object) -> PyTree:
-    """`jax.lax.with_sharding_constraint`, for arrays without names outside of mapped functions. The sharding of a named array follows from its names: nx.shard(x, axis_resources, mesh)."""
+    """Call `jax.lax.with_sharding_constraint`, for arrays without names outside of mapped functions."""
 @overload
 def zeta(x: NamedArray, q: ArrayLike) -> NamedArray:
     """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`"""

@@ -109,6 +109,7 @@ def seconds_of(kind: str, payload: float, levels: tuple[Level, ...]) -> float:
     Returns:
       Seconds.
 
+    >>> from namedax.machines.collectives import Level, seconds_of
     >>> from namedax.machines.links import Link
     >>> seconds_of("all-gather", 4e6, (Level((4,), Link(3e9, 0.0)),))
     0.001

@@ -68,7 +68,8 @@ class Link:
         counts that are not positive integers, a table that is not in order, or direct links
         without `reach`.
 
-    >>> Link(bandwidth=9e10, latency=1e-6)
+    >>> import namedax as nx
+    >>> nx.machines.Link(bandwidth=9e10, latency=1e-6)
     Link(bandwidth=90000000000.0, latency=1e-06, kind='ring', closes=1, dimensions=None, ...)
     """
 
@@ -149,7 +150,8 @@ class Link:
         Args:
           size: the bytes of a message.
 
-        >>> link = Link(1e9, 0.0, "switch", by_size=((1000, 0.25), (16000, 1.0)))
+        >>> import namedax as nx
+        >>> link = nx.machines.Link(1e9, 0.0, "switch", by_size=((1000, 0.25), (16000, 1.0)))
         >>> [round(link.bandwidth_at(size) / 1e9, 3) for size in (10, 1000, 4000, 10**6)]
         [0.25, 0.25, 0.5, 1.0]
         """
@@ -168,7 +170,8 @@ class Link:
     def to_dict(self) -> dict[str, object]:
         """Return the fields as a dict that JSON can store; `from_dict` reads it.
 
-        >>> Link(1e9, 1e-6).to_dict()["kind"]
+        >>> import namedax as nx
+        >>> nx.machines.Link(1e9, 1e-6).to_dict()["kind"]
         'ring'
         """
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -188,7 +191,9 @@ class Link:
         Raises:
           ArgumentError: a key is missing or unknown, or a figure is invalid.
 
-        >>> Link.from_dict({"bandwidth": 1e9, "latency": 0.0}) == Link(1e9, 0.0)
+        >>> import namedax as nx
+        >>> link = nx.machines.Link.from_dict({"bandwidth": 1e9, "latency": 0.0})
+        >>> link == nx.machines.Link(1e9, 0.0)
         True
         """
         fields = [field.name for field in dataclasses.fields(cls)]
@@ -209,6 +214,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 def positive(of: str, name: str, value: object, unit: str) -> None:
     """Raise an error that names the argument, unless `value` is a positive and finite number.
 
+    >>> from namedax.machines.links import positive
     >>> positive("Machine", "memory", -1, "bytes")
     Traceback (most recent call last):
       ...

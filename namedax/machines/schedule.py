@@ -54,7 +54,8 @@ class Times:
       assumptions: assumptions about figures that the machine lacks, as text, if they contribute
         more than a thousandth of the total.
 
-    >>> print(Times(0.5, compute=0.25, memory=0.125, communication=0.25, hidden=0.125))
+    >>> import namedax as nx
+    >>> print(nx.machines.Times(0.5, compute=0.25, memory=0.125, communication=0.25, hidden=0.125))
     500 ms: 250 ms computing, 125 ms moving memory, 250 ms communicating, 125 ms of them at ...
     """
 
@@ -80,12 +81,13 @@ class Times:
         Raises:
           ArgumentError: `devices` is not a positive integer.
 
-        >>> import json, pathlib, tempfile
+        >>> import json, pathlib, tempfile, namedax as nx
+        >>> from namedax.machines.schedule import Timed
         >>> from namedax.analysis.records import Operation
         >>> product = Operation(
         ...     "dot_general", ("k",), 1e9, 1000, 1, "float32", "nx.dot", "model.py:3", "forward"
         ... )
-        >>> times = Times(2e-3, 2e-3, 0.0, 0.0, 0.0, (Timed(product, 0.0, 2e-3),))
+        >>> times = nx.machines.Times(2e-3, 2e-3, 0.0, 0.0, 0.0, (Timed(product, 0.0, 2e-3),))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = pathlib.Path(folder, "step.json")
         ...     times.to_perfetto(path)

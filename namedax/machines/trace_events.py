@@ -54,6 +54,7 @@ class Track(Record):
 def title_of(operation: str, names: Iterable[str], kind: str) -> str:
     """Return the text of a step: its operation with its names, or else its kind.
 
+    >>> from namedax.machines.trace_events import title_of
     >>> title_of("nx.dot", ["k"], "dot_general"), title_of("", [], "add")
     ('nx.dot{k}', 'add')
     """

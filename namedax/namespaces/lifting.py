@@ -257,11 +257,14 @@ def _lift(
         f"{summary_of(function)}\n\nThe named version of `jax.{home}.{name}`, with the same"
         " arguments; see JAX for these.\n\n"
         + (
-            f"`{'`, `'.join(found)}` also {take} axis names, or tuples of names and positions. All"
-            " other names are batch axes.\n\nCommunication: a sharded axis that is given by name is"
-            " gathered (one all-gather);\nif the result has it, it is sharded again."
+            f"`{'`, `'.join(found)}` also {take} axis names, or tuples of names and positions.\n"
+            "All other names are batch axes.\n\nCommunication: a sharded axis that is given by name"
+            " is gathered (one all-gather).\nIf the result has it, it is sharded again."
             if found
-            else ("Named axes of array arguments are batch axes of the result. No communication.")
+            else (
+                "Named axes of array arguments are batch axes of the result.\n\n"
+                "Communication: none."
+            )
         )
     )
     if isinstance(lifted, Lifted):

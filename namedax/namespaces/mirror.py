@@ -24,6 +24,7 @@ from namedax.core.display import type_text
 from namedax.core.explicit_fallback import explain_call
 from namedax.core.region import ambient
 from namedax.errors import UnsupportedArgumentError
+from namedax.namespaces.docstrings import with_parameters
 from namedax.operands.along_axes import names_in
 from namedax.operands.axes import AXIS_PARAMETERS, holds_names
 from namedax.operands.nmap import Lifted
@@ -125,7 +126,7 @@ def mirror(
     face.__signature__ = plan.signature  # type: ignore[attr-defined]
     face.__module__, face.__name__, face.__qualname__ = module, name, name
     note = plan.note(f"{module}.{name}".removeprefix("namedax."))
-    face.__doc__ = f"{inspect.getdoc(own) or ''}\n\n{note}"
+    face.__doc__ = f"{plan.documented(inspect.getdoc(own) or '')}\n\n{note}"
     face._operation = name  # type: ignore[attr-defined]
     return face
 
@@ -268,16 +269,27 @@ class _Plan:
             )
         )
 
+    def documented(self, doc: str) -> str:
+        """Return the docstring of the named version for JAX's parameters, in JAX's order."""
+        own = self.renamed | {name: name for name in self.extra}
+        return with_parameters(doc, self.signature.parameters, own, self._text_of)
+
+    def _text_of(self, parameter: str) -> str:
+        if parameter in _HINTS:
+            return "as in JAX, for arrays without names; ignored for others."
+        return "as in JAX, for arrays without names; it must be left out for others."
+
     def note(self, where: str) -> str:
         """Return the sentences about the differences, for the docstring."""
         lost = [
             key
             for key in self.signature.parameters
             if key not in self.renamed and key not in self.extra and key not in _HINTS
+            if not key.startswith("_")  # of JAX alone
         ]
         text = f"`nx.{where}` has JAX's parameters, in JAX's order"
         text += f", and `{'`, `'.join(self.extra)}` by keyword" if self.extra else ""
-        text += ". Arguments without any name go to JAX's own function."
+        text += ".\nArguments without any name go to JAX's own function."
         return text + (f" With names, `{'`, `'.join(lost)}` must be left out." if lost else "")
 
 

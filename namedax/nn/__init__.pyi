@@ -241,15 +241,6 @@ def dot_product_attention(
       mask: a boolean array, true where a query may attend to a key, by default `None`. Its key
         positions have the name `key_axis`. If it lacks `key_axis`, an axis that no other array has
         is an error.
-      axis: the axis name of the query positions; by default `None`, for positional axes.
-      features: the axis name over which `query` and `key` are contracted.
-      key_axis: the axis name of the key positions in `bias` and `mask`; by default `"key_" + axis`.
-        It also applies to `key` and `value` if they lack `axis`.
-      heads: the axis name of the query heads, with `key_heads`; by default `None`. Their number is
-        a multiple of the key heads, and consecutive ones share a key head, as in
-        `jax.nn.dot_product_attention`.
-      key_heads: the axis name of the heads of `key` and `value` in that case. Mapped like `heads`,
-        or not mapped.
       scale: a number; by default one over the root of the size of `features`.
       is_causal: if `True`, a query attends only to keys at its own position and before; by default
         `False`.
@@ -259,6 +250,18 @@ def dot_product_attention(
         position on are masked.
       local_window_size: the number of positions that a query sees to the left and to the right, by
         default all; one integer applies to both sides.
+      implementation: without `axis`, as in JAX.
+      return_residual: without `axis`, as in JAX.
+      axis: the axis name of the query positions; by default `None`, for positional axes.
+      features: the axis name over which `query` and `key` are contracted. By default `None`, for
+        positional axes.
+      key_axis: the axis name of the key positions in `bias` and `mask`; by default `"key_" + axis`.
+        It also applies to `key` and `value` if they lack `axis`.
+      heads: the axis name of the query heads, with `key_heads`; by default `None`. Their number is
+        a multiple of the key heads, and consecutive ones share a key head, as in
+        `jax.nn.dot_product_attention`.
+      key_heads: the axis name of the heads of `key` and `value` in that case. Mapped like `heads`,
+        or not mapped. By default `None`.
       soft_cap: a positive number, by default `None`: scores before bias and masks are limited to
         this absolute value, as in Gemma 2.
       segments: integers with `axis`, and any batch axes, by default `None`: the number of the
@@ -267,8 +270,6 @@ def dot_product_attention(
         result 0.
       key_segments: the same for the keys, by their positions; by default `segments`, if `key` has
         `axis`.
-      implementation: without `axis`, as in JAX.
-      return_residual: without `axis`, as in JAX.
       balance: `"zigzag"` gives every device of a ring an equal share of a causal mask, by default
         `None`; `nx.plan` then also tries `"zigzag"`. It never changes the result, and has no effect
         without a ring. It requires `is_causal` (or a window of no positions to the right) and as
@@ -286,7 +287,7 @@ def dot_product_attention(
 
     Communication: see the docstring of the module, also for the limits of derivatives. A sharded
     sequence is never gathered. The axis `key_axis` of a `bias` or `mask` is unmapped, or mapped
-    like the positions of `key`. In the latter case it goes around the ring with the keys. With
+    like the positions of `key`. Mapped like these, it goes around the ring with the keys. With
     `features` sharded the scores take one all-reduce, and with axes of `value` alone sharded the
     gradient does. With `balance="zigzag"` every device of the ring exchanges one block of each
     sharded operand and of the result for the chunks of its share, in two permutes of half a block
@@ -403,7 +404,7 @@ def grouped_dot(
     Returns:
       An array with the axes of `x`, and the axes of `w` alone in place of `axis`.
 
-    Communication, by the mesh axes of the groups:
+    Communication: it depends on the mesh axes of the groups.
 
     - No mesh axes, for any sharding of tokens: none, and in the gradient one reduction of the
       weights' gradient.
@@ -568,8 +569,19 @@ def log_softmax(
 def log_softmax(x: ArrayLike, axis: AxisSpec = -1, where: ArrayLike | None = None) -> AnyArray:
     """Compute the logarithm of `softmax` without overflow.
 
-    Arguments and communication are the same as for `softmax`; elements where `where` is false are
-    `-inf`.
+    Args:
+      x: an array, named or not.
+      axis: the axis or axes to normalize over, positional or named; by default -1.
+      where: a boolean array, named or not, by default `None`; elements where it is false are `-inf`
+        and do not count.
+
+    Returns:
+      An array with the axes of `x`.
+
+    Communication: as for `nx.nn.softmax`.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the axis.
     """
 def logmeanexp(
     x: ArrayLike, axis: AxisSpec = None, where: ArrayLike | None = None, keepdims: bool = False,
@@ -628,7 +640,7 @@ def max_pool(
         default the size of the window, so that windows tile the axis.
       padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size /
         stride)` elements), or a pair `(before, after)` for each axis, also in a dict.
-        Padding never wins.
+        Padding is never selected.
       out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default
         `None`. Required in a mapped function for axes that change their size.
 
@@ -673,7 +685,7 @@ def min_pool(
         default the size of the window, so that windows tile the axis.
       padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size /
         stride)` elements), or a pair `(before, after)` for each axis, also in a dict.
-        Padding never wins.
+        Padding is never selected.
       out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default
         `None`. Required in a mapped function for axes that change their size.
 
@@ -736,9 +748,14 @@ def mixture_of_experts(
       An array with the axes of `x`, except that its features are the features of the experts'
       results. It has their dtype.
 
-    Communication: see the docstring of the module. Parameters are not moved. Without capacity the
-    derivative is of first order and in reverse mode only; arrays that `expert` closes over have
-    gradients too.
+    Communication: it depends on the mesh axes of the experts; parameters are not moved. Without
+    mesh axes, none. Over mesh axes along which the tokens are replicated, one all-reduce of the
+    results. Over mesh axes of groups of tokens, one all-to-all of the slots and one back, and the
+    same two in the gradient. If `capacity` is counted along a sharded axis, also an all-gather of
+    the counts; a reduce-scatter fills the slots, and an all-gather returns the results.
+
+    Without capacity the derivative is of first order and in reverse mode only; arrays that `expert`
+    closes over have gradients too.
 
     Raises:
       AxisNotFoundError: `x` or the routing lacks an axis, or the result of `expert` lacks `axis` or
@@ -756,10 +773,20 @@ def mixture_of_experts(
 def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> Moments:
     """Compute mean and variance over `axis`, in float32 (or float64).
 
-    Arguments are the same as for `layer_norm`.
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not
+        count.
+
+    Returns:
+      The `Moments`, without `axis`.
 
     Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds
     none.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the axis.
     """
 def one_hot(
     x: ArrayLike,
@@ -773,10 +800,10 @@ def one_hot(
     Args:
       x: an integer array, named or not.
       num_classes: the size of the new axis. Optional for a named axis, which takes its size in the
-        mapped function.
+        mapped function. By default `None`.
+      dtype: the dtype; by default the default float.
       axis: the name of the new axis, or its index among the positional axes of the result; by
         default -1.
-      dtype: the dtype; by default the default float.
 
     Returns:
       1 where the index along the new axis equals `x`, else 0; an `x` out of range gives zeros.
@@ -800,7 +827,7 @@ def prefix_mask(
 
     Args:
       named_shape: as in `causal_mask`.
-      axis: as in `causal_mask`.
+      axis: as in `causal_mask`; by default `("query", "key")`.
       prefix: the length of the prefix. An integer, or a named array of them, one for every element
         of a batch.
       offset: as in `causal_mask`; by default 0.
@@ -910,10 +937,23 @@ def rms_norm(
 ) -> AnyArray:
     """Divide by the root mean square over `axis`, then multiply by `scale`.
 
-    Arguments are the same as for `layer_norm`; `epsilon` is 1e-6 by default.
+    Args:
+      x: an array, named or not.
+      axis: the axes to normalize over: a positional axis, an axis name, or a tuple of both.
+      scale: an array that broadcasts by name, by default `None`; it may have the normalized axes.
+      epsilon: the number added to the mean square, by default 1e-6.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not
+        count in the statistics, but are normalized too.
+
+    Returns:
+      An array with the dtype and the axes of `x`, and the additional axes of `scale` and `where`.
 
     Communication: over a sharded axis, one all-reduce of the size of the mean; the gradient adds
     one.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the axis, or `scale` is probably misspelled, as for
+        `nx.nn.layer_norm`.
     """
 def rope(
     x: ArrayLike,
@@ -1245,4 +1285,6 @@ def update_moments(
       average: the average so far.
       new: the moments of this step, as `batch_norm` returns them.
       momentum: the weight of `average`, by default 0.9; `new` has the weight `1 - momentum`.
+
+    Communication: none.
     """

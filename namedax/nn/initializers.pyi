@@ -14,16 +14,29 @@ from namedax.ops.nn.initializers import NamedInitializer
 def constant(value: ArrayLike, dtype: DType | None = None) -> NamedInitializer:
     """Build `jax.nn.initializers.constant` for parameters with named axes.
 
+    Args:
+      value: the value, a scalar or an array.
+      dtype: the dtype; by default the default float.
+
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 def delta_orthogonal(
     scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DType | None = None,
 ) -> NamedInitializer:
-    """Build `jax.nn.initializers.delta_orthogonal` for parameters with named axes. `column_axis`: names, positional axes, or tuples of both.
+    """Build `jax.nn.initializers.delta_orthogonal` for parameters with named axes.
+
+    Args:
+      scale: the scale of the values; see JAX; by default 1.0.
+      column_axis: the axis of the columns, a name or a positional axis; by default -1.
+      dtype: the dtype; by default the default float.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 def glorot_normal(
     in_axis: int | Sequence[int] = -2,
@@ -31,10 +44,18 @@ def glorot_normal(
     batch_axis: int | Sequence[int] = (),
     dtype: DType | None = None,
 ) -> NamedInitializer:
-    """Build `jax.nn.initializers.glorot_normal` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
+    """Build `jax.nn.initializers.glorot_normal` for parameters with named axes.
+
+    Args:
+      in_axis: the input axes: a name, a positional axis, or a tuple of both; by default -2.
+      out_axis: the output axes, in the same form; by default -1.
+      batch_axis: the axes that count for neither fan, in the same form; by default ().
+      dtype: the dtype; by default the default float.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 def glorot_uniform(
     in_axis: int | Sequence[int] = -2,
@@ -42,10 +63,18 @@ def glorot_uniform(
     batch_axis: int | Sequence[int] = (),
     dtype: DType | None = None,
 ) -> NamedInitializer:
-    """Build `jax.nn.initializers.glorot_uniform` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
+    """Build `jax.nn.initializers.glorot_uniform` for parameters with named axes.
+
+    Args:
+      in_axis: the input axes: a name, a positional axis, or a tuple of both; by default -2.
+      out_axis: the output axes, in the same form; by default -1.
+      batch_axis: the axes that count for neither fan, in the same form; by default ().
+      dtype: the dtype; by default the default float.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 def he_normal(
     in_axis: int | Sequence[int] = -2,
@@ -53,10 +82,18 @@ def he_normal(
     batch_axis: int | Sequence[int] = (),
     dtype: DType | None = None,
 ) -> NamedInitializer:
-    """Build `jax.nn.initializers.he_normal` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
+    """Build `jax.nn.initializers.he_normal` for parameters with named axes.
+
+    Args:
+      in_axis: the input axes: a name, a positional axis, or a tuple of both; by default -2.
+      out_axis: the output axes, in the same form; by default -1.
+      batch_axis: the axes that count for neither fan, in the same form; by default ().
+      dtype: the dtype; by default the default float.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 def he_uniform(
     in_axis: int | Sequence[int] = -2,
@@ -64,10 +101,18 @@ def he_uniform(
     batch_axis: int | Sequence[int] = (),
     dtype: DType | None = None,
 ) -> NamedInitializer:
-    """Build `jax.nn.initializers.he_uniform` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
+    """Build `jax.nn.initializers.he_uniform` for parameters with named axes.
+
+    Args:
+      in_axis: the input axes: a name, a positional axis, or a tuple of both; by default -2.
+      out_axis: the output axes, in the same form; by default -1.
+      batch_axis: the axes that count for neither fan, in the same form; by default ().
+      dtype: the dtype; by default the default float.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 def kaiming_normal(
     in_axis: int | Sequence[int] = -2,
@@ -75,10 +120,18 @@ def kaiming_normal(
     batch_axis: int | Sequence[int] = (),
     dtype: DType | None = None,
 ) -> NamedInitializer:
-    """Build `jax.nn.initializers.kaiming_normal` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
+    """Build `jax.nn.initializers.kaiming_normal` for parameters with named axes.
+
+    Args:
+      in_axis: the input axes: a name, a positional axis, or a tuple of both; by default -2.
+      out_axis: the output axes, in the same form; by default -1.
+      batch_axis: the axes that count for neither fan, in the same form; by default ().
+      dtype: the dtype; by default the default float.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 def kaiming_uniform(
     in_axis: int | Sequence[int] = -2,
@@ -86,10 +139,18 @@ def kaiming_uniform(
     batch_axis: int | Sequence[int] = (),
     dtype: DType | None = None,
 ) -> NamedInitializer:
-    """Build `jax.nn.initializers.kaiming_uniform` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
+    """Build `jax.nn.initializers.kaiming_uniform` for parameters with named axes.
+
+    Args:
+      in_axis: the input axes: a name, a positional axis, or a tuple of both; by default -2.
+      out_axis: the output axes, in the same form; by default -1.
+      batch_axis: the axes that count for neither fan, in the same form; by default ().
+      dtype: the dtype; by default the default float.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 def lecun_normal(
     in_axis: int | Sequence[int] = -2,
@@ -97,10 +158,18 @@ def lecun_normal(
     batch_axis: int | Sequence[int] = (),
     dtype: DType | None = None,
 ) -> NamedInitializer:
-    """Build `jax.nn.initializers.lecun_normal` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
+    """Build `jax.nn.initializers.lecun_normal` for parameters with named axes.
+
+    Args:
+      in_axis: the input axes: a name, a positional axis, or a tuple of both; by default -2.
+      out_axis: the output axes, in the same form; by default -1.
+      batch_axis: the axes that count for neither fan, in the same form; by default ().
+      dtype: the dtype; by default the default float.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 def lecun_uniform(
     in_axis: int | Sequence[int] = -2,
@@ -108,25 +177,46 @@ def lecun_uniform(
     batch_axis: int | Sequence[int] = (),
     dtype: DType | None = None,
 ) -> NamedInitializer:
-    """Build `jax.nn.initializers.lecun_uniform` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
+    """Build `jax.nn.initializers.lecun_uniform` for parameters with named axes.
+
+    Args:
+      in_axis: the input axes: a name, a positional axis, or a tuple of both; by default -2.
+      out_axis: the output axes, in the same form; by default -1.
+      batch_axis: the axes that count for neither fan, in the same form; by default ().
+      dtype: the dtype; by default the default float.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 def normal(stddev: ArrayLike = 0.01, dtype: DType | None = None) -> NamedInitializer:
     """Build `jax.nn.initializers.normal` for parameters with named axes.
 
+    Args:
+      stddev: the standard deviation; by default 0.01.
+      dtype: the dtype; by default the default float.
+
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 ones: NamedInitializer
 def orthogonal(
     scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DType | None = None,
 ) -> NamedInitializer:
-    """Build `jax.nn.initializers.orthogonal` for parameters with named axes. `column_axis`: names, positional axes, or tuples of both.
+    """Build `jax.nn.initializers.orthogonal` for parameters with named axes.
+
+    Args:
+      scale: the scale of the values; see JAX; by default 1.0.
+      column_axis: the axis of the columns, a name or a positional axis; by default -1.
+      dtype: the dtype; by default the default float.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 def truncated_normal(
     stddev: ArrayLike = 0.01,
@@ -136,14 +226,28 @@ def truncated_normal(
 ) -> NamedInitializer:
     """Build `jax.nn.initializers.truncated_normal` for parameters with named axes.
 
+    Args:
+      stddev: the standard deviation; by default 0.01.
+      dtype: the dtype; by default the default float.
+      lower: the lower bound, in standard deviations; by default -2.0.
+      upper: the upper bound, in standard deviations; by default 2.0.
+
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 def uniform(scale: ArrayLike = 0.01, dtype: DType | None = None) -> NamedInitializer:
     """Build `jax.nn.initializers.uniform` for parameters with named axes.
 
+    Args:
+      scale: the scale of the values; see JAX; by default 0.01.
+      dtype: the dtype; by default the default float.
+
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 def variance_scaling(
     scale: ArrayLike,
@@ -154,10 +258,21 @@ def variance_scaling(
     batch_axis: int | Sequence[int] = (),
     dtype: DType | None = None,
 ) -> NamedInitializer:
-    """Build `jax.nn.initializers.variance_scaling` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
+    """Build `jax.nn.initializers.variance_scaling` for parameters with named axes.
+
+    Args:
+      scale: the scale of the values; see JAX.
+      mode: `"fan_in"`, `"fan_out"`, `"fan_avg"`, `"fan_geo_avg"` or a number; see JAX.
+      distribution: `"normal"`, `"truncated_normal"` or `"uniform"`.
+      in_axis: the input axes: a name, a positional axis, or a tuple of both; by default -2.
+      out_axis: the output axes, in the same form; by default -1.
+      batch_axis: the axes that count for neither fan, in the same form; by default ().
+      dtype: the dtype; by default the default float.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 def xavier_normal(
     in_axis: int | Sequence[int] = -2,
@@ -165,10 +280,18 @@ def xavier_normal(
     batch_axis: int | Sequence[int] = (),
     dtype: DType | None = None,
 ) -> NamedInitializer:
-    """Build `jax.nn.initializers.xavier_normal` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
+    """Build `jax.nn.initializers.xavier_normal` for parameters with named axes.
+
+    Args:
+      in_axis: the input axes: a name, a positional axis, or a tuple of both; by default -2.
+      out_axis: the output axes, in the same form; by default -1.
+      batch_axis: the axes that count for neither fan, in the same form; by default ().
+      dtype: the dtype; by default the default float.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 def xavier_uniform(
     in_axis: int | Sequence[int] = -2,
@@ -176,9 +299,17 @@ def xavier_uniform(
     batch_axis: int | Sequence[int] = (),
     dtype: DType | None = None,
 ) -> NamedInitializer:
-    """Build `jax.nn.initializers.xavier_uniform` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
+    """Build `jax.nn.initializers.xavier_uniform` for parameters with named axes.
+
+    Args:
+      in_axis: the input axes: a name, a positional axis, or a tuple of both; by default -2.
+      out_axis: the output axes, in the same form; by default -1.
+      batch_axis: the axes that count for neither fan, in the same form; by default ().
+      dtype: the dtype; by default the default float.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
+
+    Communication: none.
     """
 zeros: NamedInitializer

@@ -179,7 +179,7 @@ def all(
     *,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Return True if all elements are true, over positional and named axes; arguments as for `sum`.
+    """Return True if all elements are true, over positional and named axes.
 
     See `nx.all`.
     """
@@ -229,7 +229,7 @@ def amin(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Take the minimum over positional and named axes; see `max`.
+    """Take the minimum over positional and named axes.
 
     See `nx.amin`.
     """
@@ -247,7 +247,7 @@ def any(
     *,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Return True if any element is true, over positional and named axes; arguments as for `sum`.
+    """Return True if any element is true, over positional and named axes.
 
     See `nx.any`.
     """
@@ -278,8 +278,21 @@ def append(
 ) -> AnyArray:
     """Append `values` to an array, as `concatenate([arr, values], axis)` does.
 
-    `axis=None` (default) flattens the positional axes first. `axis` is required if every axis is
-    named.
+    Args:
+      arr: an array, named or not.
+      values: an array, named or not.
+      axis: a positional or named axis; `None` (default) flattens the positional axes first.
+        Required if every axis is named.
+      out_axis: the name of the joined axis, as for `nx.concatenate`; by default `None`, the same
+        name.
+
+    Returns:
+      The longer array.
+
+    Communication: as for `nx.concatenate`.
+
+    Raises:
+      AxisNotFoundError: an array lacks the axis.
     """
 def apply_along_axis(
     func1d: Callable[..., Any], axis: AxisSpec, arr: ArrayLike, *args: object, **kwargs: object,
@@ -359,7 +372,7 @@ def argmin(
     out: None = None,
     keepdims: builtins.bool | None = None,
 ) -> AnyArray:
-    """Return the index of the first minimum along one axis; see `argmax`.
+    """Return the index of the first minimum along a positional or named axis.
 
     See `nx.argmin`.
     """
@@ -477,7 +490,23 @@ def array_split(
     *,
     out_axis: Hashable | list[Hashable] | None = None,
 ) -> list[AnyArray]:
-    """Split an array as `split` does, also unequally: the first sections are larger by one."""
+    """Split an array as `split` does, also unequally: the first sections are larger by one.
+
+    Args:
+      ary: an array, named or not.
+      indices_or_sections: a number of sections, or the split indices.
+      axis: a positional or named axis, by default 0.
+      out_axis: the name of the axis in the sections, or a list with a name for each, as for
+        `nx.split`; by default `None`, the same name.
+
+    Returns:
+      A list of arrays.
+
+    Communication: as for `nx.split`.
+
+    Raises:
+      AxisNotFoundError: the array lacks the axis.
+    """
 def array_str(
     a: ArrayLike,
     max_line_width: int | None = None,
@@ -915,7 +944,7 @@ def corrcoef(
       rowvar: without `axis`, as in `jnp.corrcoef`; by default `True`.
       dtype: the dtype of the result, by default as in `jnp.corrcoef`.
       axis: the observations, as in `nx.cov`; by default `None`.
-      variables: as in `nx.cov`; required if `x` has no positional axis.
+      variables: as in `nx.cov`, by default `None`; required if `x` has no positional axis.
 
     Returns:
       The coefficients, with the axes of `nx.cov`.
@@ -1001,7 +1030,7 @@ def cov(
       aweights: the weight of each observation: floats along `axis`; by default 1.
       dtype: the dtype of the result, by default as in `jnp.cov`.
       axis: the axis name of the observations, or a tuple of names. Without it this is `jnp.cov` of
-        the positional axes, and named axes are batch axes.
+        the positional axes, and named axes are batch axes. By default `None`.
       variables: with `axis`, the name of the variables and the name for the other side: `("k",
         "k2")`. By default the one positional axis of `m`; if it has none, `m` is one variable. All
         other named axes are batch axes.
@@ -1037,7 +1066,7 @@ def cumprod(
     *,
     reverse: builtins.bool = False,
 ) -> NamedArray:
-    """Compute the cumulative product along one axis; arguments and communication as for `cumsum`."""
+    """Compute the cumulative product along one axis."""
 @overload
 def cumprod(
     a: ArrayLike,
@@ -1047,7 +1076,7 @@ def cumprod(
     *,
     reverse: builtins.bool = False,
 ) -> AnyArray:
-    """Compute the cumulative product along one axis; arguments and communication as for `cumsum`.
+    """Compute the cumulative product along one axis.
 
     See `nx.cumprod`.
     """
@@ -1084,7 +1113,7 @@ def cumulative_prod(
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
 ) -> NamedArray:
-    """Compute the cumulative product along one axis, as in the array API; it begins with 1."""
+    """Compute the cumulative product along one axis, as in the array API."""
 @overload
 def cumulative_prod(
     x: ArrayLike,
@@ -1095,9 +1124,28 @@ def cumulative_prod(
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
 ) -> AnyArray:
-    """Compute the cumulative product along one axis, as in the array API; it begins with 1.
+    """Compute the cumulative product along one axis, as in the array API.
 
-    Arguments and communication as for `cumulative_sum`.
+    Narrow integers become `int`.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional or named axis; may be omitted (`None`, the default) if there is exactly one
+        positional axis.
+      dtype: the dtype of the result; by default `None`.
+      include_initial: if `True`, the result begins with 1 and is longer by one; by default `False`.
+      out_axis: the name of the longer axis, by default `None`, the same name; required in a mapped
+        function in which `axis` has a size.
+
+    Returns:
+      An array with the axes of `x`.
+
+    Communication: as for `nx.cumulative_sum`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      AxisSizeError: the longer axis has a different size in the mapped function.
+      PositionalAxisError: `axis` is not one axis.
     """
 @overload
 def cumulative_sum(
@@ -1344,7 +1392,7 @@ def empty(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
-    """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`."""
+    """Create an array with unspecified values, which are zeros in JAX."""
 @overload
 def empty(
     shape: Shape = (),
@@ -1353,7 +1401,7 @@ def empty(
     device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
-    """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`.
+    """Create an array with unspecified values, which are zeros in JAX.
 
     See `nx.empty`.
     """
@@ -1591,6 +1639,8 @@ def frompyfunc(
     Returns:
       A `jnp.ufunc` for arrays without names. Call it in `nx.nmap` on named arrays.
 
+    Communication: none.
+
     Raises:
       ArgumentTypeError: `func` is not a function.
     """
@@ -1678,7 +1728,7 @@ def gradient(
         coordinates along the axis, an array that has it or a plain one.
       axis: a positional axis, an axis name, or a tuple of both; by default all positional axes.
         Required if every axis is named.
-      edge_order: not supported, as in `jnp.gradient`.
+      edge_order: not supported, as in `jnp.gradient`; by default `None`.
 
     Returns:
       An array like `f`, or a list of them, one for each axis.
@@ -1908,7 +1958,13 @@ def iscomplex(x: NamedArray) -> NamedArray:
 def iscomplex(x: jax.typing.ArrayLike) -> jax.Array:
     """Return boolean array showing where the input is complex."""
 def iscomplexobj(x: ArrayLike) -> builtins.bool:
-    """Return True if the dtype is complex."""
+    """Return True if the dtype is complex.
+
+    Args:
+      x: an array, named or not.
+
+    Communication: none.
+    """
 @overload
 def isfinite(x: NamedArray, /) -> NamedArray:
     """Return a boolean array indicating whether each element of input is finite."""
@@ -1975,9 +2031,15 @@ def isreal(x: NamedArray) -> NamedArray:
 def isreal(x: jax.typing.ArrayLike) -> jax.Array:
     """Return boolean array showing where the input is real."""
 def isrealobj(x: ArrayLike) -> builtins.bool:
-    """Return True if the dtype is not complex."""
+    """Return True if the dtype is not complex.
+
+    Args:
+      x: an array, named or not.
+
+    Communication: none.
+    """
 def isscalar(element: ArrayLike) -> builtins.bool:
-    """Return True if `x` is a scalar; a named array is not, for any number of positional axes.
+    """Return True if `element` is a scalar; a named array is not, for any number of positional axes.
 
     See `nx.isscalar`.
     """
@@ -2295,7 +2357,7 @@ def mean(
     *,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Average over positional and named axes; arguments as for `sum`.
+    """Average over positional and named axes.
 
     See `nx.mean`.
     """
@@ -2325,7 +2387,7 @@ def min(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Take the minimum over positional and named axes; see `max`.
+    """Take the minimum over positional and named axes.
 
     See `nx.min`.
     """
@@ -2364,6 +2426,13 @@ def moveaxis(a: NamedArray, source: AxisSpec, destination: AxisSpec) -> NamedArr
 @overload
 def moveaxis(a: ArrayLike, source: AxisSpec, destination: AxisSpec) -> AnyArray:
     """Move positional axes to other positions, as `jnp.moveaxis`; named axes are batch axes.
+
+    Args:
+      a: an array, named or not.
+      source: the positional axes to move, an integer or a sequence.
+      destination: their positions in the result.
+
+    Communication: none.
 
     Raises:
       AxisNameError: an axis is a name.
@@ -2421,7 +2490,7 @@ def nanargmin(
     out: None = None,
     keepdims: builtins.bool | None = None,
 ) -> AnyArray:
-    """Return the index of the first minimum without NaNs; see `nanargmax`.
+    """Return the index of the first minimum without NaNs, or -1 if there is none.
 
     See `nx.nanargmin`.
     """
@@ -2502,7 +2571,7 @@ def nanmedian(
     overwrite_input: builtins.bool = False,
     keepdims: builtins.bool = False,
 ) -> AnyArray:
-    """Compute the median of the elements that are not NaN; see `median`.
+    """Compute the median of the elements that are not NaN.
 
     See `nx.nanmedian`.
     """
@@ -2514,7 +2583,7 @@ def nanmin(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Take the minimum of the elements that are not NaN; see `nanmax`.
+    """Take the minimum of the elements that are not NaN, or NaN if there are none.
 
     See `nx.nanmin`.
     """
@@ -2542,7 +2611,7 @@ def nanprod(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Multiply the elements that are not NaN; arguments and communication as for `nx.prod`.
+    """Multiply the elements that are not NaN.
 
     See `nx.nanprod`.
     """
@@ -2586,7 +2655,7 @@ def nansum(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Sum the elements that are not NaN; arguments and communication as for `nx.sum`.
+    """Sum the elements that are not NaN.
 
     See `nx.nansum`.
     """
@@ -2634,7 +2703,7 @@ def nonzero(
     Args:
       a: an array, named or not.
       size: the number of returned indices: the first ones, followed by `fill_value`. Optional for a
-        named axis, which takes its size in the mapped function.
+        named axis, which takes its size in the mapped function. By default `None`.
       fill_value: the value after the last index: a number, or one for each axis; by default 0.
       axis: an axis name, or a tuple of names, major first: other axes are batch axes. By default
         the positional axes, as in `jnp.nonzero`, with named axes as batch axes.
@@ -2670,7 +2739,7 @@ def ones(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
-    """Create an array of ones; arguments as for `zeros`."""
+    """Create an array of ones, with named axes in addition to the positional ones."""
 @overload
 def ones(
     shape: Shape = (),
@@ -2679,7 +2748,7 @@ def ones(
     device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
-    """Create an array of ones; arguments as for `zeros`.
+    """Create an array of ones, with named axes in addition to the positional ones.
 
     See `nx.ones`.
     """
@@ -2935,14 +3004,14 @@ def prod(
     where: ArrayLike | None = None,
     promote_integers: builtins.bool = True,
 ) -> AnyArray:
-    """Multiply over positional and named axes; arguments as for `sum`.
+    """Multiply over positional and named axes.
 
     See `nx.prod`.
     """
 def ptp(
     a: ArrayLike, axis: AxisSpec = None, out: None = None, keepdims: builtins.bool = False,
 ) -> AnyArray:
-    """Compute the maximum minus the minimum; arguments as for `nx.max`, communication as for both.
+    """Compute the maximum minus the minimum over positional and named axes.
 
     See `nx.ptp`.
     """
@@ -3098,7 +3167,13 @@ def resize(a: NamedArray, new_shape: Sequence[int]) -> NamedArray:
 def resize(a: jax.typing.ArrayLike, new_shape: Sequence[int]) -> jax.Array:
     """Return a new array with specified shape."""
 def result_type(*args: ArrayLike | DType) -> np.dtype:
-    """Return the common dtype of these arrays and types under JAX's promotion."""
+    """Return the common dtype of these arrays and types under JAX's promotion.
+
+    Args:
+      *args: arrays, named or not, dtypes, and Python numbers.
+
+    Communication: none.
+    """
 @overload
 def right_shift(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
     """Right shift the bits of ``x1`` to the amount specified in ``x2``."""
@@ -3152,6 +3227,13 @@ def rollaxis(a: NamedArray, axis: int, start: int = 0) -> NamedArray:
 @overload
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> AnyArray:
     """Move a positional axis before another one, as `jnp.rollaxis`; named axes are batch axes.
+
+    Args:
+      a: an array, named or not.
+      axis: the positional axis to move.
+      start: the positional axis before which it is placed; by default 0.
+
+    Communication: none.
 
     Raises:
       AxisNameError: an axis is a name.
@@ -3405,7 +3487,7 @@ def stack(
       arrays: arrays, named or not; they broadcast, by name and by position.
       axis: the name of the new axis, or its index among the positional axes of the result; by
         default 0.
-      out: must be `None`, as in `jnp.stack`.
+      out: must be `None`, the default, as in `jnp.stack`.
       dtype: the dtype of the result, by default the common dtype.
 
     Returns:
@@ -3473,6 +3555,13 @@ def swapaxes(a: NamedArray, axis1: int, axis2: int) -> NamedArray:
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> AnyArray:
     """Swap two positional axes, as `jnp.swapaxes`; `nx.rename` swaps the names of two axes.
 
+    Args:
+      a: an array, named or not.
+      axis1: the first positional axis.
+      axis2: the second positional axis.
+
+    Communication: none.
+
     Raises:
       AxisNameError: an axis is a name.
     """
@@ -3486,7 +3575,7 @@ def take(
     indices_are_sorted: builtins.bool = False,
     fill_value: ArrayLike | None = None,
 ) -> AnyArray:
-    """Take elements of `x` along one axis.
+    """Take elements of `a` along one axis.
 
     See `nx.take`.
     """
@@ -3499,7 +3588,7 @@ def take_along_axis(
     *,
     wrap_negative_indices: builtins.bool | None = None,
 ) -> AnyArray:
-    """Take elements of `x` along one axis, at indices that differ between elements.
+    """Take elements of `arr` along one axis, at indices that differ between elements.
 
     See `nx.take_along_axis`.
     """
@@ -3569,6 +3658,17 @@ def trace(
 ) -> AnyArray:
     """Sum the diagonal over two axes, as `jnp.trace`, by name or position.
 
+    Args:
+      a: an array, named or not.
+      offset: the distance to the right of the main diagonal; by default 0.
+      axis1: the positional or named axis of rows; by default 0.
+      axis2: the axis of columns; by default 1.
+      dtype: the dtype of the result, as in `jnp.trace`; by default `None`.
+      out: not supported, as in `jnp.trace`; by default `None`.
+
+    Returns:
+      An array without the two axes.
+
     Communication: over sharded axes, one all-reduce of the result, and one of the diagonal if
     `axis2` is sharded.
 
@@ -3587,7 +3687,7 @@ def transpose(a: ArrayLike, axes: Sequence[Hashable] | None = None) -> AnyArray:
       axes: the positional axes in their new order, and axis names, which have no effect; by default
         `None`, the positional axes in reverse order.
 
-    No communication.
+    Communication: none.
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
@@ -3653,7 +3753,21 @@ def triu(
 def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> AnyArray:
     """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero.
 
-    See `nx.tril`.
+    Args:
+      m: an array, named or not.
+      k: the diagonal, as for `nx.tril`; by default 0.
+      axis: a pair of axes, the rows and the columns, named or positional; by default `None`, the
+        last two positional axes.
+
+    Returns:
+      An array of the same axes.
+
+    Communication: none, for every sharding.
+
+    Raises:
+      AxisNotFoundError: `m` lacks a named axis.
+      PositionalAxisError: `axis` is not a pair of two axes.
+      ArgumentTypeError: `k` is not an integer.
     """
 def triu_indices_from(
     arr: ArrayLike | jax.ShapeDtypeStruct, k: int = 0,
@@ -3716,7 +3830,7 @@ def unique(
     """Return the distinct values of an array, in order.
 
     With `out_axis`, this is a form over named axes that supports sharding. Without it, this is
-    `jnp.unique` (of rows along `axis` if it is given; a sharded axis is gathered), and named axes
+    `jnp.unique` (of rows along `axis` if it is given), and named axes
     are batch axes.
 
     Args:
@@ -3727,10 +3841,10 @@ def unique(
       return_counts: if `True`, also return the number of elements with each value; by default
         `False`.
       axis: with `out_axis`, an axis name, or a tuple of names that are merged, major first. Other
-        axes are batch axes.
+        axes are batch axes. By default `None`.
       equal_nan: if `True` (default), NaNs are one value.
       size: the number of returned values: the smallest ones, followed by `fill_value`. Optional for
-        a named axis.
+        a named axis. By default `None`.
       fill_value: the value after the last one; by default the smallest value.
       sorted: without `out_axis`, as in `jnp.unique`; with it the values are always in order. By
         default `True`.
@@ -3741,7 +3855,8 @@ def unique(
       axis of the search, under its name; merge several names first with `nx.merge_axes`.
 
     Communication: over a sharded axis, a sort (`nx.sort`), a number per device, and one all-reduce
-    of the result. The index and the inverse cost one more sort of indices.
+    of the result. The index and the inverse cost one more sort of indices. Without `out_axis`, a
+    sharded axis is gathered.
 
     Raises:
       AxisNotFoundError: `ar` lacks an axis, or the number of values is not known.
@@ -3870,7 +3985,20 @@ def vecdot(
 ) -> AnyArray:
     """Multiply vectors along one axis, the first one conjugated, as `jnp.vecdot`.
 
-    Along a named axis it is `nx.dot`, with the same communication.
+    Along a named axis it is `nx.dot`.
+
+    Args:
+      x1: an array, named or not.
+      x2: an array, named or not.
+      axis: a positional or named axis; by default -1.
+      precision: as in `jax.lax.dot_general`; by default `None`.
+      preferred_element_type: the dtype to accumulate in and to return; by default the dtype of the
+        operands.
+
+    Returns:
+      An array with the other axes, which broadcast.
+
+    Communication: over a sharded axis, as for `nx.dot`.
 
     Raises:
       AxisNotFoundError: an array lacks the name.
@@ -3917,6 +4045,8 @@ def where(
       axis: the names along which the one-argument form searches, as in `nx.nonzero`; by default
         `None`, the positional axes.
       out_axis: the name of the axis of the indices, as in `nx.nonzero`; by default `None`.
+
+    Communication: none. With one argument, that of `nx.nonzero`.
 
     Raises:
       NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the

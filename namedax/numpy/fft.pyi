@@ -70,7 +70,13 @@ def fftshift(x: NamedArray, axes: AxisSpec = None) -> NamedArray:
 def fftshift(x: ArrayLike, axes: AxisSpec = None) -> AnyArray:
     """Apply `jnp.fft.fftshift` along positional or named axes.
 
-    `axes` are all positional axes by default.
+    Args:
+      x: an array, named or not.
+      axes: a positional axis, an axis name, or a tuple of both; by default `None`, all positional
+        axes.
+
+    Returns:
+      An array of the same axes.
 
     Communication: along a sharded axis, that of `nx.roll`.
 
@@ -120,7 +126,13 @@ def ifftshift(x: NamedArray, axes: AxisSpec = None) -> NamedArray:
 def ifftshift(x: ArrayLike, axes: AxisSpec = None) -> AnyArray:
     """Apply `jnp.fft.ifftshift` along positional or named axes.
 
-    `axes` are all positional axes by default.
+    Args:
+      x: an array, named or not.
+      axes: a positional axis, an axis name, or a tuple of both; by default `None`, all positional
+        axes.
+
+    Returns:
+      An array of the same axes.
 
     Communication: along a sharded axis, that of `nx.roll`.
 
@@ -189,7 +201,23 @@ def rfftfreq(
     device: Any | jax.sharding.Sharding | None = None,
     axis: Hashable | None = None,
 ) -> AnyArray:
-    """Return the frequencies of `nx.numpy.fft.rfft`; arguments as for `fftfreq`."""
+    """Return the frequencies of `nx.numpy.fft.rfft`, also along a named axis.
+
+    Args:
+      n: the number of samples.
+      d: the distance of samples, by default 1.0.
+      dtype: the dtype, by default as in `jnp.fft.rfftfreq`.
+      device: as in `jnp.fft.rfftfreq`; by default `None`.
+      axis: the name of the result's axis, by default `None`, a positional axis.
+
+    Returns:
+      An array with the one axis.
+
+    Communication: none; every device keeps its block.
+
+    Raises:
+      AxisSizeError: the axis has a different size in the mapped function.
+    """
 def rfftn(
     a: ArrayLike,
     s: Sequence[int] | None = None,

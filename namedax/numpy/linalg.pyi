@@ -272,7 +272,20 @@ def vecdot(
 ) -> AnyArray:
     """Multiply vectors along one axis, the first one conjugated, as `jnp.vecdot`.
 
-    Along a named axis it is `nx.dot`, with the same communication.
+    Along a named axis it is `nx.dot`.
+
+    Args:
+      x1: an array, named or not.
+      x2: an array, named or not.
+      axis: a positional or named axis; by default -1.
+      precision: as in `jax.lax.dot_general`; by default `None`.
+      preferred_element_type: the dtype to accumulate in and to return; by default the dtype of the
+        operands.
+
+    Returns:
+      An array with the other axes, which broadcast.
+
+    Communication: over a sharded axis, as for `nx.dot`.
 
     Raises:
       AxisNotFoundError: an array lacks the name.
@@ -287,5 +300,19 @@ def vector_norm(
 ) -> AnyArray:
     """Compute the vector norm over any number of axes at once, named or positional.
 
-    The default `axis=None` selects all positional axes, and the default order is 2. See `norm`.
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      ord: the order, as for `nx.norm`; by default 2.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: over a sharded axis, one all-reduce of a sum, maximum or minimum.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
     """

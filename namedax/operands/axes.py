@@ -132,6 +132,7 @@ def plain_axis(axis: AxisSpec) -> AxisSpec:
     """Convert integer scalars of NumPy and JAX in `axis` to Python integers, and lists to tuples.
 
     >>> import numpy as np
+    >>> from namedax.operands.axes import plain_axis
     >>> plain_axis([np.array(1), "k"])
     (1, 'k')
     """

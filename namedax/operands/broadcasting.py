@@ -102,6 +102,7 @@ def _plan(
 def merge_dims(*all_dims: Dims) -> Dims:
     """Return the dims of the result of broadcasting operands with these dims.
 
+    >>> from namedax.operands.broadcasting import merge_dims
     >>> merge_dims(("h",), ("batch", "h")), merge_dims(("a", None), ("b",))
     (('batch', 'h'), ('a', None, 'b'))
     """

@@ -66,8 +66,8 @@ def choosing(options: Options, files: Mapping[str, str] | None = None) -> Iterat
 
     Args:
       options: the options.
-      files: paths by the text that stands for them in the keys of `options`, which tell notebook
-        cells apart. Default: unknown.
+      files: paths by the text that stands for them in the keys of `options`, which distinguish
+        notebook cells apart. Default: unknown.
     """
     chosen: tuple[_Choice, ...] = tuple(_choices(options, files or {}))
     offers = Offers()

@@ -358,9 +358,9 @@ def _call_by_keyword(
 
 def _doc(function: Callable[..., Any], name: str) -> str:
     return (
-        f"{summary_of(function)}\n\nThe named version of `jnp.{name}`, with the same arguments."
-        " Arrays may have named axes: positional axes broadcast by position, named\naxes by name,"
-        " and the result has the names of all of them. No communication."
+        f"{summary_of(function)}\n\nThe named version of `jnp.{name}`, with the same arguments;"
+        " see JAX for these.\nArrays may have named axes: positional axes broadcast by position,"
+        " named axes by name,\nand the result has the names of all of them.\n\nCommunication: none."
     )
 
 
@@ -426,6 +426,8 @@ def frompyfunc(
 
     Returns:
       A `jnp.ufunc` for arrays without names. Call it in `nx.nmap` on named arrays.
+
+    Communication: none.
 
     Raises:
       ArgumentTypeError: `func` is not a function.

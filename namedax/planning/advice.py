@@ -38,6 +38,7 @@ def uneven_advice(left_out: Mapping[Hashable, Sequence[int]], sizes: Mapping[Has
 
     The planner does not map these names.
 
+    >>> from namedax.planning.advice import uneven_advice
     >>> uneven_advice({"vocab": [4, 8]}, {"vocab": 50258})
     "Not tried because the size does not divide: 'vocab' of size 50258 over 4 or 8 devices. ..."
     """

@@ -19,6 +19,7 @@ def parse_fixed(fixed: Mapping[Hashable, Any] | None) -> dict[Hashable, Pin]:
       ArgumentError: it is not a dict, or a value is not a mesh axis, a `SerialLoop`, a tuple of
         these, or `None`.
 
+    >>> from namedax.planning.fixed_names import parse_fixed
     >>> parse_fixed({"batch": ("x", "y"), "vocab": None})["vocab"]
     (frozenset(), None)
     """

@@ -135,6 +135,7 @@ class Plan:
         0 if there is none, because the search was too short. It is for the default values of
         options that the program leaves open. `remat=` may be faster, if the program recomputes
         layers itself.
+      again: the program, for `why`; by default `None`, as in a plan that was read from a file.
       ended: the reason why the search ended: `"tries"` if it had judged the maximum number of
         layouts, and otherwise `"converged"`.
 

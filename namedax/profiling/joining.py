@@ -281,6 +281,7 @@ def _normalized(parts: Weighted) -> Weighted:
 def _merged_names(op_name: str) -> list[str]:
     """Return the names that XLA has merged into one.
 
+    >>> from namedax.profiling.joining import _merged_names
     >>> _merged_names("jit(f)/nx.xmap{b:x}/(nx.sum{b}/psum:nx.mean{b}/psum)")
     ['jit(f)/nx.xmap{b:x}/nx.sum{b}/psum', 'jit(f)/nx.xmap{b:x}/nx.mean{b}/psum']
     >>> _merged_names("jit(f)/nx.sum{b}/psum")

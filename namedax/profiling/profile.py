@@ -118,7 +118,7 @@ class Profile:
     def measured(self) -> float:
         """The measured seconds of a step: the median of `untraced`, or of `walls` if that is less.
 
-        The trace tells how this time is divided.
+        The trace divides this time among instructions.
         """
         return min(statistics.median(times) for times in (self.walls, self.untraced) if times)
 
@@ -381,6 +381,7 @@ def _rows(profile: Profile, key: Key) -> list[tuple[str, ...]]:
 def _ratio_text(ratio: float) -> str:
     """Return a ratio with two digits.
 
+    >>> from namedax.profiling.profile import _ratio_text
     >>> _ratio_text(0.0123), _ratio_text(1.234), _ratio_text(104.2)
     ('0.012', '1.2', '104')
     """

@@ -98,6 +98,7 @@ def reshaped(
     A sharded dimension must stay intact: merging or splitting it would mix the elements of one
     block.
 
+    >>> from namedax.programs.dimension_rules import NONE, reshaped
     >>> x = frozenset({"x"})
     >>> reshaped((x, NONE), (2, 6), (2, 3, 2))[0] == (x, NONE, NONE)
     True

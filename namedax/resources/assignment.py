@@ -40,6 +40,7 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
       AxisResourceError: `axis_resources` is not a mapping from axis names to mesh axes, or one
         tuple contains a mesh axis twice.
 
+    >>> from namedax.resources.assignment import parse_resources
     >>> parse_resources({"batch": "x", "hidden": ("y", "z")})
     {'batch': ('x',), 'hidden': ('y', 'z')}
     """
@@ -130,6 +131,7 @@ def partition_spec(
 ) -> PartitionSpec:
     """Return the `PartitionSpec` of an array with the given dims.
 
+    >>> from namedax.resources.assignment import partition_spec
     >>> partition_spec(("batch", None, "hidden"), {"batch": ("x",), "hidden": ("y", "z")})
     P('x', None, ('y', 'z'))
     """

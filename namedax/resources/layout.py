@@ -351,6 +351,7 @@ def plan(
       sizes: the number of devices along every mesh axis of both layouts, in mesh order.
       loops: the axes that are executed in steps. Default: none.
 
+    >>> from namedax.resources.layout import plan
     >>> plan((4, 6), (("x",), ()), ((), ("x",)), (("x", 2),))
     (Exchange(source=0, target=1, axes=('x',)),)
     >>> plan((4, 6), (("x", "y"), ()), (("x",), ()), (("x", 2), ("y", 2)))

@@ -246,8 +246,18 @@ def log_ndtr(x: jax.typing.ArrayLike, series_order: int = 3) -> jax.Array:
 def log_softmax(x: ArrayLike, /, *, axis: AxisSpec = None) -> AnyArray:
     """Compute the logarithm of `softmax` without overflow.
 
-    Arguments and communication are the same as for `softmax`; elements where `where` is false are
-    `-inf`.
+    Args:
+      x: an array, named or not.
+      axis: the axis or axes to normalize over, positional or named; `None` (default)
+        selects all positional axes. Required if every axis is named.
+
+    Returns:
+      An array with the axes of `x`.
+
+    Communication: as for `nx.nn.softmax`.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the axis.
     """
 @overload
 def loggamma(x: NamedArray) -> NamedArray:
@@ -332,9 +342,8 @@ def softmax(x: ArrayLike, /, *, axis: AxisSpec = None) -> AnyArray:
 
     Args:
       x: an array, named or not.
-      axis: the axis or axes to normalize over, positional or named; by default -1.
-      where: a boolean array, named or not, by default `None`; elements where it is false are 0 and
-        do not count.
+      axis: the axis or axes to normalize over, positional or named; `None` (default)
+        selects all positional axes. Required if every axis is named.
 
     Communication: over a sharded axis, two all-reduces of the reduced size, for the maximum and for
     the sum; the gradient adds one.

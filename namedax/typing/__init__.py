@@ -15,7 +15,7 @@ A size is an integer, a size variable (a string; one variable has one size withi
 (`None`). The comparison runs in Python, on types alone: `checked` adds no operation to a traced
 program.
 
-This module exports the public names. `array_types` defines the element types and the array types
+This module exports the public names. `array_types` defines the dtypes and the array types
 that their square brackets make. `matching` compares a value with these, and with annotations that
 contain them, and describes the differences. `checking` checks the arguments and results of
 functions.

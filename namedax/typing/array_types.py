@@ -1,4 +1,4 @@
-"""Element types and array types, written as `f32[3, {"batch"}]`.
+"""Dtypes and array types as annotations, written as `f32[3, {"batch"}]`.
 
 An annotation is parsed once, when it is evaluated.
 """
@@ -46,6 +46,11 @@ class ElementType(_Alternative):
 
     The module has one object for each common dtype; `element_type` makes the others.
 
+    Attributes:
+      name: the name in annotations, such as `"f32"`.
+      of: the dtype; for a kind of dtypes, its abstract type, such as `jnp.floating`.
+
+    >>> from namedax.typing import f32, floating
     >>> f32, floating, f32.dtype
     (f32, floating, dtype('float32'))
     """
@@ -69,6 +74,8 @@ class ElementType(_Alternative):
           weak: True if the array is weakly typed, like Python numbers, and so adopts the dtype of
             another operand. Default: False.
 
+        >>> import jax.numpy as jnp
+        >>> from namedax.typing import bf16, f32, floating
         >>> f32.has(jnp.float32), f32.has(jnp.bfloat16), floating.has(jnp.bfloat16)
         (True, False, True)
         >>> bf16.has(jnp.float32, weak=True)
@@ -122,6 +129,13 @@ class ArrayType(_Alternative):
 
     Equivalent array types are equal, in whatever form they were written.
 
+    Attributes:
+      element: the dtype, or the kind of dtypes.
+      shape: the sizes of the positional axes: integers, variables, or `...`.
+      names: the sizes of the named axes, by name.
+      open: True if the array may have further named axes.
+
+    >>> from namedax.typing import f32
     >>> f32["n", {"batch": 20, "k": None}]
     f32[('n',), {'batch': 20, 'k': None}]
     >>> f32[(5,), {}] == f32[5], f32[{"batch": None}] == f32[{"batch"}]
@@ -262,7 +276,7 @@ integer: Any = ElementType("integer", jnp.integer)
 number: Any = ElementType("number", jnp.number)
 any_: Any = ElementType("any_", np.generic)
 
-#: The element types with names.
+#: The dtypes with names.
 ELEMENT_TYPES: tuple[ElementType, ...] = tuple(
     value for value in vars().values() if isinstance(value, ElementType)
 )
@@ -270,11 +284,16 @@ ELEMENT_TYPES: tuple[ElementType, ...] = tuple(
 
 @functools.lru_cache(maxsize=256)
 def element_type(dtype: DType) -> ElementType:
-    """Return the element type of a dtype, also for dtypes without a name in this module.
+    """Return the annotation of a dtype, also for dtypes without a name in this module.
+
+    Args:
+      dtype: a dtype, or its name.
 
     Raises:
       ArrayTypeError: JAX has no arrays of that dtype.
 
+    >>> import jax.numpy as jnp
+    >>> from namedax.typing import element_type
     >>> element_type(jnp.float32), element_type(jnp.float8_e4m3fn)[3]
     (f32, element_type('float8_e4m3fn')[3])
     """

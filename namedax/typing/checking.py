@@ -40,9 +40,9 @@ def check(value: T, annotation: object, sizes: dict[str, int] | None = None) -> 
     >>> from namedax.typing import f32
     >>> x = nx.named(jnp.ones((8, 3)), ["batch", "k"])
     >>> sizes = {}
-    >>> check(x, f32[{"batch": "n", "k": None}], sizes).dims, sizes
+    >>> nx.typing.check(x, f32[{"batch": "n", "k": None}], sizes).dims, sizes
     (('batch', 'k'), {'n': 8})
-    >>> check(x, f32[{"batch"}])
+    >>> nx.typing.check(x, f32[{"batch"}])
     Traceback (most recent call last):
       ...
     namedax.errors.ArrayTypeError: check: the value should be f32[{'batch'}], but is ...
@@ -63,7 +63,7 @@ def matches(value: object, annotation: object, sizes: dict[str, int] | None = No
       sizes: as for `check`; new size variables are added if the value matches. Default: none.
 
     >>> import jax.numpy as jnp
-    >>> from namedax.typing import f32, i32
+    >>> from namedax.typing import f32, i32, matches
     >>> matches(jnp.ones(3), f32["n"]), matches(jnp.ones(3), i32["n"]), matches(2.0, f32[()])
     (True, False, True)
     """
@@ -103,13 +103,15 @@ def checked(fun: object = None, *, localns: Mapping[str, object] | None = None) 
       A function with the same name, signature and docstring. It is `fun` itself if no annotation
       has an array type.
 
-    Raises, when called:
+    The error is raised when the result is called.
+
+    Raises:
       ArrayTypeError: an argument or a result has another type, or an annotation cannot be
-      evaluated.
+        evaluated.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> from namedax.typing import f32
-    >>> @checked
+    >>> @nx.checked
     ... def predict(
     ...     w: f32[{"inputs": "i", "hidden": "h"}], x: f32[{"batch", "inputs"}]
     ... ) -> f32[{"batch", "hidden"}]:

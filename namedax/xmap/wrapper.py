@@ -102,11 +102,15 @@ def xmap(
       each access of a bound method and each new `functools.partial` is a different function; keep
       the one that you wrapped.
 
-    Raises, when called:
-      AxisMappingError: a mapping is malformed or does not match its array. AxisSizeError: two
-      arguments have different sizes for one axis name, or a size does not divide over its mesh
-      axes. AxisResourceError: `axis_resources` or `axis_sizes` contain an axis name that does not
-      occur in the program. MeshError: there is no mesh, or it lacks a mesh axis.
+    The errors are raised when the result is called.
+
+    Raises:
+      AxisMappingError: a mapping is malformed or does not match its array.
+      AxisSizeError: two arguments have different sizes for one axis name, or a size does not divide
+        over its mesh axes.
+      AxisResourceError: `axis_resources` or `axis_sizes` contain an axis name that does not occur
+        in the program.
+      MeshError: there is no mesh, or it lacks a mesh axis.
       NamedAxesLeftError: a result has a named axis that is not in `out_axes`.
       PlacementConflictError: two axes of one value are sharded over one mesh axis.
 

@@ -22,6 +22,15 @@ PHRASES = re.compile(
     re.IGNORECASE,
 )
 
+# As PHRASES, for docstrings and messages.
+MORE_PHRASES = re.compile(
+    r"\b(besides|element types?|the latter|the former|what is (?:sent|kept|held|stored)|tells? (?:how|you|whether|what|which|apart|notebook)|"
+    r"real entries|entries along|carried along|feels?|complains?|no news|put together|as it lies|"
+    r"\w*(?:colour|behaviour|favour)\w*|neighbours (?:of|on|in|at)|\w+(?:rmalis|ctoris|itialis|ecialis|cognis|rganis|rialis|tilis|nimis|ximis)"
+    r"(?:e[sd]?|ing|ation)|centred?|labelled|modelling|cancelled)\b",
+    re.IGNORECASE,
+)
+
 
 def texts(module):
     """The strings of a module, each with its line: docstrings, and literals that look like sentences."""
@@ -48,6 +57,7 @@ def test_docstrings_begin_with_a_verb_or_a_noun_phrase(module):
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_docstrings_and_messages_use_standard_terms(module):
     assert found(PHRASES, texts(module), "search") == []
+    assert found(MORE_PHRASES, texts(module), "search") == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -62,3 +72,7 @@ def test_the_patterns_find_the_old_style():
     assert not OPENINGS.match("Return True if an array is global.")
     assert PHRASES.search("the axis lives on mesh axis 'x'")
     assert not PHRASES.search("the axis is sharded over mesh axis 'x'")
+    for old in ("the element type", "Read what is sent", "in the latter case", "vectorised over names", "the centre"):
+        assert MORE_PHRASES.search(old)
+    for new in ("the dtype", "bytes sent", "vectorized over names", "optimistix", "the notation of neighbors"):
+        assert not MORE_PHRASES.search(new)

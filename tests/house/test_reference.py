@@ -1,5 +1,6 @@
 """The reference has a page for every public name, and says of each what is true."""
 
+import inspect
 import json
 import pathlib
 import re
@@ -13,6 +14,8 @@ import pytest
 import namedax as nx
 
 ROOT = pathlib.Path(__file__).parents[2]
+RECORD = json.loads((ROOT / "docs" / "reference" / "examples.json").read_text())
+SAME_JAX = jax.__version__ == RECORD["jax"]
 sphinx = pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
 pytestmark = pytest.mark.full  # for `make test-all`, which has built the site before: `make test` does not install Sphinx
 
@@ -63,15 +66,160 @@ def test_pages_do_not_collide_where_cases_are_not_told_apart(pages):
     assert len({page.lower() for page in written}) == len(written)
 
 
-def test_sources_are_lines_that_define_something(pages):
+# Functions that are made from a function of JAX have no `def` of their own. They lead to the function that makes them.
+MAKERS = frozenset(
+    "_activation _fourier_shift _lax_arg _lax_reduction _lift _lifted _of_devices _over_all _sampler elementwise named_initializer "
+    "NamedInitializer".split()
+)
+# JAX gives these functions another name than namedax.
+OTHER_NAMES = {"nx.numpy.amax": "max", "nx.numpy.amin": "min", "nx.numpy.concat": "concatenate"}
+
+
+def definition(place):
+    """The line of a source link, and the name that it defines with `def` or `class`."""
+    path, _, line = place.partition(":")
+    text = (ROOT / path).read_text().splitlines()[int(line) - 1].lstrip()
+    match = re.match(r"(?:def|class) (\w+)\b", text)
+    return text, match and match[1]
+
+
+def test_source_links_lead_to_the_definitions_themselves(pages):
+    """For every function and class: to its line with `def` or `class`, and never to a wrapper that a decorator returns."""
+    wrong = []
+    for entry in pages.names.entries():
+        if entry.kind not in ("function", "class", "error") or entry.origin == "jax":
+            continue
+        text, name = definition(pages.names.source_of(entry))
+        short = {name.rpartition(".")[2] for name in entry.names}
+        own = short | {f"{prefix}{word}" for word in short for prefix in ("lax_", "_lax_")} | {OTHER_NAMES.get(entry.name)}
+        if name not in (MAKERS if entry.origin == "lifted" else own | MAKERS):
+            wrong.append((entry.name, text))
+    assert wrong == []
+
+
+def test_functions_with_a_definition_do_not_lead_to_a_maker(pages):
+    """The makers are for functions whose body is JAX's: those that the package writes with `def` do not lead there."""
+    found = {name: entry for entry in pages.names.entries() for name in entry.names}
+    own = "nx.sum nx.mean nx.einsum nx.xmap nx.lax.psum nx.numpy.sum nx.nn.gelu nx.nn.rope nx.random.choice nx.lax.scan".split()
+    defined = {name: definition(pages.names.source_of(found[name]))[1] for name in own}
+    assert defined == {name: name.rpartition(".")[2] for name in own}
+    made = {"nx.exp": "elementwise", "nx.numpy.matmul": "_lift", "nx.numpy.fft.fftn": "_lift", "nx.random.normal": "_sampler"}
+    assert {name: definition(pages.names.source_of(found[name]))[1] for name in made} == made
+
+
+def test_constants_lead_to_their_assignments(pages):
     for entry in pages.names.entries():
         place = pages.names.source_of(entry)
-        if place:
-            path, _, line = place.partition(":")
-            text = (ROOT / path).read_text().splitlines()[int(line) - 1]
-            assert text.lstrip().startswith(("def ", "class ", "@")) or "=" in text or "lambda" in text, (entry.name, place)
-        else:
-            assert entry.origin == "jax" or entry.kind == "type", entry.name
+        if entry.kind in ("function", "class", "error") and entry.origin != "jax":
+            continue
+        assert "=" in definition(place)[0] if place else entry.origin == "jax" or entry.kind == "type", entry.name
+
+
+def test_what_is_jax_own_has_no_code_here(pages):
+    for entry in pages.names.entries():
+        if entry.origin == "jax" and entry.kind in ("function", "class"):
+            assert inspect.unwrap(entry.value).__module__.split(".")[0] in (
+                "jax",
+                "jaxlib",
+                "numpy",
+                "ml_dtypes",
+                "builtins",
+            ), entry.name
+
+
+# --- formulas -----------------------------------------------------------------------------------------------------------
+
+
+def test_no_page_has_a_command_of_latex(pages):
+    """Docstrings of JAX have formulas. The site does not set them, so they are written as text."""
+    raw = re.compile(r":math:|\.\. math|(?<!\\)\\(?!n\b|\*|[ _|])[A-Za-z]{2,}|\$[^$\n]*\$")
+    found = {name: match[0] for name, text in pages.pages().items() if (match := raw.search(text))}
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("tex", "text"),
+    [
+        (r"\frac{1}{x^2 + 1}", "1 / (x^2 + 1)"),
+        (r"\frac{1}{2}e^{-|x|}", "(1 / 2)e^(-|x|)"),
+        (r"{x \over y}", "x / y"),
+        (r"\sqrt[3]{x} + \sqrt{2\pi}", "∛x + √(2π)"),
+        (r"\left\lceil x \right\rceil", "⌈x⌉"),
+        (r"k \in \{0, 1\}", "k ∈ {0, 1}"),
+        (r"\prod_{i=1}^k x_i^{\mu_i - 1}", "∏_(i=1)^k x_i^(μ_i - 1)"),
+        (r"\mathrm{erf}^{-1}(x) \leq \rm{upper}", "erf^(-1)(x) ≤ upper"),
+        (r"\left\{ \begin{array}{ll} a & x \leq 0 \\ b & x > 0 \end{array} \right.", "{ a if x ≤ 0 ; b if x > 0 }"),
+    ],
+)
+def test_formulas_as_text(pages, tex, text):
+    del pages  # the fixture that makes the extensions importable
+    import reference_math
+
+    assert reference_math.plain_formula(tex) == text
+
+
+# --- by subject ---------------------------------------------------------------------------------------------------------
+
+# Of each subject the number of functions and classes, and some that a reader looks for there.
+BY_SUBJECT = {
+    "Mapping names over hardware": (
+        8,
+        "nx.lax.with_sharding_constraint nx.nmap nx.serial_loop nx.SerialLoop nx.shard nx.transfer nx.Wire nx.xmap",
+    ),
+    "Create, inspect and convert arrays": (77, "nx.arange nx.named nx.positional nx.zeros nx.NamedArray nx.nn.one_hot"),
+    "Rename, split, merge and move axes": (60, "nx.concatenate nx.rearrange nx.rename nx.stack nx.transpose nx.numpy.reshape"),
+    "Elementwise": (183, "nx.add nx.clip nx.exp nx.maximum nx.lax.rsqrt"),
+    "Contractions": (30, "nx.dot nx.einsum nx.tensordot nx.vecdot nx.lax.dot_general nx.numpy.matmul nx.lax.pdot"),
+    "Reductions": (69, "nx.sum nx.mean nx.cumsum nx.argmax nx.segment_sum nx.lax.reduce nx.logsumexp"),
+    "Statistics": (49, "nx.median nx.cov nx.histogram nx.nanmean nx.quantile"),
+    "Sorting, searching and selection": (38, "nx.sort nx.top_k nx.where nx.unique nx.searchsorted nx.numpy.isin"),
+    "Indexing": (52, "nx.take nx.take_along_axis nx.slice nx.diagonal nx.lax.gather nx.lax.scatter_add nx.numpy.ix_"),
+    "Neighbors, windows and convolutions": (40, "nx.conv nx.halo nx.roll nx.pad nx.diff nx.nn.max_pool nx.scipy.signal.convolve"),
+    "Interpolation and polynomials": (19, "nx.image.resize nx.numpy.interp nx.numpy.polyfit"),
+    "Fourier transforms": (33, "nx.numpy.fft.fft nx.numpy.fft.rfftn nx.numpy.fft.fftshift nx.scipy.fft.dct nx.lax.fft"),
+    "Linear algebra": (84, "nx.norm nx.numpy.linalg.svd nx.scipy.linalg.solve nx.lax.linalg.qr"),
+    "Special functions": (66, "nx.scipy.special.gammaln nx.lax.erf nx.scipy.special.softmax"),
+    "Random numbers": (50, "nx.random.normal nx.random.key nx.random.choice nx.random.permutation"),
+    "Probability distributions": (112, "nx.scipy.stats.norm.logpdf nx.scipy.stats.beta.cdf"),
+    "Loops, branches, vectorization and derivatives": (34, "nx.scan nx.cond nx.vmap nx.pipeline nx.custom_vjp nx.fori_loop"),
+    "Collectives": (19, "nx.axis_size nx.lax.psum nx.lax.all_gather nx.lax.ppermute"),
+    "Neural networks": (44, "nx.nn.dot_product_attention nx.nn.layer_norm nx.nn.gelu nx.nn.rope nx.nn.KVCache nx.nn.softmax"),
+    "Initializers": (19, "nx.nn.initializers.normal nx.nn.initializers.zeros"),
+    "Mixture of experts": (5, "nx.nn.mixture_of_experts nx.nn.top_k_routing"),
+    "Ragged arrays": (5, "nx.Ragged nx.nn.grouped_dot"),
+    "Measure, explain and plan communication": (26, "nx.explain nx.plan nx.profile nx.Report nx.draw nx.hlo.collectives"),
+    "Files, processes, other libraries, types": (38, "nx.checkpoints.save nx.from_xarray nx.interop.from_flax nx.checked"),
+}  # fmt: skip
+
+
+def by_subject(pages):
+    found = {}
+    for entry in pages.names.entries():
+        if entry.kind in ("function", "class"):
+            found.setdefault(pages.subject_of(entry), []).append(entry.name)
+    return found
+
+
+@pytest.mark.skipif(not SAME_JAX, reason="another JAX has other functions")
+def test_every_function_and_class_is_under_its_subject(pages):
+    found = by_subject(pages)
+    assert {subject: len(names) for subject, names in found.items()} == {s: count for s, (count, _) in BY_SUBJECT.items()}
+    assert sorted(pages.subjects.TITLES) == sorted(BY_SUBJECT)
+
+
+@pytest.mark.parametrize("subject", BY_SUBJECT)
+def test_subjects_hold_the_functions_that_a_reader_looks_for(pages, subject):
+    assert set(BY_SUBJECT[subject][1].split()) - set(by_subject(pages)[subject]) == set()
+    text = pages.pages()["subjects"]
+    start = text.index(f"\n{subject}\n---")
+    section = text[start : (text + "\n---").index("\n---", start + len(subject) + 4)]
+    assert [name for name in BY_SUBJECT[subject][1].split() if f":doc:`{name} <" not in section] == []
+
+
+def test_the_tables_of_subjects_list_names_that_exist(pages):
+    """On the JAX of the record; `lax.stage` and others are not in every JAX."""
+    known = set(pages.index())
+    assert {name for name in pages.subjects._listed() if name not in known} == set() or not SAME_JAX
 
 
 # --- what was run and measured ------------------------------------------------------------------------------------------
@@ -87,10 +235,6 @@ def writer(pages):
         return reference
     finally:
         sys.path.pop(0)
-
-
-RECORD = json.loads((ROOT / "docs" / "reference" / "examples.json").read_text())
-SAME_JAX = jax.__version__ == RECORD["jax"]
 
 
 def test_every_function_has_an_example_and_a_cost_or_a_reason(pages):

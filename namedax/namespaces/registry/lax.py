@@ -52,7 +52,8 @@ def _of_devices(name: str, is_collective: bool, remedy: str) -> Callable[..., An
 
     call.__module__ = "namedax.lax"
     call.__doc__ = (
-        f"`jax.lax.{name}`, for arrays without names outside of mapped functions. {remedy}"
+        f"Call `jax.lax.{name}`, for arrays without names outside of mapped functions.\n\n{remedy}"
+        "\n\nThe function of JAX, with the same arguments; see JAX for these."
     )
     return call
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
@@ -22,9 +24,21 @@ def _over_all(function: Callable[..., AnyArray]) -> Callable[..., AnyArray]:
         return function(x, axis)
 
     over_all.__name__ = over_all.__qualname__ = function.__name__
-    over_all.__doc__ = function.__doc__
+    over_all.__doc__ = _of_all_axes(function)
 
     return operation(requires_axis=REDUCED)(over_all)
+
+
+def _of_all_axes(function: Callable[..., AnyArray]) -> str:
+    """Return the docstring of a function for the signature without `where`."""
+    doc = inspect.getdoc(function) or ""
+    lines = re.sub(r"(?m)^  where: .*\n(?:    .*\n)*", "", doc)
+    return re.sub(
+        r"(?m)^  axis: .*\n(?:    .*\n)*",
+        "  axis: the axis or axes to normalize over, positional or named; `None` (default)\n"
+        "    selects all positional axes. Required if every axis is named.\n",
+        lines,
+    )
 
 
 INTEGRATE: Functions = only(CALCULUS, "trapezoid")

@@ -59,7 +59,7 @@ def pgather(x: ArrayLike, idx: ArrayLike, axes: AxisSpec) -> AnyArray:
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> table = nx.named(jnp.arange(12).reshape(3, 2, 2), ["vocab", None, "k"])
-    >>> pgather(table, jnp.array([5, 0]), ("vocab", 0)).dims
+    >>> nx.lax.pgather(table, jnp.array([5, 0]), ("vocab", 0)).dims
     (None, 'k')
     """
     region = ambient()

@@ -239,7 +239,7 @@ def psum_scatter(
       PositionalAxisError: the positional axis does not exist, or its size does not fit.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> f = nx.xmap(lambda x: psum_scatter(x, "i"), in_axes=["i", None], out_axes=["i"])
+    >>> f = nx.xmap(lambda x: nx.lax.psum_scatter(x, "i"), in_axes=["i", None], out_axes=["i"])
     >>> f(jnp.arange(4.0).reshape(2, 2))
     Array([2., 4.], dtype=float32)
     """
@@ -298,17 +298,19 @@ def all_to_all(
 
     Returns:
       An array that still has the named axis. A value without the axis is the same in every
-      instance, and needs no communication.
+      instance.
 
     Communication: one all-to-all and local transposes, also over several axes, with one element per
-    device or in blocks. Within groups: one all-gather of the complete axis.
+    device or in blocks. Within groups: one all-gather of the complete axis. For a value without the
+    axis: none.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
       PositionalAxisError: a positional axis does not exist, or its size does not fit.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> f = nx.xmap(lambda x: all_to_all(x, "i", 0, 0), in_axes=["i", None], out_axes=["i", None])
+    >>> exchange = lambda x: nx.lax.all_to_all(x, "i", 0, 0)
+    >>> f = nx.xmap(exchange, in_axes=["i", None], out_axes=["i", None])
     >>> f(jnp.arange(4).reshape(2, 2))
     Array([[0, 2],
            [1, 3]], dtype=int32)
@@ -407,7 +409,7 @@ def ppermute(x: PyTree, axis_name: AxisName, perm: Iterable[tuple[int, int]]) ->
     Returns:
       An array of the same type. An instance that is not a target receives zeros.
 
-    Communication, for an axis in blocks of `b` elements: elements that remain on their device are
+    Communication: for an axis in blocks of `b` elements, elements that remain on their device are
     not sent. A permutation of complete blocks is one collective-permute of a block. A shift by `k
     <= b` elements is one collective-permute of `k` elements; a longer shift is two, of `b` elements
     in total. A reversal is one, of a block. In general, the number of collective-permutes is the
@@ -420,7 +422,8 @@ def ppermute(x: PyTree, axis_name: AxisName, perm: Iterable[tuple[int, int]]) ->
       AxisSizeError: an index is out of range, or appears twice.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> f = nx.xmap(lambda x: ppermute(x, "i", [(0, 1), (1, 2)]), in_axes=["i"], out_axes=["i"])
+    >>> to_right = lambda x: nx.lax.ppermute(x, "i", [(0, 1), (1, 2)])
+    >>> f = nx.xmap(to_right, in_axes=["i"], out_axes=["i"])
     >>> f(jnp.array([5, 6, 7]))
     Array([0, 5, 6], dtype=int32)
     """
@@ -473,14 +476,16 @@ def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
       perm: a permutation of all indices along the axis.
 
     Returns:
-      An array of the same type. For the communication see `ppermute`.
+      An array of the same type.
+
+    Communication: as for `nx.lax.ppermute`.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
       AxisSizeError: `perm` is not a permutation of all indices.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(pshuffle(nx.named(jnp.array([5, 6, 7]), ["i"]), "i", [2, 0, 1]), ["i"])
+    >>> nx.positional(nx.lax.pshuffle(nx.named(jnp.array([5, 6, 7]), ["i"]), "i", [2, 0, 1]), ["i"])
     Array([7, 5, 6], dtype=int32)
     """
     names = check_names("pshuffle", axis_name)
@@ -519,7 +524,7 @@ def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> PyTree:
       AxisSizeError: `source` is out of range.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(pbroadcast(nx.named(jnp.array([5, 6, 7]), ["i"]), "i", 1), ["i"])
+    >>> nx.positional(nx.lax.pbroadcast(nx.named(jnp.array([5, 6, 7]), ["i"]), "i", 1), ["i"])
     Array([6, 6, 6], dtype=int32)
     """
     names = check_names("pbroadcast", axis_name)
@@ -612,6 +617,8 @@ def pswapaxes(
       axis_name: the axis name; a tuple of names counts instances in row-major order.
       axis: the positional axis.
       axis_index_groups: groups, as for `all_to_all`; by default `None`.
+
+    Communication: as for `nx.lax.all_to_all`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> swap = lambda x: nx.lax.pswapaxes(x, "i", 0)

@@ -87,6 +87,8 @@ def axis_size(axis: AxisName) -> int:
     Returns:
       A Python integer.
 
+    Communication: none.
+
     Raises:
       AxisNotFoundError: the axis has no size here: no argument of the mapped function has it, and
         `axis_sizes` lacks it.
@@ -135,9 +137,15 @@ def size_of_absent(op: str, name: Hashable) -> int:
 def axis_index(axis_name: AxisName) -> NamedArray:
     """Return the index of every instance along a named axis.
 
-    The result is `i32[]{name}` with the values 0 to size - 1.
+    For a tuple of names the index is row-major in the given order.
 
-    For a tuple of names the index is row-major in the given order. No communication.
+    Args:
+      axis_name: an axis name, or a tuple of names.
+
+    Returns:
+      `i32[]{name}` with the values 0 to size - 1.
+
+    Communication: none.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.xmap(lambda x: x + nx.lax.axis_index("i"), in_axes=["i"], out_axes=["i"])(jnp.zeros(4))
@@ -181,11 +189,18 @@ def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups | None = N
     result is a Python number. The dtype is preserved, also for narrow integers; booleans are
     counted as `int32`.
 
-    Communication: one all-reduce of the local sums.
+    Args:
+      x: a pytree of arrays, named or not.
+      axis_name: an axis name, or a tuple of names.
+      axis_index_groups: lists that together contain every index of the axis once, by default
+        `None`. The reduction is within each group and keeps the named axis: every instance has the
+        result of its group.
 
-    `axis_index_groups`, lists that together contain every index of the axis once, reduces within
-    each group and keeps the named axis: every instance has the result of its group; by default
-    `None`. This is one all-reduce of one value per group.
+    Returns:
+      The tree without the axes.
+
+    Communication: one all-reduce of the local sums; with groups, one all-reduce of one value per
+    group.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has an axis.
@@ -228,9 +243,25 @@ def _over_present(op: str, reduction: str, x: PyTree, axis_name: AxisName) -> Py
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups | None = None) -> PyTree:
-    """Average every leaf over a named axis or a tuple of them; see `psum`, also for groups.
+    """Average every leaf over a named axis or a tuple of them.
 
     A value without the axis is returned unchanged.
+
+    Args:
+      x: a pytree of arrays, named or not.
+      axis_name: an axis name, or a tuple of names.
+      axis_index_groups: lists that together contain every index of the axis once, by default
+        `None`. The reduction is within each group and keeps the named axis: every instance has the
+        result of its group.
+
+    Returns:
+      The tree without the axes.
+
+    Communication: as for `nx.lax.psum`.
+
+    Raises:
+      AxisNotFoundError: neither the value nor the mapped function has an axis.
+      ArgumentError: the groups do not contain every index once.
     """
     if axis_index_groups is not None:
         return reduce_groups("pmean", "sum", x, axis_name, axis_index_groups)
@@ -242,7 +273,23 @@ def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups | None = N
     """Take the maximum of every leaf over a named axis or a tuple of them.
 
     A value without the axis is returned unchanged. Differentiable, unlike `jax.lax.pmax`: ties
-    share the gradient, as in `nx.max`. For groups and the communication see `psum`.
+    share the gradient, as in `nx.max`.
+
+    Args:
+      x: a pytree of arrays, named or not.
+      axis_name: an axis name, or a tuple of names.
+      axis_index_groups: lists that together contain every index of the axis once, by default
+        `None`. The reduction is within each group and keeps the named axis: every instance has the
+        result of its group.
+
+    Returns:
+      The tree without the axes.
+
+    Communication: as for `nx.lax.psum`.
+
+    Raises:
+      AxisNotFoundError: neither the value nor the mapped function has an axis.
+      ArgumentError: the groups do not contain every index once.
     """
     if axis_index_groups is not None:
         return reduce_groups("pmax", "max", x, axis_name, axis_index_groups)
@@ -251,7 +298,27 @@ def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups | None = N
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups | None = None) -> PyTree:
-    """Take the minimum of every leaf over a named axis or a tuple of them; see `pmax`."""
+    """Take the minimum of every leaf over a named axis or a tuple of them.
+
+    A value without the axis is returned unchanged. Differentiable, unlike `jax.lax.pmin`: ties
+    share the gradient, as in `nx.min`.
+
+    Args:
+      x: a pytree of arrays, named or not.
+      axis_name: an axis name, or a tuple of names.
+      axis_index_groups: lists that together contain every index of the axis once, by default
+        `None`. The reduction is within each group and keeps the named axis: every instance has the
+        result of its group.
+
+    Returns:
+      The tree without the axes.
+
+    Communication: as for `nx.lax.psum`.
+
+    Raises:
+      AxisNotFoundError: neither the value nor the mapped function has an axis.
+      ArgumentError: the groups do not contain every index once.
+    """
     if axis_index_groups is not None:
         return reduce_groups("pmin", "min", x, axis_name, axis_index_groups)
     return _over_present("pmin", "min", x, axis_name)
@@ -514,6 +581,8 @@ def pcast(x: PyTree, axis_name: AxisName, *, to: str) -> PyTree:
       x: a named array, or a pytree of them.
       axis_name: an axis name, or a tuple of names.
       to: `"varying"`, which changes no value.
+
+    Communication: none.
 
     Raises:
       AxisNotFoundError: a name has no size here.

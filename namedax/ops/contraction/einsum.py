@@ -92,6 +92,10 @@ def einsum(
     Returns:
       An array with the axes of the result; a plain `jax.Array` if it has no named axes.
 
+    Communication: over a sharded axis that is summed, one all-reduce of the result. If the result
+    is written with the same mesh axes, one reduce-scatter instead. An axis that is read under a
+    name with another sharding is resharded, as by `nx.rename`.
+
     Raises:
       EinsumError: the specification is malformed or does not fit the operands.
       ArgumentError: `wire` is not a format, the specification renames no axis, or `overlap` is
@@ -491,7 +495,20 @@ def vecdot(
 ) -> AnyArray:
     """Multiply vectors along one axis, the first one conjugated, as `jnp.vecdot`.
 
-    Along a named axis it is `nx.dot`, with the same communication.
+    Along a named axis it is `nx.dot`.
+
+    Args:
+      x1: an array, named or not.
+      x2: an array, named or not.
+      axis: a positional or named axis; by default -1.
+      precision: as in `jax.lax.dot_general`; by default `None`.
+      preferred_element_type: the dtype to accumulate in and to return; by default the dtype of the
+        operands.
+
+    Returns:
+      An array with the other axes, which broadcast.
+
+    Communication: over a sharded axis, as for `nx.dot`.
 
     Raises:
       AxisNotFoundError: an array lacks the name.
@@ -522,7 +539,20 @@ def tensordot(
 ) -> AnyArray:
     """Multiply two arrays and sum over axes, as `jnp.tensordot`.
 
-    Over one or several named axes it is `nx.dot`, with the same communication.
+    Over one or several named axes it is `nx.dot`.
+
+    Args:
+      a: an array, named or not.
+      b: an array, named or not.
+      axes: as in `jnp.tensordot`, or an axis name, or a tuple of names; by default 2.
+      precision: as in `jax.lax.dot_general`; by default `None`.
+      preferred_element_type: the dtype to accumulate in and to return; by default the dtype of the
+        operands.
+
+    Returns:
+      An array with the other axes of both.
+
+    Communication: over a sharded axis, as for `nx.dot`.
 
     Raises:
       AxisNotFoundError: an array lacks a name.

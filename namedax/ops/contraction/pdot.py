@@ -59,7 +59,7 @@ def pdot(
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((2, 5, 3)), ["b", None, "k"])
     >>> y = nx.named(jnp.ones((3, 7)), ["k", None])
-    >>> z = pdot(x, y, "k")
+    >>> z = nx.lax.pdot(x, y, "k")
     >>> z.dims, z.shape
     (('b', None, None), (5, 7))
     """

@@ -96,6 +96,7 @@ def parse_einsum(text: str) -> EinsumSpec:
     Raises:
       EinsumError: it is malformed; the message has a caret under the error.
 
+    >>> from namedax.ops.contraction.spec import parse_einsum
     >>> spec = parse_einsum("n{b,k},{k,m:j}->n{b,m}")
     >>> spec.operands[1].names, spec.result.letters
     ((('k', 'k'), ('m', 'j')), ('n',))

@@ -119,9 +119,14 @@ def mixture_of_experts(
       An array with the axes of `x`, except that its features are the features of the experts'
       results. It has their dtype.
 
-    Communication: see the docstring of the module. Parameters are not moved. Without capacity the
-    derivative is of first order and in reverse mode only; arrays that `expert` closes over have
-    gradients too.
+    Communication: it depends on the mesh axes of the experts; parameters are not moved. Without
+    mesh axes, none. Over mesh axes along which the tokens are replicated, one all-reduce of the
+    results. Over mesh axes of groups of tokens, one all-to-all of the slots and one back, and the
+    same two in the gradient. If `capacity` is counted along a sharded axis, also an all-gather of
+    the counts; a reduce-scatter fills the slots, and an all-gather returns the results.
+
+    Without capacity the derivative is of first order and in reverse mode only; arrays that `expert`
+    closes over have gradients too.
 
     Raises:
       AxisNotFoundError: `x` or the routing lacks an axis, or the result of `expert` lacks `axis` or

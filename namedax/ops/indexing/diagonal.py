@@ -86,6 +86,17 @@ def trace(
 ) -> AnyArray:
     """Sum the diagonal over two axes, as `jnp.trace`, by name or position.
 
+    Args:
+      a: an array, named or not.
+      offset: the distance to the right of the main diagonal; by default 0.
+      axis1: the positional or named axis of rows; by default 0.
+      axis2: the axis of columns; by default 1.
+      dtype: the dtype of the result, as in `jnp.trace`; by default `None`.
+      out: not supported, as in `jnp.trace`; by default `None`.
+
+    Returns:
+      An array without the two axes.
+
     Communication: over sharded axes, one all-reduce of the result, and one of the diagonal if
     `axis2` is sharded.
 
@@ -153,7 +164,21 @@ def triu(
 ) -> LikeArguments:
     """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero.
 
-    See `nx.tril`.
+    Args:
+      m: an array, named or not.
+      k: the diagonal, as for `nx.tril`; by default 0.
+      axis: a pair of axes, the rows and the columns, named or positional; by default `None`, the
+        last two positional axes.
+
+    Returns:
+      An array of the same axes.
+
+    Communication: none, for every sharding.
+
+    Raises:
+      AxisNotFoundError: `m` lacks a named axis.
+      PositionalAxisError: `axis` is not a pair of two axes.
+      ArgumentTypeError: `k` is not an integer.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> scores = nx.named(jnp.arange(1, 7).reshape(2, 3), ["query", "key"])

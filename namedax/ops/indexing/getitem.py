@@ -4,7 +4,7 @@ An index by names resolves to parts, one per axis: an integer, a range or an arr
 ranges of axes that are not sharded are sliced first; then one gather per instance reads all arrays
 together. `namedax.ops.indexing.updates` writes with the same parts.
 
-Communication over a sharded axis: an integer or an array costs one all-reduce of the result. A
+Communication: over a sharded axis, an integer or an array costs one all-reduce of the result. A
 slice costs nothing if every device keeps some of its own block. It costs one collective-permute of
 the result's blocks if complete blocks change devices (a flip), and otherwise one reduce-scatter of
 the result. The array that is read never moves, and reads along other axes do not communicate. The
@@ -467,11 +467,11 @@ def getitem(x: ArrayLike, index: object, /) -> AnyArray:
       replace the positional axes that they index, and come first if only named axes are indexed. An
       index array out of range reads the last element, as in `jnp`.
 
-    Communication over a sharded axis: an integer or an array costs one all-reduce of the result. If
-    the index itself has that axis, it costs one all-gather of the index and one reduce-scatter of
-    the result. A slice costs nothing if every device keeps some of its own block (`::2`). It costs
-    one collective-permute if blocks change devices (`::-1`), and otherwise one reduce-scatter of
-    the result. Along other axes there is no communication.
+    Communication: over a sharded axis, an integer or an array costs one all-reduce of the result.
+    If the index itself has that axis, it costs one all-gather of the index and one reduce-scatter
+    of the result. A slice costs nothing if every device keeps some of its own block (`::2`). It
+    costs one collective-permute if blocks change devices (`::-1`), and otherwise one reduce-scatter
+    of the result. Along other axes there is no communication.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
@@ -482,6 +482,7 @@ def getitem(x: ArrayLike, index: object, /) -> AnyArray:
       PositionalAxisError: the index is malformed, or the shape of the result would depend on data.
 
     >>> import jax.numpy as jnp, namedax as nx
+    >>> from namedax.ops.indexing.getitem import getitem
     >>> x = nx.named(jnp.arange(12.0).reshape(4, 3), ["batch", "k"])
     >>> getitem(x, ("batch", 3))
     NamedArray(f32[]{k:3}, dims=(k),

@@ -54,7 +54,7 @@ def slice(
     Returns:
       The sliced array.
 
-    Communication over a sharded axis: if the new name has the same mesh axes, each device receives
+    Communication: over a sharded axis whose new name has the same mesh axes, each device receives
     the rows that it lacks, by collective-permutes. Otherwise, one all-reduce of the slice, or one
     all-gather of the axis if that sends less. The communication never exceeds the axis itself.
 
@@ -130,6 +130,12 @@ def index_in_dim(
 ) -> AnyArray:
     """Read one element along a positional or named axis, as `jax.lax.index_in_dim`.
 
+    Args:
+      operand: an array, named or not.
+      index: the index, an integer; negative ones count from the end.
+      axis: a positional or named axis; by default 0.
+      keepdims: if `True` (default), the axis remains with size 1.
+
     Communication: along a sharded axis, that of `x[name, index]`.
 
     Raises:
@@ -153,7 +159,16 @@ def slice_in_dim(
 ) -> AnyArray:
     """Slice a positional or named axis, as `jax.lax.slice_in_dim`.
 
-    Along a named axis it is `x[name, start:limit:stride]`, with the same communication.
+    Along a named axis it is `x[name, start:limit:stride]`.
+
+    Args:
+      operand: an array, named or not.
+      start_index: the first index, or `None` for the beginning.
+      limit_index: the index after the last one, or `None` for the end.
+      stride: the distance between two indices; by default 1.
+      axis: a positional or named axis; by default 0.
+
+    Communication: along a sharded axis, that of `x[name, start:limit:stride]`.
 
     Raises:
       AxisNotFoundError: `operand` lacks the name.

@@ -53,7 +53,7 @@ def cond(
       false_fun: another function, which returns results of the same structure, dtypes and
         positional axes.
       *operands: pytrees of arrays.
-      operand: the only operand, which `lax.cond` also accepts by keyword.
+      operand: the only operand, which `lax.cond` also accepts by keyword; by default none.
 
     Returns:
       The results, broadcast to the axes that the result of either function has, and to the axes of
@@ -101,7 +101,7 @@ def switch(
         are computed, and their results are selected elementwise.
       branches: functions of the operands.
       *operands: pytrees of arrays.
-      operand: the only operand, which `lax.switch` also accepts by keyword.
+      operand: the only operand, which `lax.switch` also accepts by keyword; by default none.
 
     Returns:
       The results, broadcast to the axes that the result of any branch has, and to the axes of

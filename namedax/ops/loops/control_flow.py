@@ -388,8 +388,23 @@ def fold(
 ) -> PyTree:
     """Fold like `scan`, with a function that returns the carry only.
 
+    Args:
+      f: takes the carry and one element of `xs`; returns the next carry.
+      init: the initial carry, as for `nx.scan`.
+      xs: a pytree of arrays that have the axis, by default `None`.
+      length: the number of steps, if there are no `xs`; by default the size of the axis.
+      reverse: if `True`, begin at the end; by default `False`.
+      unroll: as in `lax.scan`; by default 1.
+      axis: an axis name, or 0 (default) for the first positional axis.
+      prefetch: 0 (default), or 1 to gather the parameters of a step while the step before it
+        computes; see `nx.scan`.
+      remat: the values of a step to recompute in the backward pass, as for `nx.scan`; by default
+        `"none"`.
+
     Returns:
       The last carry.
+
+    Communication: as for `nx.scan`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> layers = nx.named(jnp.full((4, 3, 3), 0.5), ["layer", "in", "out"])
@@ -425,6 +440,8 @@ def fori_loop(
       body_fun: takes the index and the value, returns the next value.
       init_val: the initial value; broadcast along axes that it gains.
       unroll: as in `lax.fori_loop`; by default `None`.
+
+    Communication: none of its own.
 
     Raises:
       NamedAxesLeftError: a bound has named axes: instances cannot have different numbers of steps
@@ -617,6 +634,11 @@ def optimization_barrier(operand: PyTree) -> PyTree:
     """Return the operands, all of which are computed before any use of the results.
 
     See `jax.lax.optimization_barrier`; no value changes.
+
+    Args:
+      operand: a pytree of arrays, named or not.
+
+    Communication: none.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x, y = nx.lax.optimization_barrier((nx.named(jnp.arange(3.0), ["k"]), 2.0))

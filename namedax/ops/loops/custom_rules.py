@@ -234,7 +234,9 @@ class custom_jvp(_Custom):
     named arrays with the axes of the primals. The tangent of the result is broadcast to the
     result's axes.
 
-    Raises, when it is differentiated:
+    The error is raised when the function is differentiated.
+
+    Raises:
       NamedAxesLeftError: the tangent of the result has an axis that the result lacks.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
@@ -334,7 +336,9 @@ class custom_vjp(_Custom):
     with its axes. Cotangents of the arguments are broadcast to the axes of the arguments, but never
     summed: for a broadcast argument, the rule sums.
 
-    Raises, when it is differentiated:
+    The error is raised when the function is differentiated.
+
+    Raises:
       NamedAxesLeftError: a cotangent has an axis that its argument lacks.
 
     >>> import jax, jax.numpy as jnp, namedax as nx

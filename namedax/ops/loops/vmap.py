@@ -211,7 +211,9 @@ def vmap(
 
     Communication: none. Over a sharded axis `fun` must not communicate along its mesh axes.
 
-    Raises, when called:
+    The errors are raised when the result is called.
+
+    Raises:
       AxisNotFoundError: no argument has the axis.
       AxisNameError: an axis is neither 0 nor an axis name, or a result already has it.
       AxisSizeError: the axes have different sizes.

@@ -73,7 +73,8 @@ def _activation(name: str) -> Callable[..., AnyArray]:
     lifted.__module__ = "namedax.nn"  # where pickle finds it by its name
     lifted.__doc__ = (
         f"{summary_of(function)}\n\nThe named version of `jax.nn.{name}`, with the same "
-        "arguments; array arguments may have named axes and broadcast by name.\nNo communication."
+        "arguments; see JAX for these.\nArray arguments may have named axes and broadcast by name."
+        "\n\nCommunication: none."
     )
     return lifted
 
@@ -179,8 +180,19 @@ def _sharded_softmax(site: ReductionPlan) -> jax.Array:
 def log_softmax(x: ArrayLike, axis: AxisSpec = -1, where: ArrayLike | None = None) -> LikeArguments:
     """Compute the logarithm of `softmax` without overflow.
 
-    Arguments and communication are the same as for `softmax`; elements where `where` is false are
-    `-inf`.
+    Args:
+      x: an array, named or not.
+      axis: the axis or axes to normalize over, positional or named; by default -1.
+      where: a boolean array, named or not, by default `None`; elements where it is false are `-inf`
+        and do not count.
+
+    Returns:
+      An array with the axes of `x`.
+
+    Communication: as for `nx.nn.softmax`.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> round(float(nx.nn.log_softmax(nx.named(jnp.zeros(4), ["k"]), "k").data[0]), 4)

@@ -132,14 +132,15 @@ def dot_product_attention(
         positions have the name `key_axis`. If it lacks `key_axis`, an axis that no other array has
         is an error.
       axis: the axis name of the query positions; by default `None`, for positional axes.
-      features: the axis name over which `query` and `key` are contracted.
+      features: the axis name over which `query` and `key` are contracted. By default `None`, for
+        positional axes.
       key_axis: the axis name of the key positions in `bias` and `mask`; by default `"key_" + axis`.
         It also applies to `key` and `value` if they lack `axis`.
       heads: the axis name of the query heads, with `key_heads`; by default `None`. Their number is
         a multiple of the key heads, and consecutive ones share a key head, as in
         `jax.nn.dot_product_attention`.
       key_heads: the axis name of the heads of `key` and `value` in that case. Mapped like `heads`,
-        or not mapped.
+        or not mapped. By default `None`.
       scale: a number; by default one over the root of the size of `features`.
       is_causal: if `True`, a query attends only to keys at its own position and before; by default
         `False`.
@@ -176,7 +177,7 @@ def dot_product_attention(
 
     Communication: see the docstring of the module, also for the limits of derivatives. A sharded
     sequence is never gathered. The axis `key_axis` of a `bias` or `mask` is unmapped, or mapped
-    like the positions of `key`. In the latter case it goes around the ring with the keys. With
+    like the positions of `key`. Mapped like these, it goes around the ring with the keys. With
     `features` sharded the scores take one all-reduce, and with axes of `value` alone sharded the
     gradient does. With `balance="zigzag"` every device of the ring exchanges one block of each
     sharded operand and of the result for the chunks of its share, in two permutes of half a block
@@ -622,7 +623,8 @@ def _key_layouts(
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Return the operands with this device's block of keys, and the operands with all keys.
 
-    The latter are masks and biases with unmapped keys, although the keys of `key` are sharded.
+    Operands with all keys are masks and biases with unmapped keys, although the keys of `key` are
+    sharded.
     """
     moving, whole = {"key_segments"} & set(blocks), set()
     for which in ("bias", "mask"):

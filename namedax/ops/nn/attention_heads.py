@@ -48,8 +48,8 @@ def split_heads(
     if not key_heads or heads % key_heads:
         raise AxisSizeError(
             f"{OPERATION}: query has {heads} heads {names.heads!r} and key has {key_heads} heads"
-            f" {names.key_heads!r}; the former must be a multiple of the latter"
-            f" ({type_text(blocks['query'])}, {type_text(blocks['key'])})."
+            f" {names.key_heads!r}; the heads of query must be a multiple"
+            f" of the heads of key ({type_text(blocks['query'])}, {type_text(blocks['key'])})."
         )
     if key_place not in (place, ()):
         raise PlacementConflictError(

@@ -86,6 +86,8 @@ class NamedInitializer:
           named_shape: the global sizes of the named axes, by default none. Their order affects the
             values.
 
+        Communication: none.
+
         Raises:
           AxisNotFoundError: an axis is a name that `named_shape` lacks.
           PositionalAxisError: an axis is a positional axis that `shape` lacks.
@@ -180,7 +182,9 @@ class NamedInitializer:
 def named_initializer(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Wrap `jax.nn.initializers.<name>` so that its axes may be names."""
     if name in _DIRECT:
-        return NamedInitializer(name, {})
+        made = NamedInitializer(name, {})
+        vars(made)["__doc__"] = f"Create a parameter of {name}.\n\n" + _arguments_of_call()
+        return made
     signature = inspect.signature(function)
 
     def factory(*args: Any, **kwargs: Any) -> NamedInitializer:
@@ -188,13 +192,51 @@ def named_initializer(function: Callable[..., Any], name: str) -> Callable[..., 
         bound.apply_defaults()
         return NamedInitializer(name, dict(bound.arguments))
 
-    axes = [f"`{argument}`" for argument in _AXES if argument in signature.parameters]
-    where = f" {', '.join(axes)}: names, positional axes, or tuples of both." if axes else ""
     factory.__name__ = factory.__qualname__ = name
     factory.__module__ = "namedax.nn.initializers"  # where pickle finds it by its name
     factory.__signature__ = signature  # type: ignore[attr-defined]
-    factory.__doc__ = (
-        f"Build `jax.nn.initializers.{name}` for parameters with named axes.{where}\n\n"
-        'Returns:\n  An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.\n'
-    )
+    factory.__doc__ = _doc(name, signature)
     return factory
+
+
+def _arguments_of_call() -> str:
+    """Return the docstring of a call of an initializer, from its arguments on."""
+    return (inspect.getdoc(NamedInitializer.__call__) or "").partition("\n\n")[2]
+
+
+# The parameters of the functions of `jax.nn.initializers`.
+_ARGUMENTS = {
+    "value": "the value, a scalar or an array.",
+    "scale": "the scale of the values; see JAX.",
+    "mode": '`"fan_in"`, `"fan_out"`, `"fan_avg"`, `"fan_geo_avg"` or a number; see JAX.',
+    "distribution": '`"normal"`, `"truncated_normal"` or `"uniform"`.',
+    "stddev": "the standard deviation",
+    "lower": "the lower bound, in standard deviations",
+    "upper": "the upper bound, in standard deviations",
+    "in_axis": "the input axes: a name, a positional axis, or a tuple of both",
+    "out_axis": "the output axes, in the same form",
+    "batch_axis": "the axes that count for neither fan, in the same form",
+    "column_axis": "the axis of the columns, a name or a positional axis",
+    "dtype": "the dtype; by default the default float.",
+}
+
+
+def _doc(name: str, signature: inspect.Signature) -> str:
+    lines = [
+        f"Build `jax.nn.initializers.{name}` for parameters with named axes.",
+        "",
+        "Args:",
+    ]
+    for parameter in signature.parameters.values():
+        text = _ARGUMENTS.get(parameter.name, "as in JAX")
+        if parameter.default is not parameter.empty and parameter.default is not None:
+            text = f"{text.rstrip('.')}; by default {parameter.default!r}."
+        lines.append(f"  {parameter.name}: {text}")
+    lines += [
+        "",
+        "Returns:",
+        '  An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.',
+        "",
+        "Communication: none.",
+    ]
+    return "\n".join(lines)

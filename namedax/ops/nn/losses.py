@@ -3,7 +3,7 @@
 An example of sharded classes is the vocabulary of a language model. No device ever has the logits
 of all classes; each computes with its own. The communication is one number per token for the
 maximum, and two for sums: of the exponentials, and of the logit of the label, which one device
-contributes. (If the loss is then averaged, the latter is one number in total.) The gradient is
+contributes. (If the loss is then averaged, this sum is one number in total.) The gradient is
 `softmax - target` on every device for its own classes, and needs no further communication.
 
 Source: Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model

@@ -113,7 +113,7 @@ def prefix_mask(
 
     Args:
       named_shape: as in `causal_mask`.
-      axis: as in `causal_mask`.
+      axis: as in `causal_mask`; by default `("query", "key")`.
       prefix: the length of the prefix. An integer, or a named array of them, one for every element
         of a batch.
       offset: as in `causal_mask`; by default 0.

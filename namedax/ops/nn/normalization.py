@@ -74,7 +74,12 @@ __all__ = [
 
 
 class Moments(NamedTuple):
-    """Mean and variance, as `batch_norm` takes and returns them."""
+    """Mean and variance, as `batch_norm` takes and returns them.
+
+    Attributes:
+      mean: the mean, an array or a number.
+      var: the variance, an array or a number.
+    """
 
     mean: Any
     var: Any
@@ -354,10 +359,23 @@ def rms_norm(
 ) -> LikeArguments:
     """Divide by the root mean square over `axis`, then multiply by `scale`.
 
-    Arguments are the same as for `layer_norm`; `epsilon` is 1e-6 by default.
+    Args:
+      x: an array, named or not.
+      axis: the axes to normalize over: a positional axis, an axis name, or a tuple of both.
+      scale: an array that broadcasts by name, by default `None`; it may have the normalized axes.
+      epsilon: the number added to the mean square, by default 1e-6.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not
+        count in the statistics, but are normalized too.
+
+    Returns:
+      An array with the dtype and the axes of `x`, and the additional axes of `scale` and `where`.
 
     Communication: over a sharded axis, one all-reduce of the size of the mean; the gradient adds
     one.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the axis, or `scale` is probably misspelled, as for
+        `nx.nn.layer_norm`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([3.0, -3.0, 3.0]), ["embed"])
@@ -527,10 +545,20 @@ def batch_norm(
 def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> Moments:
     """Compute mean and variance over `axis`, in float32 (or float64).
 
-    Arguments are the same as for `layer_norm`.
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not
+        count.
+
+    Returns:
+      The `Moments`, without `axis`.
 
     Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds
     none.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.nn.moments(nx.named(jnp.array([1.0, 3.0]), ["batch"]), "batch")
@@ -565,6 +593,8 @@ def update_moments(average: Moments, new: Moments, momentum: float | jax.Array =
       average: the average so far.
       new: the moments of this step, as `batch_norm` returns them.
       momentum: the weight of `average`, by default 0.9; `new` has the weight `1 - momentum`.
+
+    Communication: none.
 
     >>> import namedax as nx
     >>> from namedax.nn import Moments, update_moments

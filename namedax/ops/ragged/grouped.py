@@ -78,7 +78,7 @@ def grouped_dot(
     Returns:
       An array with the axes of `x`, and the axes of `w` alone in place of `axis`.
 
-    Communication, by the mesh axes of the groups:
+    Communication: it depends on the mesh axes of the groups.
 
     - No mesh axes, for any sharding of tokens: none, and in the gradient one reduction of the
       weights' gradient.

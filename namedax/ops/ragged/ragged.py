@@ -109,8 +109,8 @@ class Ragged(metaclass=_Type):
 
     **Unused tokens.** The buffer may be longer than all rows in total, so that programs are
     compiled once. The tokens after the last row belong to no row: `segments` is negative there.
-    They are copies of the last real token, never zeros. So a function of tokens and its derivative
-    are finite there if they are finite for real tokens. No reduction, softmax, attention or
+    They are copies of the last token of a row, never zeros. So a function and its derivative are
+    finite there if they are finite for the tokens of rows. No reduction, softmax, attention or
     contraction by row counts them, and their gradient is zero. A reduction of `r.values` over
     `tokens` does count them: mask it with `r.is_token`, or use `r.sum()`.
 
@@ -513,7 +513,7 @@ class Ragged(metaclass=_Type):
     def sum(self) -> NamedArray:
         """Sum each row; 0 for an empty one.
 
-        Communication over sharded tokens: one all-reduce of one number per row, or one
+        Communication: over sharded tokens, one all-reduce of one number per row, or one
         reduce-scatter if the rows are sharded over the same mesh axis. The same holds for the other
         reductions.
         """

@@ -89,9 +89,9 @@ def categorical(
       the categories last. The names of `named_shape` come first in the given order, then the
       others, sorted.
 
-    Communication: every device adds its block of the noise to its block of the logits, and offers
-    its best category. Over sharded categories this costs two all-reduces of the result, otherwise
-    nothing. Without replacement the logits are gathered.
+    Communication: every device adds its block of the noise to its block of the logits, and
+    contributes its best category. Over sharded categories this costs two all-reduces of the result,
+    otherwise nothing. Without replacement the logits are gathered.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> from namedax import random

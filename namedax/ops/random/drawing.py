@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -357,17 +358,26 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
         len(set(signature.parameters) - {"key", "shape", "dtype", "out_sharding", "mode"}) > 0
     )
     gathered = (
-        " A parameter with a sharded axis is gathered (one all-gather)."
+        "a parameter with a sharded axis is gathered (one all-gather)."
         if has_parameters and name != "bernoulli"
-        else ""
+        else "none."
     )
     sampler.__doc__ = (
-        f"{inspect.getdoc(function)}\n\n`named_shape` maps axis names to sizes, in addition to the"
-        " positional axes of `shape`; `None` as a size takes the mapped function's. The\nnumbers"
-        f" do not depend on the sharding.{gathered}"
+        f"{_with_named_shape(inspect.getdoc(function) or '')}\n\n"
+        f"The named version of `jax.random.{name}`. The numbers do not depend on the sharding.\n\n"
+        f"Communication: {gathered}"
     )
     presented: Callable[..., Any] = checks_signature(_present(sampler, signature, "named_shape"))
     return presented
+
+
+def _with_named_shape(doc: str) -> str:
+    """Return the docstring of a sampler of JAX with an entry for `named_shape` in `Args:`."""
+    entry = (
+        "  named_shape: the sizes of named axes, by name, in addition to the positional axes of\n"
+        "    `shape`; `None` as a size takes the size in the mapped function. Default: none.\n"
+    )
+    return re.sub(r"(?m)^Args:\n(?:[ ]+\S.*\n|\n(?=[ ]))*", lambda match: match[0] + entry, doc)
 
 
 def _bind(
@@ -469,6 +479,11 @@ def _lifted(function: Callable[..., Any]) -> Callable[..., Any]:
     def lifted(*args: Any, **kwargs: Any) -> Any:
         return inner(*args, **kwargs)
 
+    lifted.__doc__ = (
+        f"{(inspect.getdoc(function) or '').rstrip()}\n\n"
+        f"The named version of `jax.random.{function.__name__}`, with the same arguments; see JAX"
+        " for these.\nNamed axes are batch axes.\n\nCommunication: none."
+    )
     presented: Callable[..., Any] = _present(lifted, inspect.signature(function))
     return presented
 
@@ -492,6 +507,8 @@ def split(
     Returns:
       An array of keys. In a mapped body every device keeps the keys of its block.
 
+    Communication: none.
+
     >>> import jax, namedax as nx
     >>> from namedax import random
     >>> keys = random.split(jax.random.key(0), named_shape={"layer": 3})
@@ -507,5 +524,11 @@ def split(
 
 @checks_signature
 def key_impl(keys: AnyArray) -> Hashable:
-    """Return the generator of `keys`, as `jax.random.key_impl` does."""
+    """Return the generator of `keys`, as `jax.random.key_impl` does.
+
+    Args:
+      keys: an array of keys, named or not.
+
+    Communication: none.
+    """
     return jax.random.key_impl(data_of(keys))

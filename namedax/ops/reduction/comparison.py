@@ -98,6 +98,10 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> AnyArr
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> AnyArray:
     """Return True if two arrays are equal after broadcasting, by name and by position.
 
+    Args:
+      a1: an array, named or not.
+      a2: the other array.
+
     Returns:
       A boolean scalar; false if they do not broadcast.
 

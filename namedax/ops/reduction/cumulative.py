@@ -274,7 +274,23 @@ def cumsum(
 def cumprod(
     x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False
 ) -> LikeArguments:
-    """Compute the cumulative product along one axis; arguments and communication as for `cumsum`.
+    """Compute the cumulative product along one axis.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional or named axis; `None` (default) flattens the positional axes. Required if
+        every axis is named.
+      dtype: the dtype of the result, as in `jnp.cumprod`; by default `None`.
+      reverse: if `True`, accumulate from the end of the axis; by default `False`.
+
+    Returns:
+      An array with the axes of `x`.
+
+    Communication: as for `nx.cumsum`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      PositionalAxisError: `axis` is not a single axis, or is out of range.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.cumprod(nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"]), "pos"), ["pos"])
@@ -289,7 +305,21 @@ def nancumsum(
 ) -> LikeArguments:
     """Compute the cumulative sum along one axis with NaN as zero.
 
-    Arguments and communication as for `cumsum`.
+    Args:
+      x: an array, named or not.
+      axis: a positional or named axis; `None` (default) flattens the positional axes. Required if
+        every axis is named.
+      dtype: the dtype of the result, as in `jnp.nancumsum`; by default `None`.
+      reverse: if `True`, accumulate from the end of the axis; by default `False`.
+
+    Returns:
+      An array with the axes of `x`.
+
+    Communication: as for `nx.cumsum`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      PositionalAxisError: `axis` is not a single axis, or is out of range.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["pos"])
@@ -305,7 +335,21 @@ def nancumprod(
 ) -> LikeArguments:
     """Compute the cumulative product along one axis with NaN as one.
 
-    Arguments and communication as for `cumsum`.
+    Args:
+      x: an array, named or not.
+      axis: a positional or named axis; `None` (default) flattens the positional axes. Required if
+        every axis is named.
+      dtype: the dtype of the result, as in `jnp.nancumprod`; by default `None`.
+      reverse: if `True`, accumulate from the end of the axis; by default `False`.
+
+    Returns:
+      An array with the axes of `x`.
+
+    Communication: as for `nx.cumsum`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      PositionalAxisError: `axis` is not a single axis, or is out of range.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([2.0, jnp.nan, 3.0]), ["pos"])
@@ -412,9 +456,28 @@ def cumulative_prod(
     include_initial: bool = False,
     out_axis: Hashable | None = None,
 ) -> LikeArguments:
-    """Compute the cumulative product along one axis, as in the array API; it begins with 1.
+    """Compute the cumulative product along one axis, as in the array API.
 
-    Arguments and communication as for `cumulative_sum`.
+    Narrow integers become `int`.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional or named axis; may be omitted (`None`, the default) if there is exactly one
+        positional axis.
+      dtype: the dtype of the result; by default `None`.
+      include_initial: if `True`, the result begins with 1 and is longer by one; by default `False`.
+      out_axis: the name of the longer axis, by default `None`, the same name; required in a mapped
+        function in which `axis` has a size.
+
+    Returns:
+      An array with the axes of `x`.
+
+    Communication: as for `nx.cumulative_sum`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      AxisSizeError: the longer axis has a different size in the mapped function.
+      PositionalAxisError: `axis` is not one axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"])
@@ -457,7 +520,21 @@ def cummax(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> Lik
 
 @operation(explicit=Explicit.KEPT)
 def cummin(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
-    """Compute the cumulative minimum along one axis, as `lax.cummin`; see `cummax`.
+    """Compute the cumulative minimum along one axis, as `lax.cummin`.
+
+    Args:
+      operand: an array, named or not.
+      axis: a positional or named axis, by default 0.
+      reverse: if `True`, accumulate from the end of the axis; by default `False`.
+
+    Returns:
+      An array with the axes of `operand`.
+
+    Communication: as for `nx.cummax`.
+
+    Raises:
+      AxisNotFoundError: `operand` has no axis of that name.
+      PositionalAxisError: `axis` is not a single axis, or is out of range.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.cummin(nx.named(jnp.array([2.0, 1.0, 3.0]), ["pos"]), "pos"), ["pos"])
@@ -468,7 +545,21 @@ def cummin(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> Lik
 
 @operation(explicit=Explicit.KEPT)
 def cumlogsumexp(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
-    """Compute the cumulative `log(sum(exp(x)))` along one axis; see `cummax`.
+    """Compute the cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`.
+
+    Args:
+      operand: an array, named or not.
+      axis: a positional or named axis, by default 0.
+      reverse: if `True`, accumulate from the end of the axis; by default `False`.
+
+    Returns:
+      An array with the axes of `operand`.
+
+    Communication: as for `nx.cummax`.
+
+    Raises:
+      AxisNotFoundError: `operand` has no axis of that name.
+      PositionalAxisError: `axis` is not a single axis, or is out of range.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1000.0, 1000.0]), ["pos"])
@@ -480,13 +571,43 @@ def cumlogsumexp(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) 
 
 @operation(name="cumsum")
 def _lax_cumsum(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
-    """Compute the cumulative sum along one axis, with the dtype preserved; see `nx.cumsum`."""
+    """Compute the cumulative sum along one axis, with the dtype preserved.
+
+    Args:
+      operand: an array, named or not.
+      axis: a positional or named axis, by default 0.
+      reverse: if `True`, accumulate from the end of the axis; by default `False`.
+
+    Returns:
+      An array with the axes of `operand`.
+
+    Communication: as for `nx.cumsum`.
+
+    Raises:
+      AxisNotFoundError: `operand` has no axis of that name.
+      PositionalAxisError: `axis` is not a single axis, or is out of range.
+    """
     return _run_lax("cumsum", operand, axis, reverse)
 
 
 @operation(name="cumprod")
 def _lax_cumprod(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
-    """Compute the cumulative product along one axis, with the dtype preserved; see `nx.cumsum`."""
+    """Compute the cumulative product along one axis, with the dtype preserved.
+
+    Args:
+      operand: an array, named or not.
+      axis: a positional or named axis, by default 0.
+      reverse: if `True`, accumulate from the end of the axis; by default `False`.
+
+    Returns:
+      An array with the axes of `operand`.
+
+    Communication: as for `nx.cumsum`.
+
+    Raises:
+      AxisNotFoundError: `operand` has no axis of that name.
+      PositionalAxisError: `axis` is not a single axis, or is out of range.
+    """
     return _run_lax("cumprod", operand, axis, reverse)
 
 

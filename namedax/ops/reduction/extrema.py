@@ -278,6 +278,15 @@ def max(
       where: a boolean array, named or not, by default `None`; elements where it is false are
         excluded.
 
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: over a sharded axis, one all-reduce of the result. The gradient adds one, which
+    counts the ties.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.max(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
     5.0
@@ -294,7 +303,27 @@ def min(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Take the minimum over positional and named axes; see `max`.
+    """Take the minimum over positional and named axes.
+
+    A NaN is the minimum. Ties share the gradient equally, as in `jnp`, sharded or not.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      initial: a scalar that takes part in the minimum, by default `None`; required with `where`.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: as for `nx.max`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.min(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
@@ -367,9 +396,23 @@ def _append_positional(x: AnyArray, count: int) -> AnyArray:
 def argmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first maximum along a positional or named axis.
 
-    `None`, the default, flattens the positional axes. Along several axes, a tuple, the index is
-    row-major in the given order. `...` must stand for a single axis, since named axes have no
-    order. Along a sharded axis the index refers to the complete axis, not to the block.
+    Along a sharded axis the index refers to the complete axis, not to the block.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional or named axis; `None` (default) flattens the positional axes. Along several
+        axes, a tuple, the index is row-major in the given order. `...` must stand for a single
+        axis, since named axes have no order. Required if every axis is named.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+
+    Returns:
+      Integers with the remaining axes.
+
+    Communication: over a sharded axis, two all-reduces of the size of the result.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.argmax(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
@@ -380,7 +423,25 @@ def argmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> An
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
 def argmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
-    """Return the index of the first minimum along one axis; see `argmax`.
+    """Return the index of the first minimum along a positional or named axis.
+
+    Along a sharded axis the index refers to the complete axis, not to the block.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional or named axis; `None` (default) flattens the positional axes. Along several
+        axes, a tuple, the index is row-major in the given order. `...` must stand for a single
+        axis, since named axes have no order. Required if every axis is named.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+
+    Returns:
+      Integers with the remaining axes.
+
+    Communication: as for `nx.argmax`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.argmin(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
@@ -442,7 +503,20 @@ def max_with_index(x: ArrayLike, axis: AxisSpec) -> WithIndex:
 
 @operation(explicit=Explicit.KEPT)
 def min_with_index(x: ArrayLike, axis: AxisSpec) -> WithIndex:
-    """Return the minimum along one axis, and its first index; see `max_with_index`.
+    """Return the minimum along one positional or named axis, and its first index.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional or named axis.
+
+    Returns:
+      `values` and `indices`, both without the axis; gradients as for `nx.max_with_index`.
+
+    Communication: as for `nx.max_with_index`.
+
+    Raises:
+      PositionalAxisError: `axis` is not a single axis.
+      AxisNotFoundError: `x` lacks the axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> value, index = nx.min_with_index(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k")

@@ -6,11 +6,13 @@ selects all axes, named and positional. An array without positional axes require
 (`requires_axis`), in `nx.sum` as in `nx.numpy.sum`. The result has the remaining axes. On one
 device, reductions call `jnp` directly.
 
-Communication over sharded axes: one all-reduce of the result's size for sum, mean, max, min, any,
+Communication: over sharded axes, one all-reduce of the result's size for sum, mean, max, min, any,
 all; two for argmax, argmin, var, std and logsumexp. XLA has no all-reduce for prod, which gathers
 one partial product per device. The gradients add none, except for max and min: they count their
 ties with one more all-reduce.
 """
+
+# Long: the docstrings of a dozen public reductions.
 
 from __future__ import annotations
 
@@ -313,6 +315,8 @@ def sum(
     Returns:
       An array with the remaining axes; a plain `jax.Array` if no named axis remains.
 
+    Communication: over a sharded axis, one all-reduce of the result. The gradient adds none.
+
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
 
@@ -335,7 +339,26 @@ def mean(
     keepdims: bool = False,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Average over positional and named axes; arguments as for `sum`.
+    """Average over positional and named axes.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      dtype: the dtype of the result, as in `jnp.mean`; by default `None`.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: over a sharded axis, one all-reduce of the result; with `where`, it also counts
+    the elements. The gradient adds none.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.mean(nx.named(jnp.arange(4.0), ["batch"]), "batch"))
@@ -419,7 +442,27 @@ def std(
 ) -> AnyArray:
     """Compute the standard deviation over positional and named axes.
 
-    Arguments and communication as for `var`.
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      dtype: the dtype of the result, as in `jnp.std`; by default `None`.
+      ddof: the number that is subtracted from the count of elements, by default 0.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+      mean: the mean, if it is already known, by default `None`; as for `nx.var`.
+      correction: the array API's name for `ddof`, by default `None`.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: as for `nx.var`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      ArgumentError: `ddof` and `correction` are both given.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.std(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
@@ -470,10 +513,29 @@ def prod(
     where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> AnyArray:
-    """Multiply over positional and named axes; arguments as for `sum`.
+    """Multiply over positional and named axes.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      dtype: the dtype of the result, as in `jnp.prod`; by default `None`.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      initial: the initial value of the product, by default `None`.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+      promote_integers: if `True` (default), narrow integers are multiplied as `int`, as in
+        `jnp.prod`.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
 
     Communication: over a sharded axis, one all-gather of the partial products, one per device,
     because XLA has no all-reduce for products.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.prod(nx.named(jnp.array([2.0, 3.0, 4.0]), ["k"]), "k"))
@@ -488,7 +550,24 @@ def prod(
 def any(
     x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None
 ) -> AnyArray:
-    """Return True if any element is true, over positional and named axes; arguments as for `sum`.
+    """Return True if any element is true, over positional and named axes.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+
+    Returns:
+      A boolean array with the remaining axes.
+
+    Communication: over a sharded axis, one all-reduce of the result.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.any(nx.named(jnp.array([False, True]), ["k"]), "k")
@@ -501,7 +580,24 @@ def any(
 def all(
     x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None
 ) -> AnyArray:
-    """Return True if all elements are true, over positional and named axes; arguments as for `sum`.
+    """Return True if all elements are true, over positional and named axes.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+
+    Returns:
+      A boolean array with the remaining axes.
+
+    Communication: over a sharded axis, one all-reduce of the result.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.all(nx.named(jnp.array([False, True]), ["k"]), "k")
@@ -513,6 +609,21 @@ def all(
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def count_nonzero(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Count the nonzero elements over positional and named axes.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+
+    Returns:
+      Integers with the remaining axes.
+
+    Communication: over a sharded axis, one all-reduce of the result.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.count_nonzero(nx.named(jnp.array([0, 3, 4]), ["k"]), "k"))
@@ -676,6 +787,13 @@ def _lax_reduction(
 
     The dtype is preserved.
 
+    Args:
+      operand: an array, named or not.
+      axes: a positional axis, an axis name, or a sequence of both.
+
+    Returns:
+      An array with the remaining axes.
+
     Communication: over sharded axes, {_COMMUNICATION.get(name, "one all-reduce of the result")}.
 
     Raises:
@@ -704,7 +822,15 @@ def _lax_arg(name: str) -> Callable[..., AnyArray]:
     arg.__name__ = arg.__qualname__ = name
     arg.__doc__ = f"""Apply `jax.lax.{name}` along a positional or named axis.
 
-    Communication: over a sharded axis, two all-reduces of the result's size.
+    Args:
+      operand: an array, named or not.
+      axis: a positional or named axis.
+      index_dtype: the dtype of the indices.
+
+    Returns:
+      Integers without the axis.
+
+    Communication: over a sharded axis, two all-reduces of the size of the result.
 
     Raises:
       AxisNotFoundError: `operand` lacks the name.

@@ -71,7 +71,7 @@ def segment_sum(
       segment_ids: integers along `axis`; their other axes are batch axes, which the result has too.
         Numbers out of range, including negative ones, are dropped.
       num_segments: the size of the new axis. Optional for a named axis, which takes its size in the
-        mapped function.
+        mapped function. By default `None`.
       axis: the axis to sum over, a name or a positional axis; by default 0.
       out_axis: the axis name of the segments. `None` (default) gives a positional axis, which
         replaces a positional `axis`, and precedes the others if `axis` is a name.
@@ -96,7 +96,7 @@ def segment_sum(
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["token"])
     >>> ids = nx.named(jnp.array([1, 0, 1]), ["token"])
-    >>> nx.positional(segment_sum(x, ids, 2, axis="token", out_axis="segment"), ["segment"])
+    >>> nx.positional(nx.segment_sum(x, ids, 2, axis="token", out_axis="segment"), ["segment"])
     Array([2., 4.], dtype=float32)
     """
     return _segment(
@@ -117,7 +117,23 @@ def segment_prod(
 ) -> AnyArray:
     """Multiply the elements along an axis that belong to the same segment; 1 for an empty one.
 
-    See `segment_sum`.
+    As in JAX, there is no gradient.
+
+    Args:
+      data: an array, named or not.
+      segment_ids: integers along `axis`; their other axes are batch axes, which the result has too.
+        Numbers out of range, including negative ones, are dropped.
+      num_segments: the size of the new axis, by default `None`. Optional for a named axis, which
+        takes its size in the mapped function.
+      axis: the axis to reduce, a name or a positional axis; by default 0.
+      out_axis: the axis name of the segments. `None` (default) gives a positional axis, as in
+        `nx.segment_sum`.
+      indices_are_sorted: `True` if `segment_ids` is known to be sorted; by default `False`.
+      mode: `"drop"` (default), or `"clip"`, which assigns numbers out of range to the first or the
+        last segment.
+
+    Returns:
+      The axes of `data` and `segment_ids` without `axis`, and the axis of the segments.
 
     Communication: along a sharded axis, an all-gather of the partial products, one per device,
     since XLA has no all-reduce for products. If `out_axis` is sharded over the same mesh axis, one
@@ -139,9 +155,25 @@ def segment_max(
     indices_are_sorted: bool = False,
     mode: str | None = None,
 ) -> AnyArray:
-    """Take the maximum of the elements along an axis in each segment. See `segment_sum`.
+    """Take the maximum of the elements along an axis in each segment.
 
     An empty segment has the least value of the dtype. Ties share the gradient equally, as in `jnp`.
+
+    Args:
+      data: an array, named or not.
+      segment_ids: integers along `axis`; their other axes are batch axes, which the result has too.
+        Numbers out of range, including negative ones, are dropped.
+      num_segments: the size of the new axis, by default `None`. Optional for a named axis, which
+        takes its size in the mapped function.
+      axis: the axis to reduce, a name or a positional axis; by default 0.
+      out_axis: the axis name of the segments. `None` (default) gives a positional axis, as in
+        `nx.segment_sum`.
+      indices_are_sorted: `True` if `segment_ids` is known to be sorted; by default `False`.
+      mode: `"drop"` (default), or `"clip"`, which assigns numbers out of range to the first or the
+        last segment.
+
+    Returns:
+      The axes of `data` and `segment_ids` without `axis`, and the axis of the segments.
 
     Communication: as for `segment_sum`, but if `out_axis` is sharded over the mesh axes of `axis`,
     one all-to-all replaces the reduce-scatter. The gradient costs one more reduction, to count the
@@ -163,7 +195,29 @@ def segment_min(
     indices_are_sorted: bool = False,
     mode: str | None = None,
 ) -> AnyArray:
-    """Take the minimum of the elements along an axis in each segment. See `segment_max`."""
+    """Take the minimum of the elements along an axis in each segment.
+
+    An empty segment has the greatest value of the dtype. Ties share the gradient equally, as in
+    `jnp`.
+
+    Args:
+      data: an array, named or not.
+      segment_ids: integers along `axis`; their other axes are batch axes, which the result has too.
+        Numbers out of range, including negative ones, are dropped.
+      num_segments: the size of the new axis, by default `None`. Optional for a named axis, which
+        takes its size in the mapped function.
+      axis: the axis to reduce, a name or a positional axis; by default 0.
+      out_axis: the axis name of the segments. `None` (default) gives a positional axis, as in
+        `nx.segment_sum`.
+      indices_are_sorted: `True` if `segment_ids` is known to be sorted; by default `False`.
+      mode: `"drop"` (default), or `"clip"`, which assigns numbers out of range to the first or the
+        last segment.
+
+    Returns:
+      The axes of `data` and `segment_ids` without `axis`, and the axis of the segments.
+
+    Communication: as for `nx.segment_max`.
+    """
     return _segment(
         "min", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode
     )

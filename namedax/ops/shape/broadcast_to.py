@@ -158,7 +158,7 @@ def expand_dims(a: ArrayLike, axis: AxisSpec) -> LikeArguments:
       AxisNameError: the array already has the axis.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> expand_dims(nx.named(jnp.ones((2, 3)), ["k", None]), (0, "batch")).dims
+    >>> nx.expand_dims(nx.named(jnp.ones((2, 3)), ["k", None]), (0, "batch")).dims
     ('batch', 'k', None, None)
     """
     entries = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
@@ -217,7 +217,7 @@ def squeeze(a: ArrayLike, axis: AxisSpec = None) -> AnyArray:
       AxisSizeError: an axis has a different size.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> squeeze(nx.named(jnp.ones((1, 2)), ["batch", "k"]), "batch").dims
+    >>> nx.squeeze(nx.named(jnp.ones((1, 2)), ["batch", "k"]), "batch").dims
     ('k',)
     """
     data, dims = data_and_dims("squeeze", a)
@@ -247,6 +247,8 @@ def _lax_expand_dims(array: ArrayLike, dimensions: AxisSpec) -> AnyArray:
     Args:
       array: an array, named or not.
       dimensions: a positional axis, a name that the array lacks, or a tuple of both.
+
+    Communication: none.
     """
     return expand_dims(array, dimensions)
 

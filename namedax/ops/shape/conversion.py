@@ -264,6 +264,8 @@ def named(array: PyTree, axes: PyTree) -> PyTree:
       Named arrays; a plain array if the mapping has no names. In a mapped body a positional array
       is the same on every device, and each device keeps its block of a mapped axis.
 
+    Communication: none.
+
     Raises:
       AxisMappingError: the mapping is malformed or does not fit the rank.
       AxisSizeError: the axis has a different size in the mapped function.
@@ -483,6 +485,9 @@ def shard(
       mesh and with nothing mapped, `x` unchanged. The same holds under `jax.jit`; there, if one
       axis is mapped to Auto and Explicit mesh axes, the Explicit ones are major.
 
+    Communication: an array that is already on the mesh is resharded. Others are copied to the
+    devices.
+
     Raises:
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
       AxisNotFoundError: `x` is one array, and lacks an axis; or no array of the pytree has a named
@@ -636,6 +641,15 @@ def order_like(tree: Tree, like: PyTree) -> Tree:
 
     JAX compares tree structures, which include the order; this makes them equal. The named shapes
     must agree.
+
+    Args:
+      tree: a pytree of named arrays.
+      like: a pytree of the same structure with the orders.
+
+    Returns:
+      The tree of transposed arrays.
+
+    Communication: none.
 
     Raises:
       NamedAxesLeftError: two arrays have different names.

@@ -66,7 +66,8 @@ def arange(
     """Create evenly spaced values, along a named axis if `axis` is given.
 
     Args:
-      start: as in `jnp.arange`; a single number is the stop. A name here is used as `axis`.
+      start: as in `jnp.arange`; a single number is the stop. A name here is used as `axis`. By
+        default `None`, with `axis`.
       stop: as in `jnp.arange`; by default `None`.
       step: as in `jnp.arange`; by default `None`.
       axis: the name of the result's axis, by default `None`. Without a stop, it has its size in the
@@ -76,6 +77,8 @@ def arange(
     Returns:
       An array with the one named axis (every device makes its own block), or `jnp.arange(...)`
       without a name.
+
+    Communication: none; every device makes its own block.
 
     Raises:
       AxisNotFoundError: neither a stop nor the mapped function defines the size of the axis.
@@ -120,7 +123,7 @@ def one_hot(
     Args:
       x: an integer array, named or not.
       num_classes: the size of the new axis. Optional for a named axis, which takes its size in the
-        mapped function.
+        mapped function. By default `None`.
       axis: the name of the new axis, or its index among the positional axes of the result; by
         default -1.
       dtype: the dtype; by default the default float.
@@ -222,6 +225,8 @@ def zeros(
     Returns:
       An array stored in the order of `named_shape`, then `shape`; every device makes its own block.
 
+    Communication: none; every device makes its own block.
+
     Raises:
       AxisNotFoundError: an axis has no size.
       AxisSizeError: an axis has a different size in the mapped function.
@@ -241,7 +246,23 @@ def ones(
     named_shape: Mapping[Hashable, int | None] | None = None,
     device: Device | None = None,
 ) -> AnyArray:
-    """Create an array of ones; arguments as for `zeros`.
+    """Create an array of ones, with named axes in addition to the positional ones.
+
+    Args:
+      shape: the sizes of the positional axes, by default `()`.
+      dtype: the dtype; by default the default float.
+      named_shape: the global sizes of the named axes, by default none; `None` as a size takes the
+        size in the mapped function.
+      device: for an array without named axes, as in JAX; by default `None`.
+
+    Returns:
+      An array stored in the order of `named_shape`, then `shape`.
+
+    Communication: none; every device makes its own block.
+
+    Raises:
+      AxisNotFoundError: an axis has no size.
+      AxisSizeError: an axis has a different size in the mapped function.
 
     >>> import namedax as nx
     >>> nx.ones(3, named_shape={"batch": 2}).dims
@@ -258,7 +279,23 @@ def empty(
     named_shape: Mapping[Hashable, int | None] | None = None,
     device: Device | None = None,
 ) -> AnyArray:
-    """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`.
+    """Create an array with unspecified values, which are zeros in JAX.
+
+    Args:
+      shape: the sizes of the positional axes, by default `()`.
+      dtype: the dtype; by default the default float.
+      named_shape: the global sizes of the named axes, by default none; `None` as a size takes the
+        size in the mapped function.
+      device: for an array without named axes, as in JAX; by default `None`.
+
+    Returns:
+      An array stored in the order of `named_shape`, then `shape`.
+
+    Communication: none; every device makes its own block.
+
+    Raises:
+      AxisNotFoundError: an axis has no size.
+      AxisSizeError: an axis has a different size in the mapped function.
 
     >>> import namedax as nx
     >>> nx.empty(3, named_shape={"batch": 2}).dims
@@ -280,11 +317,13 @@ def full(
 
     Args:
       shape: the sizes of the positional axes, by default `()`.
-      fill_value: the value, required; an array without named axes broadcasts with the positional
-        axes.
+      fill_value: the value, which has no default; an array without named axes broadcasts with the
+        positional axes.
       dtype: the dtype; by default the dtype of the value.
       named_shape: the sizes of the named axes, by default none.
       device: for an array without named axes, as in JAX; by default `None`.
+
+    Communication: none; every device makes its own block.
 
     Raises:
       ArgumentTypeError: the value is missing, or has named axes.
@@ -324,6 +363,8 @@ def asarray(
     Returns:
       A named array if `a` has named axes, otherwise `jnp.asarray(a)`.
 
+    Communication: none.
+
     Raises:
       ArgumentError: the order is not supported.
 
@@ -344,6 +385,22 @@ def array(
     ndmin: int = 0,
 ) -> LikeArguments:
     """Create a new array as `asarray` does, with at least `ndmin` positional axes.
+
+    Args:
+      object: an array, a number, or a nested sequence of them. A sequence becomes the first
+        positional axis.
+      dtype: the dtype; by default the dtype of the values.
+      copy: if `True` (default), the values are copied.
+      order: as in JAX, which accepts `"C"` and `"K"`; by default `"K"`.
+      ndmin: the smallest number of positional axes of the result; by default 0.
+
+    Returns:
+      A named array if `object` has named axes, otherwise `jnp.array(object)`.
+
+    Communication: none.
+
+    Raises:
+      ArgumentError: the order is not supported.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.array(nx.named(jnp.arange(3.0), ["k"]), ndmin=1).shape
@@ -530,7 +587,22 @@ def rfftfreq(
     device: Device | None = None,
     axis: Hashable | None = None,
 ) -> AnyArray:
-    """Return the frequencies of `nx.numpy.fft.rfft`; arguments as for `fftfreq`.
+    """Return the frequencies of `nx.numpy.fft.rfft`, also along a named axis.
+
+    Args:
+      n: the number of samples.
+      d: the distance of samples, by default 1.0.
+      dtype: the dtype, by default as in `jnp.fft.rfftfreq`.
+      device: as in `jnp.fft.rfftfreq`; by default `None`.
+      axis: the name of the result's axis, by default `None`, a positional axis.
+
+    Returns:
+      An array with the one axis.
+
+    Communication: none; every device keeps its block.
+
+    Raises:
+      AxisSizeError: the axis has a different size in the mapped function.
 
     >>> import namedax as nx
     >>> nx.numpy.fft.rfftfreq(4, axis="f").named_shape["f"]

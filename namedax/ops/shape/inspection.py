@@ -41,6 +41,11 @@ _COUNTED = AxisRequirement(
 def shape(x: ArrayLike) -> tuple[int, ...]:
     """Return the sizes of the positional axes.
 
+    Args:
+      x: an array, named or not.
+
+    Communication: none.
+
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.numpy.shape(nx.named(jnp.ones((2, 5)), ["batch", ...]))
     (5,)
@@ -50,7 +55,13 @@ def shape(x: ArrayLike) -> tuple[int, ...]:
 
 @checks_signature
 def ndim(x: ArrayLike) -> int:
-    """Return the number of positional axes."""
+    """Return the number of positional axes.
+
+    Args:
+      x: an array, named or not.
+
+    Communication: none.
+    """
     return x.ndim if isinstance(x, NamedArray) else jnp.ndim(x)
 
 
@@ -62,6 +73,8 @@ def size(x: ArrayLike, axis: Any = None) -> int:
       x: an array, named or not.
       axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
         positional axes. Sizes of named axes are global.
+
+    Communication: none.
 
     Raises:
       AxisNotFoundError: `x` lacks a named axis.
@@ -84,25 +97,49 @@ def size(x: ArrayLike, axis: Any = None) -> int:
 
 @checks_signature
 def result_type(*args: ArrayLike | DType) -> np.dtype:
-    """Return the common dtype of these arrays and types under JAX's promotion."""
+    """Return the common dtype of these arrays and types under JAX's promotion.
+
+    Args:
+      *args: arrays, named or not, dtypes, and Python numbers.
+
+    Communication: none.
+    """
     return jnp.result_type(*(data_of(arg) for arg in args))
 
 
 @checks_signature
 def iscomplexobj(x: ArrayLike) -> bool:
-    """Return True if the dtype is complex."""
+    """Return True if the dtype is complex.
+
+    Args:
+      x: an array, named or not.
+
+    Communication: none.
+    """
     return jnp.iscomplexobj(data_of(x))
 
 
 @checks_signature
 def isrealobj(x: ArrayLike) -> bool:
-    """Return True if the dtype is not complex."""
+    """Return True if the dtype is not complex.
+
+    Args:
+      x: an array, named or not.
+
+    Communication: none.
+    """
     return jnp.isrealobj(data_of(x))
 
 
 @checks_signature
 def isscalar(x: ArrayLike) -> bool:
-    """Return True if `x` is a scalar; a named array is not, for any number of positional axes."""
+    """Return True if `x` is a scalar; a named array is not, for any number of positional axes.
+
+    Args:
+      x: any value.
+
+    Communication: none.
+    """
     return False if isinstance(x, NamedArray) else jnp.isscalar(x)
 
 
@@ -113,7 +150,16 @@ def array_repr(
     precision: int | None = None,
     suppress_small: bool | None = None,
 ) -> str:
-    """Return `repr(x)` for a named array, `jnp.array_repr` for others."""
+    """Return `repr(x)` for a named array, `jnp.array_repr` for others.
+
+    Args:
+      x: an array, named or not.
+      max_line_width: as in `jnp.array_repr`, for arrays without names; by default `None`.
+      precision: as in `jnp.array_repr`, for arrays without names; by default `None`.
+      suppress_small: as in `jnp.array_repr`, for arrays without names; by default `None`.
+
+    Communication: none.
+    """
     if isinstance(x, NamedArray):
         return repr(x)
     data: Any = as_array(x, "array_repr")  # JAX exports NumPy's function with NumPy's types
@@ -127,7 +173,16 @@ def array_str(
     precision: int | None = None,
     suppress_small: bool | None = None,
 ) -> str:
-    """Return `str(x)` for a named array, `jnp.array_str` for others."""
+    """Return `str(x)` for a named array, `jnp.array_str` for others.
+
+    Args:
+      x: an array, named or not.
+      max_line_width: as in `jnp.array_str`, for arrays without names; by default `None`.
+      precision: as in `jnp.array_str`, for arrays without names; by default `None`.
+      suppress_small: as in `jnp.array_str`, for arrays without names; by default `None`.
+
+    Communication: none.
+    """
     return (
         str(x)
         if isinstance(x, NamedArray)

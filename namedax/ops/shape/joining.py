@@ -80,7 +80,7 @@ def concatenate(
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x, y = nx.named(jnp.array([1, 2]), ["k"]), nx.named(jnp.array([3]), ["k"])
-    >>> nx.positional(concatenate([x, y], axis="k"), ["k"])
+    >>> nx.positional(nx.concatenate([x, y], axis="k"), ["k"])
     Array([1, 2, 3], dtype=int32)
     """
     arrays = _list_of("concatenate", arrays)
@@ -202,12 +202,25 @@ def append(
 ) -> LikeArguments:
     """Append `values` to an array, as `concatenate([arr, values], axis)` does.
 
-    `axis=None` (default) flattens the positional axes first. `axis` is required if every axis is
-    named.
+    Args:
+      arr: an array, named or not.
+      values: an array, named or not.
+      axis: a positional or named axis; `None` (default) flattens the positional axes first.
+        Required if every axis is named.
+      out_axis: the name of the joined axis, as for `nx.concatenate`; by default `None`, the same
+        name.
+
+    Returns:
+      The longer array.
+
+    Communication: as for `nx.concatenate`.
+
+    Raises:
+      AxisNotFoundError: an array lacks the axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((2, 3)), ["a", "k"])
-    >>> append(x, nx.named(jnp.ones(1), ["k"]), "k").named_shape["k"]
+    >>> nx.append(x, nx.named(jnp.ones(1), ["k"]), "k").named_shape["k"]
     4
     """
     if axis is None:
@@ -225,7 +238,7 @@ def stack(
       arrays: arrays, named or not; they broadcast, by name and by position.
       axis: the name of the new axis, or its index among the positional axes of the result; by
         default 0.
-      out: must be `None`, as in `jnp.stack`.
+      out: must be `None`, the default, as in `jnp.stack`.
       dtype: the dtype of the result, by default the common dtype.
 
     Returns:
@@ -239,7 +252,7 @@ def stack(
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x, y = nx.named(jnp.array([1, 2]), ["k"]), nx.named(jnp.array([3, 4]), ["k"])
-    >>> stack([x, y], axis="layer").dims
+    >>> nx.stack([x, y], axis="layer").dims
     ('layer', 'k')
     """
     arrays = _list_of("stack", arrays)
@@ -329,7 +342,7 @@ def split(
         the mapped function.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> first, second = split(nx.named(jnp.arange(5), ["k"]), [2], "k")
+    >>> first, second = nx.split(nx.named(jnp.arange(5), ["k"]), [2], "k")
     >>> nx.positional(second, ["k"])
     Array([2, 3, 4], dtype=int32)
     """
@@ -346,8 +359,23 @@ def array_split(
 ) -> list[AnyArray]:
     """Split an array as `split` does, also unequally: the first sections are larger by one.
 
+    Args:
+      ary: an array, named or not.
+      indices_or_sections: a number of sections, or the split indices.
+      axis: a positional or named axis, by default 0.
+      out_axis: the name of the axis in the sections, or a list with a name for each, as for
+        `nx.split`; by default `None`, the same name.
+
+    Returns:
+      A list of arrays.
+
+    Communication: as for `nx.split`.
+
+    Raises:
+      AxisNotFoundError: the array lacks the axis.
+
     >>> import jax.numpy as jnp, namedax as nx
-    >>> [part.named_shape["k"] for part in array_split(nx.named(jnp.arange(5), ["k"]), 2, "k")]
+    >>> [part.named_shape["k"] for part in nx.array_split(nx.named(jnp.arange(5), ["k"]), 2, "k")]
     [3, 2]
     """
     return _split("array_split", ary, indices_or_sections, axis, out_axis)
@@ -456,7 +484,11 @@ _positional_concatenate = along_axes(lax.concatenate, "concatenate", ("dimension
 def lax_concatenate(operands: Sequence[ArrayLike], dimension: AxisSpec) -> AnyArray:
     """Concatenate arrays along a positional or named axis, as `jax.lax.concatenate`.
 
-    Along a named axis it is `nx.concatenate`, with the same communication.
+    Args:
+      operands: a sequence of arrays, named or not.
+      dimension: a positional or named axis.
+
+    Communication: along a named axis, as for `nx.concatenate`.
 
     Raises:
       AxisNotFoundError: an array lacks the name.

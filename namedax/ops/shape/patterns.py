@@ -99,6 +99,7 @@ def parse_pattern(op: str, text: str, kind: str = "") -> Pattern:
     Raises:
       RearrangeError: it is malformed; the message has a caret under the error.
 
+    >>> from namedax.ops.shape.patterns import parse_pattern
     >>> pattern = parse_pattern("rearrange", "b h w -> b {pixels=(h w)}")
     >>> pattern.right[1].name, pattern.right[1].axes
     ('pixels', ('h', 'w'))

@@ -165,11 +165,11 @@ def rearrange(x: ArrayLike, pattern: str, /, **sizes: int) -> AnyArray:
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((5, 32)), ["pos", "embed"])
-    >>> rearrange(x, "{pos, embed=(heads key)} -> {pos, heads, key}", heads=4).named_shape["key"]
+    >>> nx.rearrange(x, "{pos, embed=(heads key)} -> {pos, heads, key}", heads=4).named_shape["key"]
     8
-    >>> rearrange(jnp.ones((2, 6, 4, 3)), "b h w c -> {batch=b, pixels=(h w)} c").dims
+    >>> nx.rearrange(jnp.ones((2, 6, 4, 3)), "b h w c -> {batch=b, pixels=(h w)} c").dims
     ('batch', 'pixels', None)
-    >>> rearrange(x, "{pos, embed=(heads key} -> {pos, heads, key}")
+    >>> nx.rearrange(x, "{pos, embed=(heads key} -> {pos, heads, key}")
     Traceback (most recent call last):
     namedax.errors.RearrangeError: rearrange: this parenthesis is never closed.
       {pos, embed=(heads key} -> {pos, heads, key}
@@ -208,7 +208,7 @@ def reduce(
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.arange(6.0), ["time"])
-    >>> nx.positional(reduce(x, "{time=(day 2)} -> {day}", "mean"), ["day"])
+    >>> nx.positional(nx.reduce(x, "{time=(day 2)} -> {day}", "mean"), ["day"])
     Array([0.5, 2.5, 4.5], dtype=float32)
     """
     if isinstance(reduction, str):
@@ -357,10 +357,10 @@ def split_axis(
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((5, 32)), ["pos", "embed"])
-    >>> dict(split_axis(x, "embed", {"heads": 4, "key": 8}).named_shape)
+    >>> dict(nx.split_axis(x, "embed", {"heads": 4, "key": 8}).named_shape)
     {'pos': 5, 'heads': 4, 'key': 8}
     >>> row = nx.named(jnp.arange(6), ["k"])
-    >>> nx.positional(split_axis(row, "k", {"i": 2, "j": 3}), ["i", "j"])
+    >>> nx.positional(nx.split_axis(row, "k", {"i": 2, "j": 3}), ["i", "j"])
     Array([[0, 1, 2],
            [3, 4, 5]], dtype=int32)
     """
@@ -421,7 +421,7 @@ def merge_axes(x: ArrayLike, axis: Sequence[Hashable], name: Hashable) -> LikeAr
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((4, 5, 8)), ["heads", "pos", "key"])
-    >>> dict(merge_axes(x, ("heads", "key"), "embed").named_shape)
+    >>> dict(nx.merge_axes(x, ("heads", "key"), "embed").named_shape)
     {'embed': 32, 'pos': 5}
     """
     if isinstance(axis, str) or not isinstance(axis, Sequence):

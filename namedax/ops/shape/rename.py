@@ -73,7 +73,7 @@ def rename(
     Returns:
       The same values under the new names.
 
-    Communication, for each array: none if an axis keeps its sharding, or if it changes from
+    Communication: for each array, none if an axis keeps its sharding, or if it changes from
     unmapped to mapped, because every device keeps its block. From mapped to unmapped, one
     all-gather of the axis. If one axis leaves mesh axes that another one takes, one all-to-all for
     both. One collective-permute if two axes swap mesh axes of equal size, or if one axis takes its

@@ -55,7 +55,7 @@ def flip(m: ArrayLike, axis: AxisSpec = None) -> LikeArguments:
       AxisNotFoundError: the array lacks a named axis.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(flip(nx.named(jnp.arange(3), ["k"]), "k"), ["k"])
+    >>> nx.positional(nx.flip(nx.named(jnp.arange(3), ["k"]), "k"), ["k"])
     Array([2, 1, 0], dtype=int32)
     """
     return run("flip", _flip, axis_key("flip", axis), (), m)
@@ -113,7 +113,7 @@ def tile(
         divide over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(tile(nx.named(jnp.arange(2), ["k"]), {"k": 2}), ["k"])
+    >>> nx.positional(nx.tile(nx.named(jnp.arange(2), ["k"]), {"k": 2}), ["k"])
     Array([0, 1, 0, 1], dtype=int32)
     """
     refuse_names("tile", A)
@@ -166,7 +166,7 @@ def repeat(
         divide over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(repeat(nx.named(jnp.arange(2), ["k"]), 2, "k"), ["k"])
+    >>> nx.positional(nx.numpy.repeat(nx.named(jnp.arange(2), ["k"]), 2, "k"), ["k"])
     Array([0, 0, 1, 1], dtype=int32)
     """
     axis = unwrap_single(axis, dims_of(a))
@@ -245,6 +245,10 @@ def apply_to_complete_axis(
 @checks_axes
 def rev(operand: ArrayLike, dimensions: AxisSpec) -> LikeArguments:
     """Reverse positional or named axes, as `jax.lax.rev`.
+
+    Args:
+      operand: an array, named or not.
+      dimensions: a positional axis, an axis name, or a sequence of both.
 
     Communication: along a sharded axis the devices exchange their blocks.
 

@@ -46,7 +46,7 @@ def transpose(a: ArrayLike, axes: Sequence[Hashable] | None = None) -> LikeArgum
       axes: the positional axes in their new order, and axis names, which have no effect; by default
         `None`, the positional axes in reverse order.
 
-    No communication.
+    Communication: none.
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
@@ -68,7 +68,7 @@ def permute_dims(a: ArrayLike, axes: Sequence[Hashable] | None = None) -> LikeAr
       axes: the positional axes in their new order, and axis names, which have no effect; by default
         `None`, the positional axes in reverse order.
 
-    No communication.
+    Communication: none.
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
@@ -104,6 +104,13 @@ def _move(
 def moveaxis(a: ArrayLike, source: AxisSpec, destination: AxisSpec) -> LikeArguments:
     """Move positional axes to other positions, as `jnp.moveaxis`; named axes are batch axes.
 
+    Args:
+      a: an array, named or not.
+      source: the positional axes to move, an integer or a sequence.
+      destination: their positions in the result.
+
+    Communication: none.
+
     Raises:
       AxisNameError: an axis is a name.
 
@@ -118,6 +125,13 @@ def moveaxis(a: ArrayLike, source: AxisSpec, destination: AxisSpec) -> LikeArgum
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> LikeArguments:
     """Move a positional axis before another one, as `jnp.rollaxis`; named axes are batch axes.
 
+    Args:
+      a: an array, named or not.
+      axis: the positional axis to move.
+      start: the positional axis before which it is placed; by default 0.
+
+    Communication: none.
+
     Raises:
       AxisNameError: an axis is a name.
 
@@ -131,6 +145,13 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> LikeArguments:
 @checks_axes
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> LikeArguments:
     """Swap two positional axes, as `jnp.swapaxes`; `nx.rename` swaps the names of two axes.
+
+    Args:
+      a: an array, named or not.
+      axis1: the first positional axis.
+      axis2: the second positional axis.
+
+    Communication: none.
 
     Raises:
       AxisNameError: an axis is a name.

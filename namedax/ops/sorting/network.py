@@ -44,6 +44,7 @@ def merge_exchange(n: int) -> tuple[tuple[tuple[int, int], ...], ...]:
 
     In a round no input is in two pairs.
 
+    >>> from namedax.ops.sorting.network import merge_exchange
     >>> merge_exchange(2), [len(merge_exchange(n)) for n in (1, 3, 4, 8, 16)]
     ((((0, 1),),), [0, 3, 3, 6, 10])
     """

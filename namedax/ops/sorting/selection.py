@@ -117,7 +117,7 @@ def nonzero(
     Args:
       a: an array, named or not.
       size: the number of returned indices: the first ones, followed by `fill_value`. Optional for a
-        named axis, which takes its size in the mapped function.
+        named axis, which takes its size in the mapped function. By default `None`.
       fill_value: the value after the last index: a number, or one for each axis; by default 0.
       axis: an axis name, or a tuple of names, major first: other axes are batch axes. By default
         the positional axes, as in `jnp.nonzero`, with named axes as batch axes.
@@ -232,7 +232,7 @@ def unique(
     """Return the distinct values of an array, in order.
 
     With `out_axis`, this is a form over named axes that supports sharding. Without it, this is
-    `jnp.unique` (of rows along `axis` if it is given; a sharded axis is gathered), and named axes
+    `jnp.unique` (of rows along `axis` if it is given), and named axes
     are batch axes.
 
     Args:
@@ -243,10 +243,10 @@ def unique(
       return_counts: if `True`, also return the number of elements with each value; by default
         `False`.
       axis: with `out_axis`, an axis name, or a tuple of names that are merged, major first. Other
-        axes are batch axes.
+        axes are batch axes. By default `None`.
       equal_nan: if `True` (default), NaNs are one value.
       size: the number of returned values: the smallest ones, followed by `fill_value`. Optional for
-        a named axis.
+        a named axis. By default `None`.
       fill_value: the value after the last one; by default the smallest value.
       sorted: without `out_axis`, as in `jnp.unique`; with it the values are always in order. By
         default `True`.
@@ -257,7 +257,8 @@ def unique(
       axis of the search, under its name; merge several names first with `nx.merge_axes`.
 
     Communication: over a sharded axis, a sort (`nx.sort`), a number per device, and one all-reduce
-    of the result. The index and the inverse cost one more sort of indices.
+    of the result. The index and the inverse cost one more sort of indices. Without `out_axis`, a
+    sharded axis is gathered.
 
     Raises:
       AxisNotFoundError: `ar` lacks an axis, or the number of values is not known.
@@ -385,6 +386,8 @@ def where(
       axis: the names along which the one-argument form searches, as in `nx.nonzero`; by default
         `None`, the positional axes.
       out_axis: the name of the axis of the indices, as in `nx.nonzero`; by default `None`.
+
+    Communication: none. With one argument, that of `nx.nonzero`.
 
     Raises:
       NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the

@@ -78,8 +78,8 @@ def sort(
       x: an array, named or not.
       axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in
         `jnp.sort`.
-      kind: not supported, as in `jnp.sort`.
-      order: not supported, as in `jnp.sort`.
+      kind: not supported, as in `jnp.sort`; by default `None`.
+      order: not supported, as in `jnp.sort`; by default `None`.
       stable: if `True` (default), ties keep their order, as in `jnp.sort`; this affects only the
         gradient.
       descending: if `True`, sort from the largest (and NaN); by default `False`.
@@ -137,8 +137,8 @@ def argsort(
       x: an array, named or not.
       axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in
         `jnp.argsort`.
-      kind: not supported, as in `jnp.argsort`.
-      order: not supported, as in `jnp.argsort`.
+      kind: not supported, as in `jnp.argsort`; by default `None`.
+      order: not supported, as in `jnp.argsort`; by default `None`.
       stable: as in `jnp.argsort`, by default `True`; along a sharded axis the order is always
         stable.
       descending: if `True`, sort from the largest (and NaN), with ties still in order; by default
@@ -257,7 +257,13 @@ def _partition(
 def partition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> LikeArguments:
     """Partition values along one axis at rank `kth`: smaller values precede it, larger ones follow.
 
-    As `jnp.partition`.
+    Args:
+      x: an array, named or not.
+      kth: the rank, an integer.
+      axis: a positional or named axis, by default -1.
+
+    Returns:
+      An array with the axes of `x`, as from `jnp.partition`.
 
     Communication: along a sharded axis, one all-gather of the axis, since the order of `jnp` within
     the two groups is not ascending. `nx.sort` does not gather, and its result is a partition too.
@@ -273,7 +279,15 @@ def partition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> LikeArguments:
 def argpartition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> LikeArguments:
     """Return the indices of `partition`, as `jnp.argpartition`.
 
-    A sharded axis is gathered, as in `partition`.
+    Args:
+      x: an array, named or not.
+      kth: the rank, an integer.
+      axis: a positional or named axis, by default -1.
+
+    Returns:
+      Integers with the axes of `x`.
+
+    Communication: as for `nx.partition`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"])
@@ -402,6 +416,12 @@ def lax_sort(
     operand: PyTree, dimension: AxisSpec = -1, is_stable: bool = True, num_keys: int = 1
 ) -> PyTree:
     """Sort along a positional or named axis, as `jax.lax.sort`.
+
+    Args:
+      operand: an array, named or not, or a tuple of them, which are sorted together.
+      dimension: a positional or named axis; by default -1.
+      is_stable: if `True` (default), equal elements keep their order.
+      num_keys: the number of arrays of a tuple that are keys; by default 1.
 
     Communication: one array along a sharded axis is sorted as by `nx.sort`; several arrays gather
     the axis.

@@ -39,7 +39,23 @@ _sum, _mean, _max, _min = (REDUCTIONS[name] for name in ("sum", "mean", "max", "
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, scope=True)
 def ptp(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
-    """Compute the maximum minus the minimum; arguments as for `nx.max`, communication as for both.
+    """Compute the maximum minus the minimum over positional and named axes.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: over a sharded axis, one all-reduce for the maximum and one for the minimum; the
+    gradient adds one for each.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.ptp(nx.named(jnp.array([1.0, -2.0, 3.0]), ["k"]), "k"))
@@ -286,7 +302,21 @@ def vector_norm(
 ) -> AnyArray:
     """Compute the vector norm over any number of axes at once, named or positional.
 
-    The default `axis=None` selects all positional axes, and the default order is 2. See `norm`.
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      ord: the order, as for `nx.norm`; by default 2.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: over a sharded axis, one all-reduce of a sum, maximum or minimum.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.numpy.linalg.vector_norm(nx.named(jnp.array([3.0, -4.0]), ["k"]), axis="k", ord=1))

@@ -118,7 +118,7 @@ def bincount(
       weights: the weight of each element, broadcast by name; by default 1.
       minlength: the minimum length if `length` is not given; by default 0.
       length: the number of bins. Required in a mapped function and under `jit`, since it determines
-        the shape of the result.
+        the shape of the result. By default `None`.
       axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
         positional axes. Required if every axis is named.
       out_axis: the name of the axis of the bins; by default `None`, a positional axis at the end.

@@ -73,7 +73,7 @@ def cov(
       aweights: the weight of each observation: floats along `axis`; by default 1.
       dtype: the dtype of the result, by default as in `jnp.cov`.
       axis: the axis name of the observations, or a tuple of names. Without it this is `jnp.cov` of
-        the positional axes, and named axes are batch axes.
+        the positional axes, and named axes are batch axes. By default `None`.
       variables: with `axis`, the name of the variables and the name for the other side: `("k",
         "k2")`. By default the one positional axis of `m`; if it has none, `m` is one variable. All
         other named axes are batch axes.
@@ -144,7 +144,7 @@ def corrcoef(
       rowvar: without `axis`, as in `jnp.corrcoef`; by default `True`.
       dtype: the dtype of the result, by default as in `jnp.corrcoef`.
       axis: the observations, as in `nx.cov`; by default `None`.
-      variables: as in `nx.cov`; required if `x` has no positional axis.
+      variables: as in `nx.cov`, by default `None`; required if `x` has no positional axis.
 
     Returns:
       The coefficients, with the axes of `nx.cov`.

@@ -257,7 +257,24 @@ def nanquantile(
 ) -> AnyArray:
     """Compute quantiles of the elements that are not NaN.
 
-    Arguments and communication as for `quantile`.
+    Args:
+      x: an array, named or not.
+      q: a number between 0 and 1, or an array or list of them with one positional axis.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
+        positional axes. Required if every axis is named.
+      method: the value between two elements, as for `nx.quantile`; by default `"linear"`.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      weights: the weights of the elements, as for `nx.quantile`; by default `None`.
+
+    Returns:
+      An array with the remaining axes, preceded by the axis of `q` if it has one.
+
+    Communication: as for `nx.quantile`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      ArgumentError: `q` is a number of Python or NumPy that is out of range.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanquantile(nx.named(jnp.array([3.0, jnp.nan, 2.0]), ["k"]), 0.5, "k"))
@@ -278,7 +295,24 @@ def percentile(
 ) -> AnyArray:
     """Compute percentiles over positional and named axes, NaN if one element is NaN.
 
-    Arguments and communication as for `quantile`, with `q` between 0 and 100.
+    Args:
+      x: an array, named or not.
+      q: a number between 0 and 100, or an array or list of them with one positional axis.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
+        positional axes. Required if every axis is named.
+      method: the value between two elements, as for `nx.quantile`; by default `"linear"`.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      weights: the weights of the elements, as for `nx.quantile`; by default `None`.
+
+    Returns:
+      An array with the remaining axes, preceded by the axis of `q` if it has one.
+
+    Communication: as for `nx.quantile`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      ArgumentError: `q` is a number of Python or NumPy that is out of range.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.percentile(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 25, "k"))
@@ -299,7 +333,24 @@ def nanpercentile(
 ) -> AnyArray:
     """Compute percentiles of the elements that are not NaN.
 
-    Arguments and communication as for `quantile`, with `q` between 0 and 100.
+    Args:
+      x: an array, named or not.
+      q: a number between 0 and 100, or an array or list of them with one positional axis.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
+        positional axes. Required if every axis is named.
+      method: the value between two elements, as for `nx.quantile`; by default `"linear"`.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      weights: the weights of the elements, as for `nx.quantile`; by default `None`.
+
+    Returns:
+      An array with the remaining axes, preceded by the axis of `q` if it has one.
+
+    Communication: as for `nx.quantile`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      ArgumentError: `q` is a number of Python or NumPy that is out of range.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanpercentile(nx.named(jnp.array([3.0, jnp.nan, 2.0]), ["k"]), 50, "k"))
@@ -312,7 +363,20 @@ def nanpercentile(
 def median(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Compute the median over positional and named axes at once, NaN if one element is NaN.
 
-    The communication is as for `quantile`.
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
+        positional axes. Required if every axis is named.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: as for `nx.quantile`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.median(nx.named(jnp.array([3.0, 1.0, 2.0, 5.0]), ["k"]), "k"))
@@ -323,7 +387,22 @@ def median(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> An
 
 @operation(requires_axis=REDUCED)
 def nanmedian(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
-    """Compute the median of the elements that are not NaN; see `median`.
+    """Compute the median of the elements that are not NaN.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
+        positional axes. Required if every axis is named.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: as for `nx.quantile`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanmedian(nx.named(jnp.array([3.0, jnp.nan, 2.0]), ["k"]), "k"))

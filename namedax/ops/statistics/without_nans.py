@@ -54,7 +54,26 @@ def nansum(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Sum the elements that are not NaN; arguments and communication as for `nx.sum`.
+    """Sum the elements that are not NaN.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      dtype: the dtype of the result, as in `jnp.nansum`; by default `None`.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      initial: the initial value of the sum, by default `None`.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: as for `nx.sum`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nansum(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -81,7 +100,26 @@ def nanprod(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Multiply the elements that are not NaN; arguments and communication as for `nx.prod`.
+    """Multiply the elements that are not NaN.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      dtype: the dtype of the result, as in `jnp.nanprod`; by default `None`.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      initial: the initial value of the product, by default `None`.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: as for `nx.prod`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanprod(nx.named(jnp.array([2.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -125,7 +163,23 @@ def nanmean(
 ) -> AnyArray:
     """Average the elements that are not NaN (NaN if there are none).
 
-    Arguments and communication are as for `nx.mean` with `where`.
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      dtype: the dtype of the result, as in `jnp.nanmean`; by default `None`.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: as for `nx.mean` with `where`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanmean(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -166,7 +220,27 @@ def nanvar(
 ) -> AnyArray:
     """Compute the variance of the elements that are not NaN (NaN if there are none).
 
-    Arguments and communication as for `nx.var`.
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      dtype: the dtype of the result, as in `jnp.nanvar`; by default `None`.
+      ddof: the number that is subtracted from the count of elements, by default 0.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+      mean: the mean, if it is already known, by default `None`; as for `nx.var`.
+      correction: the array API's name for `ddof`, by default `None`.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: as for `nx.var`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      ArgumentError: `ddof` and `correction` are both given.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.nanvar(nx.named(jnp.array([1.0, jnp.nan, 3.0, 5.0]), ["batch"]), "batch", correction=1)
@@ -190,7 +264,27 @@ def nanstd(
 ) -> AnyArray:
     """Compute the standard deviation of the elements that are not NaN (NaN if there are none).
 
-    Arguments and communication as for `nx.var`.
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      dtype: the dtype of the result, as in `jnp.nanstd`; by default `None`.
+      ddof: the number that is subtracted from the count of elements, by default 0.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+      mean: the mean, if it is already known, by default `None`; as for `nx.var`.
+      correction: the array API's name for `ddof`, by default `None`.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: as for `nx.var`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      ArgumentError: `ddof` and `correction` are both given.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.nanstd(nx.named(jnp.array([1.0, jnp.nan, 3.0, 5.0]), ["batch"]), "batch", correction=1)
@@ -236,10 +330,24 @@ def nanmax(
 ) -> AnyArray:
     """Take the maximum of the elements that are not NaN, or NaN if there are none.
 
-    Arguments are as for `nx.max`.
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      initial: a scalar that takes part in the maximum, by default `None`; required with `where`.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
 
     Communication: over a sharded axis, one all-reduce for the maximum, and one to check for
     elements that are not NaN.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanmax(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -257,7 +365,25 @@ def nanmin(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Take the minimum of the elements that are not NaN; see `nanmax`.
+    """Take the minimum of the elements that are not NaN, or NaN if there are none.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      initial: a scalar that takes part in the minimum, by default `None`; required with `where`.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: as for `nx.nanmax`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanmin(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -281,7 +407,21 @@ def _nan_arg(name: str, x: ArrayLike, axis: AxisSpec, keepdims: bool) -> AnyArra
 def nanargmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first maximum without NaNs, or -1 if there is none.
 
-    Arguments are as for `nx.argmax`.
+    Args:
+      x: an array, named or not.
+      axis: a positional or named axis; `None` (default) flattens the positional axes. Along several
+        axes, a tuple, the index is row-major in the given order. `...` must stand for a single
+        axis, since named axes have no order. Required if every axis is named.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+
+    Returns:
+      Integers with the remaining axes.
+
+    Communication: as for `nx.argmax`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.nanargmax(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -292,7 +432,23 @@ def nanargmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) ->
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanargmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
-    """Return the index of the first minimum without NaNs; see `nanargmax`.
+    """Return the index of the first minimum without NaNs, or -1 if there is none.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional or named axis; `None` (default) flattens the positional axes. Along several
+        axes, a tuple, the index is row-major in the given order. `...` must stand for a single
+        axis, since named axes have no order. Required if every axis is named.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+
+    Returns:
+      Integers with the remaining axes.
+
+    Communication: as for `nx.argmax`.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.nanargmin(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))

@@ -143,7 +143,7 @@ def gradient(
         coordinates along the axis, an array that has it or a plain one.
       axis: a positional axis, an axis name, or a tuple of both; by default all positional axes.
         Required if every axis is named.
-      edge_order: not supported, as in `jnp.gradient`.
+      edge_order: not supported, as in `jnp.gradient`; by default `None`.
 
     Returns:
       An array like `f`, or a list of them, one for each axis.

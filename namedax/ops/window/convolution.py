@@ -107,7 +107,7 @@ def conv(
     >>> x = nx.named(jnp.ones((8, 6, 6, 3)), ["batch", "h", "w", "c"])
     >>> kernel = nx.named(jnp.ones((3, 3, 3, 5)), ["kh", "kw", "c", "d"])
     >>> features = {"features_in": "c", "features_out": "d"}
-    >>> y = conv(x, kernel, ("h", "w"), kernel_axis=("kh", "kw"), strides=2, **features)
+    >>> y = nx.conv(x, kernel, ("h", "w"), kernel_axis=("kh", "kw"), strides=2, **features)
     >>> dict(y.named_shape)
     {'batch': 8, 'h': 3, 'w': 3, 'd': 5}
     """
@@ -488,7 +488,7 @@ def convolve(
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0, 4.0]), ["k"])
-    >>> nx.positional(convolve(x, jnp.array([1.0, -1.0]), axis="k"), ["k"])
+    >>> nx.positional(nx.convolve(x, jnp.array([1.0, -1.0]), axis="k"), ["k"])
     Array([ 1.,  1.,  2., -4.], dtype=float32)
     """
     if mode not in ("full", "same", "valid"):

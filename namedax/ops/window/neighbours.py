@@ -78,7 +78,7 @@ def roll(
       ArgumentTypeError: a shift is not an integer.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(roll(nx.named(jnp.arange(5), ["k"]), 2, "k"), ["k"])
+    >>> nx.positional(nx.roll(nx.named(jnp.arange(5), ["k"]), 2, "k"), ["k"])
     Array([3, 4, 0, 1, 2], dtype=int32)
     """
     if axis is None:
@@ -194,7 +194,7 @@ def shift(
       AxisNotFoundError: `x` lacks the axis.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(shift(nx.named(jnp.arange(5), ["k"]), -2, "k", fill_value=9), ["k"])
+    >>> nx.positional(nx.shift(nx.named(jnp.arange(5), ["k"]), -2, "k", fill_value=9), ["k"])
     Array([2, 3, 4, 9, 9], dtype=int32)
     """
     by, axis = as_integer("shift", "offset", offset), unwrap_single(axis, dims_of(x))
@@ -293,7 +293,7 @@ def halo(
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 4.0, 9.0]), ["k"])
-    >>> nx.positional(halo(x, "k"), ["k", ...])
+    >>> nx.positional(nx.halo(x, "k"), ["k", ...])
     Array([[0., 1., 4.],
            [1., 4., 9.],
            [4., 9., 0.]], dtype=float32)
@@ -396,7 +396,7 @@ def pad(
         divide over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(pad(nx.named(jnp.array([5, 6]), ["k"]), {"k": (1, 2)}), ["k"])
+    >>> nx.positional(nx.pad(nx.named(jnp.array([5, 6]), ["k"]), {"k": (1, 2)}), ["k"])
     Array([0, 5, 6, 0, 0], dtype=int32)
     """
     refuse_names("pad", array)
@@ -628,7 +628,13 @@ def _fourier_shift(name: str) -> Callable[..., LikeArguments]:
     shifted.__name__ = shifted.__qualname__ = name
     shifted.__doc__ = f"""Apply `jnp.fft.{name}` along positional or named axes.
 
-    `axes` are all positional axes by default.
+    Args:
+      x: an array, named or not.
+      axes: a positional axis, an axis name, or a tuple of both; by default `None`, all positional
+        axes.
+
+    Returns:
+      An array of the same axes.
 
     Communication: along a sharded axis, that of `nx.roll`.
 

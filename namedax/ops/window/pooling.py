@@ -250,10 +250,16 @@ def _describe(function: Callable[..., Any], **texts: str) -> None:
 
 _ties = ": among equal extrema the first one receives it."
 _describe(
-    max_pool, padded="Padding never wins.", returns="An array of the same type.", gradient=_ties
+    max_pool,
+    padded="Padding is never selected.",
+    returns="An array of the same type.",
+    gradient=_ties,
 )
 _describe(
-    min_pool, padded="Padding never wins.", returns="An array of the same type.", gradient=_ties
+    min_pool,
+    padded="Padding is never selected.",
+    returns="An array of the same type.",
+    gradient=_ties,
 )
 _describe(
     avg_pool,

@@ -15,6 +15,10 @@ class Rotation(_module.Rotation):
 
     Named axes are batch axes.
 
+    Args:
+      quat: the quaternions, with their four components along the last positional axis. Use the
+        class methods (`from_rotvec`, `from_euler`, ...) to make rotations.
+
     Communication: none.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -31,7 +35,15 @@ class Rotation(_module.Rotation):
 class Slerp(_module.Slerp):
     """A `jax.scipy.spatial.transform.Slerp` for named arrays, which interpolates between rotations.
 
-    See `Rotation`.
+    Make one with `Slerp.init(times, rotations)`. Named axes are batch axes.
+
+    Args:
+      times: the times of the rotations.
+      timedelta: the differences of these times.
+      rotations: the rotations at the times.
+      rotvecs: the rotation vectors from each rotation to the next.
+
+    Communication: none.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> transform = nx.scipy.spatial.transform
