@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -177,15 +177,15 @@ def matmul(x: ArrayLike, y: ArrayLike) -> AnyArray:
 
 
 def _matmul(self: NamedArray, other: ArrayLike, /) -> LikeArguments:
-    return (
-        matmul(self, other) if isinstance(other, _operand_types) else _other("matmul", self, other)
-    )
+    if not isinstance(other, _operand_types):
+        return cast("LikeArguments", _other("matmul", self, other))
+    return cast("LikeArguments", nmap(jnp.matmul)(self, other))
 
 
 def _rmatmul(self: NamedArray, other: ArrayLike, /) -> LikeArguments:
-    return (
-        matmul(other, self) if isinstance(other, _operand_types) else _other("matmul", self, other)
-    )
+    if not isinstance(other, _operand_types):
+        return cast("LikeArguments", _other("matmul", self, other))
+    return cast("LikeArguments", nmap(jnp.matmul)(other, self))
 
 
 def astype(self: NamedArray, dtype: DType) -> LikeArguments:
