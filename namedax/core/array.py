@@ -230,6 +230,11 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
                 if remedy
                 else f"Its named axes are {show_names(names)}; dir(x) lists what it has."
             )
+            if name in names:
+                instead = (
+                    f"Write x.named_shape[{name!r}] for the size of the axis, or x[{name!r}, 0] for"
+                    " an element along it."
+                )
             try:
                 text = type_text(self)
             except PositionalAxisError:  # its data do not fit, which is another error

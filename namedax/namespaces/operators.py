@@ -171,21 +171,24 @@ def _round_to(op: str, decimals: int, x: ArrayLike) -> LikeArguments:
     return apply_elementwise(op, lambda v: jnp.round(v, decimals), x)
 
 
+_MATMUL = Lifted(jnp.matmul, "matmul")
+
+
 def matmul(x: ArrayLike, y: ArrayLike) -> AnyArray:
     """Multiply matrices over the positional axes; named axes are batch axes."""
-    return nmap(jnp.matmul)(x, y)
+    return cast("AnyArray", _MATMUL(x, y))
 
 
 def _matmul(self: NamedArray, other: ArrayLike, /) -> LikeArguments:
     if not isinstance(other, _operand_types):
         return cast("LikeArguments", _other("matmul", self, other))
-    return cast("LikeArguments", nmap(jnp.matmul)(self, other))
+    return cast("LikeArguments", _MATMUL(self, other))
 
 
 def _rmatmul(self: NamedArray, other: ArrayLike, /) -> LikeArguments:
     if not isinstance(other, _operand_types):
         return cast("LikeArguments", _other("matmul", self, other))
-    return cast("LikeArguments", nmap(jnp.matmul)(other, self))
+    return cast("LikeArguments", _MATMUL(other, self))
 
 
 def astype(self: NamedArray, dtype: DType) -> LikeArguments:

@@ -51,6 +51,7 @@ from namedax.errors import (
     StoredPaddingError,
     format_value,
     refuse_names,
+    rename_code,
     show_names,
     usage,
 )
@@ -533,7 +534,8 @@ def _sizes_by_name(op: str, blocks: Sequence[Any]) -> dict[Any, int]:
             if sizes.setdefault(dim, n) != n:
                 raise AxisSizeError(
                     f"{op}: axis {dim!r} has size {sizes[dim]} in one argument and size {n} in"
-                    " another; a name has one size. Rename one of the two axes."
+                    f" another; a name has one size. Rename one of the two axes:"
+                    f" {rename_code('y', dim)}."
                 )
     return sizes
 

@@ -45,6 +45,7 @@ from namedax.operands.axes import names_alone, refuse_axes_apart
 __all__ = [
     "MOVED",
     "REDUCED",
+    "SEARCHED",
     "AxisRequirement",
     "Explicit",
     "elementwise_operation",
@@ -77,6 +78,11 @@ class AxisRequirement(Record):
 REDUCED = AxisRequirement(
     "without an axis only those are reduced. Pass axis=... for all of its axes, or choose from"
     " {names}."
+)
+#: The requirement of reductions to an index.
+SEARCHED = AxisRequirement(
+    "without an axis only those are searched. Pass axis=({names}) for an index over all of its"
+    " axes in this order, or choose from {names}."
 )
 #: The requirement of operations that reorder or index along an axis.
 MOVED = AxisRequirement(
