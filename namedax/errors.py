@@ -481,7 +481,8 @@ def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
     >>> from namedax.errors import as_integer
     >>> as_integer("roll", "shift", 2.0)
     Traceback (most recent call last):
-    namedax.errors.ArgumentTypeError: roll: shift must be a static integer, got 2.0. [NX019]
+    namedax.errors.ArgumentTypeError: roll: shift must be a static integer, got 2.0. Pass shift=2.
+    [NX019]
     """
     wanted = f"must be a static integer{'' if least is None else f' of at least {least}'}, got"
     try:
@@ -492,10 +493,16 @@ def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
         raise ArgumentTypeError(
             f"{op}: {what} {wanted}"
             f" {format_value(value)}.{usage(op) if isinstance(value, str) else ''}"
+            f"{_nearest_integer(what, value)}"
         ) from None
     if least is not None and number < least:
         raise ArgumentError(f"{op}: {what} {wanted} {format_value(value)}.")
     return number
+
+
+def _nearest_integer(what: str, value: object) -> str:
+    is_finite = isinstance(value, (float, np.floating)) and bool(np.isfinite(value))
+    return f" Pass {what}={round(value)}." if is_finite and what.isidentifier() else ""  # type: ignore[arg-type, call-overload]
 
 
 def check_options(op: str, **options: object) -> None:
@@ -561,6 +568,31 @@ def did_you_mean(name: Hashable, candidates: Iterable[Hashable], read_as: str = 
         else ""
     )
     return f" Did you mean {close!r}{or_read}?"
+
+
+def rename_code(array: str, name: Hashable) -> str:
+    """Return code that renames an axis of an array.
+
+    >>> rename_code("y", "k")
+    "nx.rename(y, {'k': 'k2'})"
+    """
+    other = f"{name}2" if isinstance(name, str) else "other"
+    return f"nx.rename({array}, {{{format_value(name)}: {other!r}}})"
+
+
+def split_names(text: object, known: Iterable[Hashable] | None = None) -> list[str]:
+    """Return the names in a string such as `"batch, k"`; none if it is not several names.
+
+    Args:
+      text: the string.
+      known: the names that it may consist of; default: any.
+
+    >>> split_names("batch k"), split_names("batch,k", ["batch"]), split_names("batch")
+    (['batch', 'k'], [], [])
+    """
+    names = text.replace(",", " ").split() if isinstance(text, str) else []
+    is_known = known is None or set(names) <= set(known)
+    return names if len(names) > 1 and len({*names}) == len(names) and is_known else []
 
 
 # Operations that do not read an axis.
@@ -640,9 +672,13 @@ def raise_not_found(
     if read_as is None:
         read_as = "" if op.split(",")[0] in _NOT_READING else "nx.rename(x, {{{1!r}: {0!r}}})"
     has = f"its named axes are {show_names(candidates)}" if candidates else "it has no named axis"
-    meant = did_you_mean(name, candidates, read_as) or (
-        "" if "nx.named(" in extra else _to_name(name, type_text, candidates)
-    )
+    several = split_names(name, candidates)
+    if several:
+        meant, extra = f" Did you mean the axes {tuple(several)!r}?", ""
+    else:
+        meant = did_you_mean(name, candidates, read_as) or (
+            "" if "nx.named(" in extra else _to_name(name, type_text, candidates)
+        )
     raise AxisNotFoundError(
         f"{op}: no axis {format_value(name)} in {type_text};"
         f" {has}.{meant}{' ' + extra if extra else ''}"

@@ -155,7 +155,20 @@ def run_mapped(
     shardings, mesh = _shardings_of(call)
     if mesh is None:
         return None
+    if not shardings:
+        _replicate_on(call, mesh)
     return (_run_cached(call, shardings, mesh),)
+
+
+def _replicate_on(call: _Call, mesh: Mesh) -> None:
+    """Replicate operands that are on a mesh of other axis types, if no mesh axis shards any."""
+    for i in call.places:
+        data: Any = call.leaves[i].data if is_named(call.leaves[i]) else None
+        known: Any = None if data is None else jax.typeof(data).sharding.mesh
+        if known is not None and not known.empty and known.axis_types != mesh.axis_types:
+            move = jax.reshard if isinstance(data, jax.core.Tracer) else jax.device_put
+            data = move(data, NamedSharding(mesh, PartitionSpec()))
+            call.leaves[i] = make_in_region(data, call.leaves[i].dims)
 
 
 def _run_cached(

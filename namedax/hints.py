@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from namedax.errors import Hints, show_names
 
@@ -420,7 +421,10 @@ def usage(package: ModuleType, op: str) -> str:
             parameters = list(inspect.signature(getattr(home, op)).parameters.values())
         except (TypeError, ValueError):
             return ""
-        return f" Write nx.{space}{op}({', '.join(_arguments(parameters))})."
+        arguments = _arguments(parameters)
+        if arguments == ["*args"] and isinstance(function := getattr(np, op, None), np.ufunc):
+            arguments = ["x", "y"][: function.nin]
+        return f" Write nx.{space}{op}({', '.join(arguments)})."
     return ""
 
 

@@ -27,13 +27,14 @@ from namedax.analysis.graph import Body, Given, Graph, Node, Spec, Value, build,
 from namedax.analysis.records import Memory, Phase, PipelineRun
 from namedax.analysis.report import Report
 from namedax.analysis.sharing import mark_uniform, share
-from namedax.analysis.sources import Origin
+from namedax.analysis.sources import NOWHERE, Origin, Source
 from namedax.analysis.steps import steps_of
 from namedax.analysis.storage import Storage, kept_for_gradient
 from namedax.core.array import NamedArray, dims_of, is_named, stored_data
 from namedax.core.call_errors import checks_signature
-from namedax.core.functions import cell_names
+from namedax.core.functions import cell_names, source_of
 from namedax.core.names import Dims, PyTree
+from namedax.core.user_code import is_user_file
 from namedax.errors import ArgumentTypeError, NamedaxError
 from namedax.hlo import collectives
 from namedax.ops.loops.pipeline_timetable import Schedule
@@ -100,7 +101,7 @@ def explain(
     check_call("explain", f, args, kwargs)
     traced = (f if hasattr(f, "trace") else jax.jit(f)).trace(*args, **kwargs)
     given = arguments_of(f, traced, args, kwargs)
-    graph = build(traced.jaxpr, given)
+    graph = build(traced.jaxpr, given, _definition(f))
     mark_uniform(graph.body)
     prune(graph.body)
     share(graph.body)
@@ -178,7 +179,10 @@ def check_call(
     except (TypeError, ValueError):
         return
     try:
-        signature.bind(*args, **kwargs)
+        given = signature.bind(*args, **kwargs).arguments
+        _check_arrays(op, f, given)
+    except ArgumentTypeError:
+        raise
     except TypeError as error:
         name = getattr(f, "__name__", "f")
         options = [
@@ -196,6 +200,29 @@ def check_call(
         raise ArgumentTypeError(
             f"{op}: {name} does not take these arguments: {error}. {remedy}"
         ) from None
+
+
+def _definition(f: Callable[..., Any]) -> Source:
+    """Return the line of the user's file that defines a function, if there is one."""
+    found = source_of(f)
+    code = None if found is None else found.__code__
+    is_known = code is not None and is_user_file(code.co_filename)
+    return Source(code.co_filename, code.co_firstlineno) if code and is_known else NOWHERE
+
+
+def _check_arrays(op: str, f: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """Raise if a function without static arguments gets a string, such as the name of an axis."""
+    texts = {key: value for key, value in given.items() if isinstance(value, str)}
+    if not texts or hasattr(f, "lower"):
+        return
+    name, arrays = _name(f), [key for key in given if key not in texts]
+    name = f"nx.{name}" if getattr(f, "__module__", "").startswith("namedax.") else name
+    options = [f"{key}={value!r}" for key, value in texts.items()]
+    call = f"{name}({', '.join([*arrays, *options])})"
+    raise ArgumentTypeError(
+        f"{op}: the arguments are arrays or their types, and {' and '.join(options)} is a string."
+        f" Write nx.{op}(lambda {', '.join(arrays)}: {call}, {', '.join(arrays)})."
+    )
 
 
 def _name(f: Callable[..., Any]) -> str:

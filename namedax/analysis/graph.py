@@ -21,7 +21,7 @@ from jax.core import AbstractValue
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jax.sharding import AxisType, PartitionSpec
 
-from namedax.analysis.sources import Origin
+from namedax.analysis.sources import NOWHERE, Origin, Source
 from namedax.core.kernel_scopes import Place, place_in
 from namedax.core.records import Record
 from namedax.programs import costs
@@ -252,8 +252,15 @@ def _with_others(spec: Spec, before: Spec, mapped: frozenset[str]) -> Spec:
     )
 
 
-def build(closed: ClosedJaxpr, arguments: Sequence[Given]) -> Graph:
-    """Build the graph of a closed jaxpr that takes these arguments."""
+def build(closed: ClosedJaxpr, arguments: Sequence[Given], source: Source = NOWHERE) -> Graph:
+    """Build the graph of a closed jaxpr that takes these arguments.
+
+    Args:
+      closed: the jaxpr.
+      arguments: its arguments.
+      source: the line of equations that no line of user code has made, such as the gather of a
+        result along an axis that does not divide. Default: none.
+    """
     builder = _Builder()
     jaxpr = closed.jaxpr
     inputs = []
@@ -262,7 +269,9 @@ def build(closed: ClosedJaxpr, arguments: Sequence[Given]) -> Graph:
         inputs.append(Value(var.aval, layout, builder.mesh))
         inputs[-1].given = given
     consts = builder.constants(closed, False)
-    outputs, nodes = builder.inside(jaxpr, [*consts, *inputs], _Context(Origin(), {}, manual=False))
+    outputs, nodes = builder.inside(
+        jaxpr, [*consts, *inputs], _Context(Origin("", source), {}, manual=False)
+    )
     return Graph(
         Body([*consts, *inputs], outputs, nodes),
         builder.mesh,

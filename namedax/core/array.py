@@ -26,6 +26,7 @@ from namedax.core.names import Dims, DType, check_dims
 from namedax.core.padded_sharding import PaddedTail, StoredPadding
 from namedax.core.protocol_hints import (
     call_of_numpy,
+    call_of_ufunc,
     for_a_format,
     for_a_number,
     for_membership,
@@ -34,6 +35,7 @@ from namedax.core.protocol_hints import (
     iteration_hint,
 )
 from namedax.core.region import Region, active_regions, ambient, check_regions_live, escaped_blocks
+from namedax.core.tracebacks import shorten_eager
 from namedax.errors import (
     ArgumentTypeError,
     ArrayAttributeError,
@@ -156,7 +158,6 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     """
 
     __slots__ = ()
-    __array_ufunc__ = None  # NumPy's operators defer to ours
     __hash__ = None  # type: ignore[assignment]  # `==` is elementwise, as for jax.Array
 
     def __init__(self, data: object, dims: Dims):
@@ -229,6 +230,11 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
                 if remedy
                 else f"Its named axes are {show_names(names)}; dir(x) lists what it has."
             )
+            if name in names:
+                instead = (
+                    f"Write x.named_shape[{name!r}] for the size of the axis, or x[{name!r}, 0] for"
+                    " an element along it."
+                )
             try:
                 text = type_text(self)
             except PositionalAxisError:  # its data do not fit, which is another error
@@ -384,7 +390,20 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         args: Sequence[object],
         kwargs: Mapping[str, object],
     ) -> object:
-        return call_of_numpy(function, args, kwargs, NamedArray)
+        try:
+            return call_of_numpy(function, args, kwargs, NamedArray)
+        except Exception as error:
+            shorten_eager(error)
+            raise
+
+    def __array_ufunc__(
+        self, function: np.ufunc, method: str, *args: object, **kwargs: object
+    ) -> object:
+        try:
+            return call_of_ufunc(function, method, args, kwargs, NamedArray)
+        except Exception as error:
+            shorten_eager(error)
+            raise
 
     def __bool__(self) -> bool:
         return bool(self._nameless("bool()", for_truth))

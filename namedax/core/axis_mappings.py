@@ -19,7 +19,7 @@ from jax.sharding import PartitionSpec
 
 from namedax.core.names import Dims, PyTree, check_name, is_name
 from namedax.core.records import Record
-from namedax.errors import AxisMappingError, format_value, usage
+from namedax.errors import AxisMappingError, format_value, split_names, usage
 
 __all__ = ["AxisMapping", "What", "copied", "freeze", "is_mapping", "parse_mapping", "text_of"]
 
@@ -58,10 +58,15 @@ class AxisMapping(Record):
           AxisMappingError: the rank differs from the asserted one, or a position is out of range.
         """
         if self.rank is not None and self.rank != ndim:
+            names = dict(self.names)
+            entries: list[Hashable] = [names.get(i) for i in range(self.rank)]
+            more = [None] * (ndim - self.rank)
+            example = f": {format_value(entries + more)}" if more else ""
+            first = f": {format_value([*entries, ...])}" if more else ""
             raise AxisMappingError(
                 f"{op}: the axis mapping {self.text} asserts {self.rank} axes, but {text_of(what)}"
-                f" has {ndim}. Write one entry per axis (None for one without a name), or end the"
-                " list with '...' to name the first axes only."
+                f" has {ndim}. Write one entry per axis (None for one without a name){example}, or"
+                f" end the list with '...' to name the first axes only{first}."
             )
         dims: list[Hashable | None] = [None] * ndim
         for position, name in self.names:
@@ -172,7 +177,7 @@ def _what_was_meant(value: object, op: str, within: PyTree) -> str:
         )
     if hasattr(value, "dtype"):
         return usage(op)
-    return f" Did you mean {[value]!r}?" if isinstance(value, str) else ""
+    return f" Did you mean {split_names(value) or [value]!r}?" if isinstance(value, str) else ""
 
 
 def _reversed_mapping(value: object, within: PyTree) -> dict[int, Hashable]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from namedax.core.argument_kinds import is_explained, refuse_kinds
 from namedax.core.records import Record
+from namedax.core.tracebacks import shorten_eager
 from namedax.errors import ArgumentTypeError, closest, format_value, usage
 
 __all__ = [
@@ -193,9 +194,13 @@ def checks_signature(function: F) -> F:
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
-            check_flags(function.__name__, flags, args, kwargs)
-        return call_or_refuse(function, args, kwargs)
+        try:
+            if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
+                check_flags(function.__name__, flags, args, kwargs)
+            return call_or_refuse(function, args, kwargs)
+        except Exception as error:
+            shorten_eager(error)
+            raise
 
     return cast("F", called)
 

@@ -134,15 +134,13 @@ def needs_fallback(rule: Explicit, axes: Callable[[], Any], operands: Sequence[A
       operands: the arrays, of which at least one is sharded over an Explicit mesh axis.
     """
     named = [x for x in operands if isinstance(x, NamedArray)]
+    meshes = {jax.typeof(x._data).sharding.mesh for x in named}
+    if len({mesh for mesh in meshes if not mesh.empty}) > 1:
+        return True
     shardings = [entries for x in named if (entries := sharding_by_name(x))]
     if not shardings:
         return False
-    meshes = {jax.typeof(x._data).sharding.mesh for x in named}
-    if (
-        rule is Explicit.MAPPED
-        or _conflict(shardings)
-        or len({mesh for mesh in meshes if not mesh.empty}) > 1
-    ):
+    if rule is Explicit.MAPPED or _conflict(shardings):
         return True
     if rule is Explicit.AS_JAX:
         return False

@@ -19,6 +19,7 @@ from namedax.errors import NamedAxesLeftError, format_value, hints, show_names
 
 __all__ = [
     "call_of_numpy",
+    "call_of_ufunc",
     "for_a_format",
     "for_a_list",
     "for_a_number",
@@ -157,14 +158,109 @@ def call_of_numpy(
     """
     if function in _INSPECTING:
         return inspect.unwrap(function)(*args, **kwargs)
+    space = getattr(function, "__module__", None) or "numpy"
+    op = f"np{space.removeprefix('numpy')}.{function.__name__}"
+    return _run_unnamed(op, (function.__name__, space), "", function, args, kwargs, named)
+
+
+# NumPy's operators call these functions. The operand of the left is an array of NumPy, since a
+# named array on the left calls its own operator.
+_REFLECTED: dict[np.ufunc, str] = {
+    np.add: "__radd__",
+    np.subtract: "__rsub__",
+    np.multiply: "__rmul__",
+    np.true_divide: "__rtruediv__",
+    np.floor_divide: "__rfloordiv__",
+    np.remainder: "__rmod__",
+    np.divmod: "__rdivmod__",
+    np.power: "__rpow__",
+    np.matmul: "__rmatmul__",
+    np.bitwise_and: "__rand__",
+    np.bitwise_or: "__ror__",
+    np.bitwise_xor: "__rxor__",
+    np.left_shift: "__rlshift__",
+    np.right_shift: "__rrshift__",
+    np.less: "__gt__",
+    np.less_equal: "__ge__",
+    np.greater: "__lt__",
+    np.greater_equal: "__le__",
+    np.equal: "__eq__",
+    np.not_equal: "__ne__",
+}
+
+
+def call_of_ufunc(
+    function: np.ufunc,
+    method: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    named: type[Any],
+) -> object:
+    """Return the result of a universal function of NumPy, `np.sin(x)` or `array + x`.
+
+    An operator whose left operand is an array of NumPy is that of the named array.
+
+    Raises:
+      NamedAxesLeftError: an array of another call has names.
+    """
+    reflected = _REFLECTED.get(function)
+    is_call = method == "__call__" and not kwargs and len(args) == 2
+    if reflected is not None and is_call and not isinstance(args[0], named):
+        return getattr(args[1], reflected)(args[0])
+    name = function.__name__
+    is_in_place = reflected is not None and method == "__call__" and "out" in kwargs
+    in_place = " The statement a += x becomes a = a + x." if is_in_place else ""
+    if method == "__call__":
+        return _run_unnamed(f"np.{name}", (name, "numpy"), in_place, function, args, kwargs, named)
+    about = (_METHODS.get((name, method), ""), "numpy")
+    return _run_unnamed(
+        f"np.{name}.{method}", about, "", getattr(function, method), args, kwargs, named
+    )
+
+
+# Methods of universal functions that are functions of namedax.
+_METHODS = {
+    ("add", "reduce"): "sum",
+    ("multiply", "reduce"): "prod",
+    ("maximum", "reduce"): "max",
+    ("minimum", "reduce"): "min",
+    ("logical_and", "reduce"): "all",
+    ("logical_or", "reduce"): "any",
+    ("add", "accumulate"): "cumsum",
+    ("multiply", "accumulate"): "cumprod",
+}
+
+
+def _run_unnamed(
+    op: str,
+    about: tuple[str, str],
+    note: str,
+    function: Callable[..., Any],
+    args: Sequence[object],
+    kwargs: Mapping[str, Any],
+    named: type[Any],
+) -> object:
+    """Return the result of a function of NumPy for arrays without names.
+
+    Args:
+      op: the function, for messages.
+      about: the name and the module of the function of which a named version is suggested.
+      note: the end of the message.
+      function: the function.
+      args: its positional arguments.
+      kwargs: its keyword arguments.
+      named: the type of named arrays.
+
+    Raises:
+      NamedAxesLeftError: an array has names.
+    """
     for x in _arrays_in((*args, *kwargs.values()), named):
         if names := tuple(dim for dim in x._dims if dim is not None):
-            space = getattr(function, "__module__", None) or "numpy"
-            op = f"np{space.removeprefix('numpy')}.{function.__name__}"
-            remedy = hints().numpy_function(function.__name__, space, names) or "Write"
+            remedy = hints().numpy_function(*about, names) or "Write"
             raise NamedAxesLeftError(
                 f"{op}: {type_text(x)} still has named axes, and NumPy's functions do not support"
-                f" names. {remedy} nx.positional(x, [{show_names(names)}]) for a positional array."
+                f" names. {remedy} nx.positional(x, [{show_names(names)}]) for a positional"
+                f" array.{note}"
             )
     bare = [_without_wrappers(value, named) for value in (tuple(args), dict(kwargs))]
     return function(*bare[0], **bare[1])

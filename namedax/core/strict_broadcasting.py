@@ -156,11 +156,13 @@ def check_names(op: str, operands: Sequence[Any]) -> None:
 def _remedy(op: str, named: Sequence[NamedArray], names: list[Hashable]) -> str:
     """Return the ways to write it: one name less, or the outer product itself."""
     x, y = _apart(named)
+    array = "x" if x is named[0] else "y"
     parts = []
     if (pair := _alike(x, y)) is not None:
         old, new = pair
         parts.append(
-            f"If {old!r} and {new!r} are one axis, rename it: nx.rename(x, {{{old!r}: {new!r}}})."
+            f"If {old!r} and {new!r} are one axis, rename it:"
+            f" nx.rename({array}, {{{old!r}: {new!r}}})."
         )
     else:
         parts.append("If two names are one axis, rename one of them with nx.rename.")
@@ -172,7 +174,7 @@ def _remedy(op: str, named: Sequence[NamedArray], names: list[Hashable]) -> str:
         )
         parts.append(
             "For an intended outer product repeat an operand first:"
-            f" nx.broadcast_to(x, named_shape={{{sizes}}})."
+            f" nx.broadcast_to({array}, named_shape={{{sizes}}})."
         )
     return " ".join(parts)
 

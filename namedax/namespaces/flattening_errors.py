@@ -16,6 +16,7 @@ import numpy as np
 
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
+from namedax.core.tracebacks import shorten_eager
 from namedax.errors import PositionalAxisError, show_names
 from namedax.operands.axes import is_flat, names_alone, refuse_order
 
@@ -92,20 +93,24 @@ def rejects_flattening(function: Callable[..., Any], path: str) -> Callable[...,
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        given = (*args, *kwargs.values())
-        given = given if path in _OF_SEVERAL else given[:1]
-        arrays = [x for x in jax.tree.leaves(given, is_leaf=_is_array) if _is_array(x)]
-        named = [x for x in arrays if names_alone(x)]
-        if named and all(x.ndim == 0 for x in arrays) and not _gives_axes(path, args, kwargs):
-            if instead is None:
-                return refuse_order(name, named[0])
-            names = names_alone(named[0])
-            raise PositionalAxisError(
-                f"{name}: {name} acts on positional axes, and {type_text(named[0])} has names only,"
-                f" {show_names(names)}. Write"
-                f" {instead.format(op=name if instead == _ONE_ANSWER else path, last=names[-1])}."
-            )
-        return function(*args, **kwargs)
+        try:
+            given = (*args, *kwargs.values())
+            given = given if path in _OF_SEVERAL else given[:1]
+            arrays = [x for x in jax.tree.leaves(given, is_leaf=_is_array) if _is_array(x)]
+            named = [x for x in arrays if names_alone(x)]
+            if named and all(x.ndim == 0 for x in arrays) and not _gives_axes(path, args, kwargs):
+                if instead is None:
+                    return refuse_order(name, named[0])
+                names = names_alone(named[0])
+                op = name if instead == _ONE_ANSWER else path
+                raise PositionalAxisError(
+                    f"{name}: {name} acts on positional axes, and {type_text(named[0])} has names"
+                    f" only, {show_names(names)}. Write {instead.format(op=op, last=names[-1])}."
+                )
+            return function(*args, **kwargs)
+        except Exception as error:
+            shorten_eager(error)
+            raise
 
     return checked
 

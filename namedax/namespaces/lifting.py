@@ -28,6 +28,7 @@ from namedax.core.error_function import with_derivative
 from namedax.core.functions import summary_of
 from namedax.core.names import DType, PyTree, Shape
 from namedax.core.region import ambient
+from namedax.core.tracebacks import shorten_eager
 from namedax.errors import PositionalAxisError
 from namedax.namespaces.flattening_errors import rejects_flattening
 from namedax.namespaces.mirror import mirror, public
@@ -329,12 +330,16 @@ def or_of_jax(theirs: Callable[..., Any], own: Callable[..., Any]) -> Callable[.
 
     @functools.wraps(own)
     def collective(*args: Any, **kwargs: Any) -> Any:
-        if not holds_names([*args, *kwargs.values()]) and _all_bound(args, kwargs):
-            return theirs(*args, **kwargs)
         try:
-            return own(*args, **kwargs)
+            if not holds_names([*args, *kwargs.values()]) and _all_bound(args, kwargs):
+                return theirs(*args, **kwargs)
+            try:
+                return own(*args, **kwargs)
+            except Exception as error:
+                refuse_miscall(own.__name__, own, args, kwargs, error)
+                raise
         except Exception as error:
-            refuse_miscall(own.__name__, own, args, kwargs, error)
+            shorten_eager(error)
             raise
 
     place = 0 if theirs in (lax.axis_index, lax.axis_size) else 1

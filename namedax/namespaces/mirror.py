@@ -23,6 +23,7 @@ from namedax.core.call_errors import bound, check_flags, flags_of, refuse_miscal
 from namedax.core.display import type_text
 from namedax.core.explicit_fallback import explain_call
 from namedax.core.region import ambient
+from namedax.core.tracebacks import shorten_eager
 from namedax.errors import UnsupportedArgumentError
 from namedax.namespaces.docstrings import with_parameters
 from namedax.operands.along_axes import names_in
@@ -103,22 +104,26 @@ def mirror(
 
     @functools.wraps(own)
     def face(*args: Any, **kwargs: Any) -> Any:
-        if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
-            check_flags(own.__name__, flags, args, kwargs)
-        if not always and not has_names(args, kwargs):
-            region = ambient()
-            # In a mapped function a lifted function moves a plain array to the mesh if necessary.
-            if region is not None and region.resources:
-                return plain(*args, **kwargs)
-            try:
-                return theirs(*args, **kwargs)
-            except Exception as error:
-                refuse_miscall(own.__name__, theirs, args, kwargs, error)
-                raise
         try:
-            return plan.call(own, args, kwargs)
+            if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
+                check_flags(own.__name__, flags, args, kwargs)
+            if not always and not has_names(args, kwargs):
+                region = ambient()
+                # In a mapped function a lifted function moves a plain array to the mesh if needed.
+                if region is not None and region.resources:
+                    return plain(*args, **kwargs)
+                try:
+                    return theirs(*args, **kwargs)
+                except Exception as error:
+                    refuse_miscall(own.__name__, theirs, args, kwargs, error)
+                    raise
+            try:
+                return plan.call(own, args, kwargs)
+            except Exception as error:
+                explain_call(name, face, args, kwargs, error)
+                raise
         except Exception as error:
-            explain_call(name, face, args, kwargs, error)
+            shorten_eager(error)
             raise
 
     plain = Lifted(theirs, own.__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -171,21 +171,24 @@ def _round_to(op: str, decimals: int, x: ArrayLike) -> LikeArguments:
     return apply_elementwise(op, lambda v: jnp.round(v, decimals), x)
 
 
+_MATMUL = Lifted(jnp.matmul, "matmul")
+
+
 def matmul(x: ArrayLike, y: ArrayLike) -> AnyArray:
     """Multiply matrices over the positional axes; named axes are batch axes."""
-    return nmap(jnp.matmul)(x, y)
+    return cast("AnyArray", _MATMUL(x, y))
 
 
 def _matmul(self: NamedArray, other: ArrayLike, /) -> LikeArguments:
-    return (
-        matmul(self, other) if isinstance(other, _operand_types) else _other("matmul", self, other)
-    )
+    if not isinstance(other, _operand_types):
+        return cast("LikeArguments", _other("matmul", self, other))
+    return cast("LikeArguments", _MATMUL(self, other))
 
 
 def _rmatmul(self: NamedArray, other: ArrayLike, /) -> LikeArguments:
-    return (
-        matmul(other, self) if isinstance(other, _operand_types) else _other("matmul", self, other)
-    )
+    if not isinstance(other, _operand_types):
+        return cast("LikeArguments", _other("matmul", self, other))
+    return cast("LikeArguments", _MATMUL(other, self))
 
 
 def astype(self: NamedArray, dtype: DType) -> LikeArguments:

@@ -185,8 +185,8 @@ def refuse_reversal(op: str, x: object) -> None:
     names = names_alone(x)
     if not names:
         return
-    renamed = f"nx.rename(y, {{{names[0]!r}: {'other' if 'other' not in names else 'another'!r}}})"
-    remedy = f"nx.dot(y, {renamed}, {names[-1]!r})" if len(names) > 1 else renamed
+    renamed = f"nx.rename(x, {{{names[0]!r}: {'other' if 'other' not in names else 'another'!r}}})"
+    remedy = f"nx.dot(x, {renamed}, {names[-1]!r})" if len(names) > 1 else renamed
     raise PositionalAxisError(
         f"{op}: {type_text(x)} has no positional axis, and names have no order, so there is nothing"
         f" to reverse. Write nx.rename for the other side of a product, as in {remedy}."

@@ -38,7 +38,7 @@ from namedax.core.element_types import NUMPY, check_numbers, is_foreign_type, re
 from namedax.core.names import Dims
 from namedax.core.region import Region, ambient, check_regions_live
 from namedax.core.variance import cast, cast_data, saves_when_cast, varying
-from namedax.errors import AxisSizeError, PositionalAxisError, refuse_names
+from namedax.errors import AxisSizeError, PositionalAxisError, refuse_names, rename_code
 from namedax.resources import communication as comm
 from namedax.resources.assignment import partition_spec
 from namedax.resources.layout import relayout
@@ -268,7 +268,8 @@ def _check_sizes(
                 raise AxisSizeError(
                     f"{op}: axis {label!r} has size {known} in operand {first[label]},"
                     f" {type_text(operands[first[label]])}, and size {n} in operand {i},"
-                    f" {type_text(operand)}; a name has one size. Rename one of the two axes."
+                    f" {type_text(operand)}; a name has one size. Rename one of the two axes:"
+                    f" {rename_code('y', label)}."
                 )
             raise PositionalAxisError(
                 f"{op}: positional axis {label} has size {known} in operand {first[label]},"

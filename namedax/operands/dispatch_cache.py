@@ -25,6 +25,7 @@ from namedax.core.call_errors import call_or_refuse
 from namedax.core.explicit_fallback import Explicit, may_fall_back
 from namedax.core.name_scopes import Scope, is_open
 from namedax.core.region import active_regions
+from namedax.core.tracebacks import shorten_eager
 from namedax.errors import StoredPaddingError
 from namedax.operands.kernels import (
     SCALARS,
@@ -66,35 +67,39 @@ def cached_elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def shortcut(*operands: ArrayLike) -> AnyArray:
-        if active_regions:
-            return function(*operands)
-        dims_of_all: list[Any] = []
-        datas: list[Any] = []
         try:
-            for operand in operands:
-                if type(operand) is NamedArray:
-                    dims_of_all.append(operand._dims)
-                    datas.append(operand._data)
-                elif type(operand) in SCALARS:
-                    dims_of_all.append(None)
-                    datas.append(operand)
-                else:
-                    return function(*operands)
-        except StoredPaddingError:
-            return function(*operands)
-        key = tuple(dims_of_all)
-        known = table.get(key)
-        if known is None:
-            return _learn(table, key, datas, function, operands, {})
-        call, dims, _ = known
-        try:
-            data = call(*datas)
-        except Exception:  # the function itself raises it again, with names
-            table.pop(key, None)
-            known = None
-        if known is None:
-            return function(*operands)
-        return data if dims is None else make(data, dims)
+            if active_regions:
+                return function(*operands)
+            dims_of_all: list[Any] = []
+            datas: list[Any] = []
+            try:
+                for operand in operands:
+                    if type(operand) is NamedArray:
+                        dims_of_all.append(operand._dims)
+                        datas.append(operand._data)
+                    elif type(operand) in SCALARS:
+                        dims_of_all.append(None)
+                        datas.append(operand)
+                    else:
+                        return function(*operands)
+            except StoredPaddingError:
+                return function(*operands)
+            key = tuple(dims_of_all)
+            known = table.get(key)
+            if known is None:
+                return _learn(table, key, datas, function, operands, {})
+            call, dims, _ = known
+            try:
+                data = call(*datas)
+            except Exception:  # the function itself raises it again, with names
+                table.pop(key, None)
+                known = None
+            if known is None:
+                return function(*operands)
+            return data if dims is None else make(data, dims)
+        except Exception as error:
+            shorten_eager(error)
+            raise
 
     return shortcut
 
@@ -117,59 +122,63 @@ def cached_by_dims(function: Callable[..., Any], explicit: Explicit) -> Callable
 
     @functools.wraps(function)
     def shortcut(*args: object, **kwargs: object) -> AnyArray:
-        if active_regions:
-            return call_or_refuse(function, args, kwargs)
         try:
-            if (
-                len(args) == 2
-                and not kwargs
-                and type(args[0]) is NamedArray
-                and type(args[1]) is str
-            ):  # the most common case
-                key: Any = (args[0]._dims, args[1])
-                datas: Any = (args[0]._data,)
-            elif (
-                len(args) == 3
-                and not kwargs
-                and type(args[0]) is type(args[1]) is NamedArray
-                and type(args[2]) is str
-            ):
-                key = (args[0]._dims, args[1]._dims, args[2])
-                datas = (args[0]._data, args[1]._data)
-            else:
-                described = _described(args, kwargs)
-                if described is None:
-                    return call_or_refuse(function, args, kwargs)
-                key, datas = described
-        except StoredPaddingError:
-            return call_or_refuse(function, args, kwargs)
-        if not as_jax and may_fall_back(args):
-            return function(*args, **kwargs)
-        is_traced = False
-        for data in datas:
-            if type(data) not in whole_types:
-                if varies(data):
-                    return function(*args, **kwargs)
-                is_traced = is_traced or isinstance(data, jax.core.Tracer)
-        try:
-            known = table.get(key)
-        except TypeError:  # an element of a tuple is not hashable
-            return function(*args, **kwargs)
-        if known is None:
-            return _learn(table, key, datas, function, args, kwargs)
-        call, dims, scope = known
-        try:
-            if is_traced and scope and not is_open():
-                with Scope(scope):
+            if active_regions:
+                return call_or_refuse(function, args, kwargs)
+            try:
+                if (
+                    len(args) == 2
+                    and not kwargs
+                    and type(args[0]) is NamedArray
+                    and type(args[1]) is str
+                ):  # the most common case
+                    key: Any = (args[0]._dims, args[1])
+                    datas: Any = (args[0]._data,)
+                elif (
+                    len(args) == 3
+                    and not kwargs
+                    and type(args[0]) is type(args[1]) is NamedArray
+                    and type(args[2]) is str
+                ):
+                    key = (args[0]._dims, args[1]._dims, args[2])
+                    datas = (args[0]._data, args[1]._data)
+                else:
+                    described = _described(args, kwargs)
+                    if described is None:
+                        return call_or_refuse(function, args, kwargs)
+                    key, datas = described
+            except StoredPaddingError:
+                return call_or_refuse(function, args, kwargs)
+            if not as_jax and may_fall_back(args):
+                return function(*args, **kwargs)
+            is_traced = False
+            for data in datas:
+                if type(data) not in whole_types:
+                    if varies(data):
+                        return function(*args, **kwargs)
+                    is_traced = is_traced or isinstance(data, jax.core.Tracer)
+            try:
+                known = table.get(key)
+            except TypeError:  # an element of a tuple is not hashable
+                return function(*args, **kwargs)
+            if known is None:
+                return _learn(table, key, datas, function, args, kwargs)
+            call, dims, scope = known
+            try:
+                if is_traced and scope and not is_open():
+                    with Scope(scope):
+                        data = call(*datas)
+                else:
                     data = call(*datas)
-            else:
-                data = call(*datas)
-        except Exception:  # the function itself raises it again, with names
-            table.pop(key, None)
-            known = None
-        if known is None:
-            return function(*args, **kwargs)
-        return data if dims is None else make(data, dims)
+            except Exception:  # the function itself raises it again, with names
+                table.pop(key, None)
+                known = None
+            if known is None:
+                return function(*args, **kwargs)
+            return data if dims is None else make(data, dims)
+        except Exception as error:
+            shorten_eager(error)
+            raise
 
     return shortcut
 

@@ -146,7 +146,8 @@ def check_shape(op: str, shape: object, call: str = "") -> None:
     Raises:
       ArgumentTypeError: it is a mapping, a name or a sequence with a name.
     """
-    given = f"{call}named_shape={{0}}{')' if call else ''}. The shape is for positional axes."
+    code = f"nx.{call}named_shape={{0}})" if call else "named_shape={0}"
+    given = f"{code}. The shape is for positional axes."
     if isinstance(shape, Mapping):
         raise ArgumentTypeError(
             f"{op}: the shape is {format_value(shape)}, a mapping. Give sizes by name as"

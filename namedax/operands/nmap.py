@@ -39,6 +39,7 @@ from namedax.core.names import Dims, PyTree, check_dims
 from namedax.core.records import Record
 from namedax.core.region import HiddenAxis, Region, ambient, enter, hiding
 from namedax.core.strict_broadcasting import check_names, is_strict, strict_scopes
+from namedax.core.tracebacks import shorten_eager
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,
@@ -50,6 +51,7 @@ from namedax.errors import (
     StoredPaddingError,
     format_value,
     refuse_names,
+    rename_code,
     show_names,
     usage,
 )
@@ -389,24 +391,27 @@ class Lifted:
 
     def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Call the function, vectorized over the names of these arguments."""
-        if strict_scopes and self.is_elementwise and is_strict():
-            check_names(self._shown, jax.tree.leaves((args, kwargs), is_leaf=is_named))
-        # a boolean parameter of a user's function may be anything
-        if (kwargs or len(args) > 2) and belongs_to_jax(self.__wrapped__):
-            check_flags(self._shown, flags_of(self.__wrapped__), args, kwargs)
         try:
-            if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
-                run = Unchecked(self)
-                if (
-                    done := run_fallback(Explicit.MAPPED, self._op, lambda: None, run, args, kwargs)
-                ) is not None:
-                    return done[0]
-            return self._call(args, kwargs)
-        except StoredPaddingError as error:
-            return run_stored_padded(self._op, Unchecked(self), args, kwargs, error)
+            if strict_scopes and self.is_elementwise and is_strict():
+                check_names(self._shown, jax.tree.leaves((args, kwargs), is_leaf=is_named))
+            # a boolean parameter of a user's function may be anything
+            if (kwargs or len(args) > 2) and belongs_to_jax(self.__wrapped__):
+                check_flags(self._shown, flags_of(self.__wrapped__), args, kwargs)
+            try:
+                if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
+                    run = Unchecked(self)
+                    done = run_fallback(Explicit.MAPPED, self._op, lambda: None, run, args, kwargs)
+                    if done is not None:
+                        return done[0]
+                return self._call(args, kwargs)
+            except StoredPaddingError as error:
+                return run_stored_padded(self._op, Unchecked(self), args, kwargs, error)
+            except Exception as error:
+                if not self._is_of_user:
+                    explain_call(self._shown, self, args, kwargs, error)
+                raise
         except Exception as error:
-            if not self._is_of_user:
-                explain_call(self._shown, self, args, kwargs, error)
+            shorten_eager(error)
             raise
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PyTree:
@@ -529,7 +534,8 @@ def _sizes_by_name(op: str, blocks: Sequence[Any]) -> dict[Any, int]:
             if sizes.setdefault(dim, n) != n:
                 raise AxisSizeError(
                     f"{op}: axis {dim!r} has size {sizes[dim]} in one argument and size {n} in"
-                    " another; a name has one size. Rename one of the two axes."
+                    f" another; a name has one size. Rename one of the two axes:"
+                    f" {rename_code('y', dim)}."
                 )
     return sizes
 

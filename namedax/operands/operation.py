@@ -37,6 +37,7 @@ from namedax.core.name_scopes import (
 from namedax.core.records import Record
 from namedax.core.region import escaped_blocks
 from namedax.core.strict_broadcasting import is_strict, strict_scopes, suspended
+from namedax.core.tracebacks import shorten_eager
 from namedax.errors import ArgumentTypeError, PositionalAxisError, StoredPaddingError, show_names
 from namedax.operands import dispatch_cache
 from namedax.operands.axes import names_alone, refuse_axes_apart
@@ -44,6 +45,7 @@ from namedax.operands.axes import names_alone, refuse_axes_apart
 __all__ = [
     "MOVED",
     "REDUCED",
+    "SEARCHED",
     "AxisRequirement",
     "Explicit",
     "elementwise_operation",
@@ -76,6 +78,11 @@ class AxisRequirement(Record):
 REDUCED = AxisRequirement(
     "without an axis only those are reduced. Pass axis=... for all of its axes, or choose from"
     " {names}."
+)
+#: The requirement of reductions to an index.
+SEARCHED = AxisRequirement(
+    "without an axis only those are searched. Pass axis=({names}) for an index over all of its"
+    " axes in this order, or choose from {names}."
 )
 #: The requirement of operations that reorder or index along an axis.
 MOVED = AxisRequirement(
@@ -152,28 +159,32 @@ def _checked(
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        if strict_scopes and not is_elementwise and is_strict():
-            return suspended(checked, *args, **kwargs)
-        if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
-            check_flags(op, flags, args, kwargs)
-        if requires_axis is not None:
-            _require_axis(
-                function.__name__, function, requires_axis, place, parameters[0], args, kwargs
-            )
-        if len(args) > separate:
-            refuse_axes_apart(function.__name__, args, place)
         try:
-            if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
-                axes = functools.partial(_axes_of, read, args, kwargs)
-                if (done := run_fallback(explicit, op, axes, run, args, kwargs)) is not None:
-                    return done[0]
-            return run(*args, **kwargs)
-        except StoredPaddingError as error:
-            return run_stored_padded(op, run, args, kwargs, error)
+            if strict_scopes and not is_elementwise and is_strict():
+                return suspended(checked, *args, **kwargs)
+            if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
+                check_flags(op, flags, args, kwargs)
+            if requires_axis is not None:
+                _require_axis(
+                    function.__name__, function, requires_axis, place, parameters[0], args, kwargs
+                )
+            if len(args) > separate:
+                refuse_axes_apart(function.__name__, args, place)
+            try:
+                if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
+                    axes = functools.partial(_axes_of, read, args, kwargs)
+                    if (done := run_fallback(explicit, op, axes, run, args, kwargs)) is not None:
+                        return done[0]
+                return run(*args, **kwargs)
+            except StoredPaddingError as error:
+                return run_stored_padded(op, run, args, kwargs, error)
+            except Exception as error:
+                if isinstance(error, TypeError):
+                    _refuse_numpy(op, args, kwargs)
+                explain_call(op, checked, args, kwargs, error)
+                raise
         except Exception as error:
-            if isinstance(error, TypeError):
-                _refuse_numpy(op, args, kwargs)
-            explain_call(op, checked, args, kwargs, error)
+            shorten_eager(error)
             raise
 
     checked._operation = op  # type: ignore[attr-defined]

@@ -27,6 +27,7 @@ from namedax.core.closure_capture import type_of_programs
 from namedax.core.element_types import refuse_overflow
 from namedax.core.functions import summary_of
 from namedax.core.region import Region
+from namedax.core.tracebacks import shorten_eager
 from namedax.errors import ArgumentTypeError, UnsupportedArgumentError
 from namedax.operands import kernels
 from namedax.operands.broadcasting import align_ranks, make_result
@@ -278,24 +279,28 @@ def _of_several(
 
     def lifted(*args: ArrayLike, **kwargs: Any) -> AnyArray:
         try:
-            if kwargs or len(args) > first_static:
-                return _by_keyword(function, name, args, kwargs)
-            if len(args) == 1:
-                return of_one(args[0])
-            if (
-                name in ("pow", "power")
-                and len(args) == 2
-                and type(args[1]) is int
-                and isinstance(args[0], NamedArray)
-            ):
-                return operator.pow(*args)  # a Python integer is static, as in jnp
-            return of_operands(*args)
+            try:
+                if kwargs or len(args) > first_static:
+                    return _by_keyword(function, name, args, kwargs)
+                if len(args) == 1:
+                    return of_one(args[0])
+                if (
+                    name in ("pow", "power")
+                    and len(args) == 2
+                    and type(args[1]) is int
+                    and isinstance(args[0], NamedArray)
+                ):
+                    return operator.pow(*args)  # a Python integer is static, as in jnp
+                return of_operands(*args)
+            except Exception as error:
+                if isinstance(error, (TypeError, OverflowError)):
+                    refuse_overflow(name, (args, kwargs))
+                if isinstance(error, TypeError):
+                    _reject_other_than_two(name, len(args) + len(kwargs))
+                refuse_miscall(name, function, args, kwargs, error)
+                raise
         except Exception as error:
-            if isinstance(error, (TypeError, OverflowError)):
-                refuse_overflow(name, (args, kwargs))
-            if isinstance(error, TypeError):
-                _reject_other_than_two(name, len(args) + len(kwargs))
-            refuse_miscall(name, function, args, kwargs, error)
+            shorten_eager(error)
             raise
 
     return lifted
@@ -316,7 +321,7 @@ def _reject_other_than_two(name: str, given: int) -> None:
         entries = f" To reduce along an axis, write {along}." if along else ""
         raise ArgumentTypeError(
             f"{name}: the function takes two arrays, got {given}. Write nx.{name}(x, y).{entries}"
-        )
+        ) from None
 
 
 _signature_of = functools.cache(inspect.signature)

@@ -109,7 +109,11 @@ def check_mesh_axes(
                         f" {{{axis!r}: {name!r}}}?"
                     )
                 else:
-                    remedy = did_you_mean(axis, mesh.axis_names) or _or_a_loop(op, [axis])
+                    remedy = (
+                        did_you_mean(axis, mesh.axis_names)
+                        or _or_a_loop(op, [axis])
+                        or f" Write {{{format_value(name)}: {mesh.axis_names[0]!r}}}."
+                    )
                 raise MeshError(
                     f"{op}: axis_resources maps {name!r} to mesh axis {format_value(axis)}, which"
                     " the mesh does not have; its axes are "

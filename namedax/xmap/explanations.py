@@ -1,9 +1,8 @@
-"""Explanations of errors in mapped functions, shorter tracebacks, and checks of nesting."""
+"""Explanations of errors in mapped functions, and checks of nesting."""
 
 from __future__ import annotations
 
 import sys
-import types
 from collections.abc import Hashable, Sequence
 
 import jax
@@ -17,7 +16,6 @@ from namedax.errors import (
     ArgumentError,
     AxisResourceError,
     MeshError,
-    NamedaxError,
     SerialLoopError,
 )
 from namedax.resources.assignment import Assignment, check_mesh_axes
@@ -25,7 +23,7 @@ from namedax.resources.mesh import is_tracked_on
 from namedax.resources.serial import loops_of, with_loops
 from namedax.xmap.lowering import Argument
 
-__all__ = ["carried_names", "check_nested", "explain_jax_error", "no_devices", "shorten_traceback"]
+__all__ = ["carried_names", "check_nested", "explain_jax_error", "no_devices"]
 
 
 def explain_jax_error(
@@ -114,43 +112,6 @@ def no_devices(function: str, mesh: Mesh) -> str:
         " .eval_shape(...), or call it with mesh=jax.make_mesh(...) or with arrays on a mesh that"
         " has devices."
     )
-
-
-# --- tracebacks -----------------------------------------------------------------------------------
-# The frames of this package show how a body is traced, and rarely help to locate an error. The
-# frames of user code stay, and all frames below the last one of them. For an error of namedax, only
-# the last of these lower frames stays, because the message has the details.
-
-
-# JAX removes its own frames, except for those below its last boundary. The other packages occur
-# between frames of JAX and namedax.
-_MACHINERY = ("namedax", "jax", "jaxlib", "contextlib", "functools")
-
-
-def shorten_traceback(error: Exception) -> None:
-    """Remove the frames of this package from the traceback of an error that is raised again.
-
-    The JAX option `jax_traceback_filtering=off`, or the environment variable
-    JAX_TRACEBACK_FILTERING=off, disables this filter, as it disables JAX's own.
-    """
-    if jax.config.jax_traceback_filtering == "off":  # type: ignore[attr-defined, unused-ignore]
-        return
-    entries: list[types.TracebackType] = []
-    entry = error.__traceback__
-    while entry is not None:
-        entries.append(entry)
-        entry = entry.tb_next
-    written = [
-        entry.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in _MACHINERY
-        for entry in entries
-    ]
-    below = max((i + 1 for i, by_user in enumerate(written) if by_user), default=0)
-    kept = [entry for entry, by_user in zip(entries, written, strict=True) if by_user]
-    kept += entries[below:][-1:] if isinstance(error, NamedaxError) else entries[below:]
-    traceback = None
-    for entry in reversed(kept):
-        traceback = types.TracebackType(traceback, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    error.__traceback__ = traceback
 
 
 # --- nested mapped functions ----------------------------------------------------------------------

@@ -38,6 +38,7 @@ from namedax.core.functions import set_display_source, source_of
 from namedax.core.names import PyTree
 from namedax.core.region import Region, active_regions, ambient
 from namedax.core.stack_room import with_stack_room
+from namedax.core.tracebacks import shorten_traceback
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import under_automatic_casts
 from namedax.errors import AxisMappingError, AxisSizeError, MeshError, NamedaxError, format_value
@@ -66,7 +67,6 @@ from namedax.xmap.explanations import (
     check_nested,
     explain_jax_error,
     no_devices,
-    shorten_traceback,
 )
 from namedax.xmap.lowering import (
     Argument,

@@ -125,7 +125,10 @@ def xmap(
     P('x', 'y')
     """
     if not callable(fun):
-        raise AxisMappingError(f"xmap: fun must be a function, got {format_value(fun)}.")
+        raise AxisMappingError(
+            f"xmap: fun must be a function, got {format_value(fun)}. Pass the function itself, and"
+            " call the result: nx.xmap(f)(x)."
+        )
     if partitioning not in ("manual", "auto"):
         raise AxisResourceError(
             f"xmap: partitioning must be 'manual' or 'auto', got {format_value(partitioning)}."

@@ -1,5 +1,7 @@
 """NumPy's own functions, given an array with names: which function it was, and what to write."""
 
+import operator
+
 import numpy as np
 import pytest
 
@@ -59,5 +61,60 @@ def test_functions_of_numpy_take_arrays_without_names():
     np.testing.assert_array_equal(np.concatenate([bare, A]), np.concatenate([A, A]))
     np.testing.assert_array_equal(np.where(bare > 0, bare, 0.0), np.where(A > 0, A, 0.0))
     np.testing.assert_allclose(np.mean(bare, axis=0), np.mean(A, 0), rtol=1e-6)
-    with pytest.raises(TypeError, match="operand 'NamedArray' does not support ufuncs"):
-        np.sin(X)
+
+
+UFUNCS = {
+    "sin": (lambda: np.sin(X), "nx.sin(x), or ", ""),
+    "add": (lambda: np.add(X, A), "nx.add(x, y), or ", ""),
+    "maximum": (lambda: np.maximum(A, X), "nx.maximum(x, y), or ", ""),
+    "add.reduce": (lambda: np.add.reduce(X), "nx.sum(x, axis), " + ONE_OF, ""),
+    "frexp": (lambda: np.frexp(X), "nx.numpy.frexp(x), or ", ""),
+    "spacing": (lambda: np.spacing(X), "nx.spacing(x), or ", ""),
+    "add.outer": (lambda: np.add.outer(X, X), "", ""),
+    "subtract": (lambda: operator.isub(A.copy(), X), "nx.subtract(x, y), or ", " The statement a += x becomes a = a + x."),
+}
+
+
+@pytest.mark.parametrize("name", UFUNCS)
+def test_universal_functions_of_numpy_reject_named_axes(name):
+    call, remedy, note = UFUNCS[name]
+    with pytest.raises(NamedAxesLeftError) as error:
+        call()
+    assert said(error.value) == (
+        f"np.{name}: f32[]{{station:3, day:4}} still has named axes, and NumPy's functions do not support names. "
+        f"Write {remedy}{FOR_POSITIONS}{note}"
+    )
+
+
+OPERATORS = "add sub mul truediv floordiv mod pow lt le gt ge eq ne".split()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize(
+    "left", [np.float32(3), np.asarray(3.0, np.float32), np.ones((2, 1), np.float32) * 3], ids=["number", "0-d", "2-d"]
+)
+def test_operators_of_numpy_are_those_of_the_named_array(name, left):
+    operate = getattr(operator, name)
+    result = operate(left, X)
+    assert type(result) is nx.NamedArray
+    whole = nx.positional(result, ["station", "day", ...])
+    wanted = operate(np.reshape(left, (*left.shape, 1, 1)), A)
+    np.testing.assert_allclose(whole, np.moveaxis(wanted, (-2, -1), (0, 1)).reshape(whole.shape), rtol=1e-6)
+
+
+def test_operators_on_integers_matrices_and_arrays_without_names():
+    n, k = np.arange(12).reshape(3, 4), np.asarray([5])
+    i = nx.named(n, ["station", "day"])
+    for name in "and_ or_ xor lshift rshift".split():
+        operate = getattr(operator, name)
+        np.testing.assert_array_equal(nx.positional(operate(k, i), ["station", "day", ...])[..., 0], operate(k, n))
+    quotient, rest = divmod(k, i + 1)
+    np.testing.assert_array_equal(nx.positional(quotient, ["station", "day", ...])[..., 0], 5 // (n + 1))
+    np.testing.assert_array_equal(nx.positional(rest, ["station", "day", ...])[..., 0], 5 % (n + 1))
+    half = nx.named(A, ["station", None])
+    np.testing.assert_allclose(
+        nx.positional(np.ones((2, 4), np.float32) @ half, ["station", ...]), A @ np.ones((4, 2)), rtol=1e-6
+    )
+    bare = nx.NamedArray(A, (None, None))
+    np.testing.assert_allclose(np.sin(bare), np.sin(A), rtol=1e-6)
+    np.testing.assert_allclose(np.add.reduce(bare), A.sum(0), rtol=1e-6)

@@ -237,7 +237,7 @@ MAKING = {
     "rename to no name": (
         lambda: nx.rename(B, {"a": 0}),
         AxisNameError,
-        "rename: 0 is not an axis name. To make 'a' positional, use nx.positional.",
+        "rename: 0 is not an axis name. To make 'a' positional, write nx.untag(x, ['a']).",
     ),
     "rename to a name that is there": (
         lambda: nx.rename(B, {"a": "b"}),

@@ -9,6 +9,7 @@ import weakref
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import namedax as nx
@@ -96,7 +97,7 @@ def test_unmapped_and_not_compiled(options):
     assert sum(is_ours for _, is_ours in frames(raised(nx.errors.AxisNotFoundError, "eager", body, **options))) == 1
 
 
-def test_what_is_wrong_before_the_body_has_one_frame_of_namedax():
+def test_what_is_wrong_before_the_body_has_at_most_two_of_namedax():
     error = raised(nx.errors.MeshError, "eager", body, axis_resources={"k": "nowhere"})
     assert [is_ours for _, is_ours in frames(error)][-2:] == [False, True]
 
@@ -151,3 +152,107 @@ def test_an_error_that_was_handled_keeps_nothing_alive(mistake, filtering):
     finally:
         gc.enable()
         jax.config.update("jax_traceback_filtering", "auto")
+
+
+# --- outside of mapped functions ------------------------------------------------------------------
+
+WRONG = [
+    'nx.sum(x, "bacth")',
+    'x.sum("bacth")',
+    'nx.mean(x, "batch,k")',
+    "nx.sum(x, 0)",
+    "nx.sum(x)",
+    'nx.sum(x, axes="k")',
+    'nx.argmax(x, "q")',
+    'nx.sort(x, "q")',
+    'nx.quantile(x, 0.5, "batch", method="liner")',
+    'nx.roll(x, 1.5, "batch")',
+    'nx.rename(x, {"batch": "k"})',
+    'x.rename({"q": "k"})',
+    'nx.named(jnp.ones(3), ["a", "b"])',
+    'nx.named(jnp.ones((2, 3)), "batch k")',
+    'nx.positional(x, ["batch", "q"])',
+    'nx.untag(x, ["q"])',
+    "np.asarray(x)",
+    "np.sin(x)",
+    "float(x)",
+    "x + odd",
+    "x * odd",
+    "x - odd",
+    "odd @ x",
+    "x < odd",
+    'x["bacth", 0]',
+    'x["batch", 9]',
+    "x[0]",
+    'x.at["q", 0].set(1.0)',
+    "x.isel(k=3)",
+    "x == x or x",
+    "bool(x)",
+    'nx.dot(x, x, "q")',
+    "nx.einsum('{batch,k->{batch}', x)",
+    "nx.einsum('{batch,k},{k,j}->{batch,j}', x, x)",
+    'nx.rearrange(x, "{k=(group within)} -> {group, within}", group=4)',
+    'nx.rearrange(x, "a b -> c")',
+    'nx.stack([x, odd], "k")',
+    'nx.split_axis(x, "k", {"a": 4, "b": 2})',
+    'nx.take(x, odd, "q")',
+    'nx.numpy.sum(x, axis="bacth")',
+    'nx.numpy.mean(x, "batch", out=jnp.zeros(6))',
+    "nx.numpy.dot(x, x)",
+    "nx.numpy.ravel(x)",
+    'nx.numpy.fft.fft(x, axis="q")',
+    "nx.numpy.add(x)",
+    'nx.lax.cumsum(x, axis="h")',
+    "nx.lax.top_k(x, 3)",
+    'nx.lax.axis_index("h")',
+    'nx.nn.softmax(x, "z")',
+    "nx.nn.gelu(x, True, 3)",
+    'nx.nn.one_hot(x, 3, "batch")',
+    'nx.random.normal(jax.random.key(0), named_shape=["a"])',
+    'nx.random.permutation(jax.random.key(0), x, "q")',
+    'nx.shard(x, {"f": "g"})',
+    'nx.shard(x, {"batch": "nowhere"}, mesh)',
+    "nx.plan(3)",
+    "nx.explain(x)",
+    'nx.xmap(jnp.sin, axis_resources={"batch": "x"})(x)',
+    'nx.ones(named_shape={"a": -1})',
+    'nx.arange(axis="pos")',
+    'nx.scan(lambda c, row: (c, row), 0.0, x, axis="q")',
+    'nx.vmap(lambda row: nx.sum(row, "zz"), "batch")(x)',
+    'nx.convolve(x, odd, axis="q")',
+    'nx.checkpoints.restore("/nonexistent/of/namedax", x)',
+    'nx.typing.check(x, nx.typing.f32[{"batch"}])',
+]
+
+
+def eager_error(program):
+    x, odd = nx.named(jnp.ones((8, 6)), ["batch", "k"]), nx.named(jnp.ones(5), ["k"])
+    scope = {"__name__": "user", "nx": nx, "jnp": jnp, "np": np, "jax": jax, "x": x, "odd": odd, "mesh": make_mesh((2,))}
+    with pytest.raises(nx.errors.NamedaxError) as caught:
+        eval(program, scope)
+    return caught.value
+
+
+@pytest.mark.parametrize("program", WRONG)
+def test_an_eager_error_shows_the_line_and_at_most_two_of_namedax(program):
+    error = eager_error(program)
+    assert sum(is_ours for _, is_ours in frames(error)) <= 2
+    assert "<module>" in [name for name, _ in frames(error)[-4:]]
+    # nothing is added by an error that led to this one
+    text = "".join(traceback.format_exception(error))
+    assert text.count("/namedax/") <= 2
+
+
+def test_the_frames_of_an_eager_error_are_shown_if_jax_shows_its_own():
+    jax.config.update("jax_traceback_filtering", "off")
+    try:
+        assert sum(is_ours for _, is_ours in frames(eager_error('nx.sum(x, "bacth")'))) > 5
+    finally:
+        jax.config.update("jax_traceback_filtering", "auto")
+
+
+def test_an_error_in_a_function_that_an_eager_operation_calls_shows_its_line():
+    with pytest.raises(nx.errors.AxisNotFoundError) as caught:
+        looped(nx.named(X, ["batch", "k"]))
+    assert [name for name, is_ours in frames(caught.value) if not is_ours][-3:] == ["looped", "<lambda>", "misspelt"]
+    assert sum(is_ours for _, is_ours in frames(caught.value)) == 1

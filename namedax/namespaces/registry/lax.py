@@ -13,6 +13,7 @@ from namedax.core.array import is_named
 from namedax.core.call_errors import call_or_refuse
 from namedax.core.display import type_text
 from namedax.core.region import ambient
+from namedax.core.tracebacks import shorten_eager
 from namedax.errors import ArgumentTypeError
 from namedax.namespaces.mirror import public
 from namedax.namespaces.registry import Functions, only, public_functions, without
@@ -39,16 +40,21 @@ def _of_devices(name: str, is_collective: bool, remedy: str) -> Callable[..., An
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        region = ambient()
-        values = [*args, *kwargs.values()]
-        if holds_names(values) or (is_collective and region is not None and bool(region.resources)):
-            named = [leaf for leaf in jax.tree.leaves(values, is_leaf=is_named) if is_named(leaf)]
-            of = ", ".join(map(type_text, named)) or "a mapped function"
-            raise ArgumentTypeError(
-                f"{name}: it operates on devices and does not accept named arrays; it was called"
-                f" for {of}. {remedy}"
-            )
-        return call_or_refuse(function, args, kwargs)
+        try:
+            region = ambient()
+            values = [*args, *kwargs.values()]
+            is_mapped = region is not None and bool(region.resources)
+            if holds_names(values) or (is_collective and is_mapped):
+                leaves = jax.tree.leaves(values, is_leaf=is_named)
+                of = ", ".join(map(type_text, filter(is_named, leaves))) or "a mapped function"
+                raise ArgumentTypeError(
+                    f"{name}: it operates on devices and does not accept named arrays; it was"
+                    f" called for {of}. {remedy}"
+                )
+            return call_or_refuse(function, args, kwargs)
+        except Exception as error:
+            shorten_eager(error)
+            raise
 
     call.__module__ = "namedax.lax"
     call.__doc__ = (

@@ -34,6 +34,7 @@ from namedax.errors import (
     naming,
     raise_not_found,
     show_names,
+    split_names,
 )
 from namedax.operands import kernels
 from namedax.operands.along_axes import along_axes, checks_axes, entries_of, names_in
@@ -325,9 +326,15 @@ def _label_operand(
     for (_, axis), at in zip(term.names, term.names_at, strict=True):
         if axis not in own:
             has = f"its named axes are {show_names(own)}" if own else "it has no named axis"
+            several = ",".join(split_names(axis, own))
+            meant = (
+                f" Separate names by commas: '{{{several}}}'."
+                if several
+                else did_you_mean(axis, own, "{{{0}:{1}}}")
+            )
             raise AxisNotFoundError(
                 f"einsum: no axis {format_value(axis)} in operand {i}, {type_text(operand)}; {has}."
-                f"{did_you_mean(axis, own, '{{{0}:{1}}}')}{spec.point(at)}"
+                f"{meant}{spec.point(at)}"
             )
     positional: list[int] = []
     for letter in term.letters:
@@ -450,9 +457,10 @@ def _dot(
         for name in names:
             if name not in dims or name is None:
                 own = [dim for dim in dims if dim is not None]
-                hint = "dot contracts names that both arrays have." + _naming(
-                    name, "xy"[i], block, blocks[1 - i]
-                )
+                to_name = _naming(name, "xy"[i], block, blocks[1 - i])
+                common = [dim for dim in own if dim in dims_of(blocks[1 - i])]
+                example = f" Write nx.dot(x, y, {format_value(common[0])})." if common else ""
+                hint = f"dot contracts names that both arrays have.{to_name or example}"
                 raise_not_found(
                     op,
                     name,

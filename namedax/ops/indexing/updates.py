@@ -700,6 +700,15 @@ def _check_value(
                 f" slice has {len(entries)}. Take that slice of the values, or write nx.where(mask,"
                 " changed, x)."
             )
+    for name, n in value._sizes.items():
+        size = x._sizes.get(name) if isinstance(x, NamedArray) else None
+        if size is not None and size != n and dims.index(name) not in where.slices:
+            take = f"Take a part of the values, value[{format_value(name)}, :{size}]."
+            change = f"Update a part of the axis: x.at[{format_value(name)}, :{n}]."
+            raise AxisSizeError(
+                f"{op}: the values {type_text(value)} have the size {n} along {name!r}, and"
+                f" {type_text(x)} has {size}; a name has one size. {take if n > size else change}"
+            )
     if region is not None and region.resources:
         region.check_placement(
             op,

@@ -15,6 +15,7 @@ from namedax.core.call_errors import check_flags, flags_of, refuse_miscall
 from namedax.core.element_types import as_inexact, extreme, has_infinity
 from namedax.core.error_function import gelu
 from namedax.core.functions import signature_of, summary_of
+from namedax.core.tracebacks import shorten_eager
 from namedax.core.variance import cast_data
 from namedax.operands import kernels
 from namedax.operands.axes import axis_key
@@ -53,20 +54,24 @@ def _activation(name: str) -> Callable[..., AnyArray]:
 
     @functools.wraps(function, updated=())
     def lifted(*args: ArrayLike, **kwargs: ArrayLike) -> AnyArray:
-        if len(args) == 1 and not kwargs:
-            return shortcut(args[0])
-        check_flags(name, flags_of(function), args, kwargs)
-        # Arguments that are numbers or arrays may be named; boolean options (`approximate`) are
-        # static.
-        bound = bound_arguments(name, signature(), args, kwargs).arguments
-        static = tuple((k, v) for k, v in bound.items() if isinstance(v, bool))
-        arrays = tuple(k for k, v in bound.items() if not isinstance(v, bool))
         try:
-            return kernels.run_elementwise(
-                name, of_bound, (arrays, static), *(bound[k] for k in arrays)
-            )
+            if len(args) == 1 and not kwargs:
+                return shortcut(args[0])
+            check_flags(name, flags_of(function), args, kwargs)
+            # Arguments that are numbers or arrays may be named; boolean options (`approximate`) are
+            # static.
+            bound = bound_arguments(name, signature(), args, kwargs).arguments
+            static = tuple((k, v) for k, v in bound.items() if isinstance(v, bool))
+            arrays = tuple(k for k, v in bound.items() if not isinstance(v, bool))
+            try:
+                return kernels.run_elementwise(
+                    name, of_bound, (arrays, static), *(bound[k] for k in arrays)
+                )
+            except Exception as error:
+                refuse_miscall(name, function, args, kwargs, error)
+                raise
         except Exception as error:
-            refuse_miscall(name, function, args, kwargs, error)
+            shorten_eager(error)
             raise
 
     lifted.__name__ = lifted.__qualname__ = name

@@ -22,7 +22,7 @@ from namedax.errors import ArgumentError, PositionalAxisError, format_value
 from namedax.operands.axes import refuse_order_of_storage
 from namedax.operands.broadcasting import constrain_sharding, make_result
 from namedax.operands.nmap import explain_type_errors
-from namedax.operands.operation import REDUCED, Explicit, operation
+from namedax.operands.operation import REDUCED, SEARCHED, Explicit, operation
 from namedax.ops.reduction.cumulative import flatten_positional
 from namedax.ops.reduction.site import ReductionPlan, reduction_site, run_reduction
 from namedax.resources import communication as comm
@@ -392,7 +392,7 @@ def _append_positional(x: AnyArray, count: int) -> AnyArray:
     return make_result(data.reshape(data.shape + (1,) * count), dims_of(x) + (None,) * count)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
+@operation(requires_axis=SEARCHED, explicit=Explicit.KEPT, cached=True)
 def argmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first maximum along a positional or named axis.
 
@@ -421,7 +421,7 @@ def argmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> An
     return _run_arg("argmax", True, x, axis, keepdims)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
+@operation(requires_axis=SEARCHED, explicit=Explicit.KEPT, cached=True)
 def argmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first minimum along a positional or named axis.
 

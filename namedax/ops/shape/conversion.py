@@ -209,9 +209,8 @@ def detach_names(
             name: closest(name, left) for name in placed if name not in dims and name not in sizes
         }
         right = [dim if (dim := meant.get(name)) is not None else name for name in placed]
-        remedy = (
-            f"Reduce them in the function, or place them in the mapping, as in {placed + left}."
-        )
+        known = [name for name in placed if name in dims or name in sizes]
+        remedy = f"Reduce them in the function, or place them in the mapping, as in {known + left}."
         if set(left) <= set(right) and len(set(right)) == len(right):
             remedy = (
                 "".join(did_you_mean(name, left)[1:] + " " for name in meant) + f"Write {right}."
@@ -226,8 +225,9 @@ def detach_names(
         if size is None:
             raise AxisMappingError(
                 f"{op}: {mapping.text} places {name!r}, but {text_of(what)}, {type_text(array)},"
-                " has no such axis, and it has no size to broadcast to. Remove it from the mapping,"
-                " or give its size in axis_sizes."
+                " has no such axis, and it has no size to broadcast to. Write"
+                f" {[name for name in placed if name not in missing]}, or give its size in"
+                " axis_sizes."
             )
         n = size if region is None else region.block_size(name, size, op, supports_padding=True)
         data = lax.broadcast_in_dim(data, (n, *data.shape), range(1, data.ndim + 1))

@@ -99,7 +99,8 @@ def _list_of(op: str, arrays: Any) -> list[Any]:
         isinstance(arrays, Sequence) or hasattr(arrays, "ndim")
     ):
         raise PositionalAxisError(
-            f"{op}: the first argument must be a list of arrays, got {type_text(arrays)}."
+            f"{op}: the first argument must be a list of arrays, got {type_text(arrays)}. Write"
+            f" nx.{op}([x, y], axis)."
         )
     several = list(arrays)
     if not several:

@@ -425,9 +425,10 @@ def merge_axes(x: ArrayLike, axis: Sequence[Hashable], name: Hashable) -> LikeAr
     {'embed': 32, 'pos': 5}
     """
     if isinstance(axis, str) or not isinstance(axis, Sequence):
+        names = [dim for dim in dims_of(x) if dim is not None][:2]
         raise RearrangeError(
-            "merge_axes: the axes must be a tuple, such as ('heads', 'key'), got"
-            f" {format_value(axis)}.{usage('merge_axes')}"
+            f"merge_axes: the axes must be a tuple, got {format_value(axis)}. Write"
+            f" nx.merge_axes(x, {tuple(names or ['heads', 'key'])!r}, 'flat')."
         )
     axes = tuple(axis)
     for i, entry in enumerate(axes):

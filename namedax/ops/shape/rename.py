@@ -174,7 +174,8 @@ def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable], wire: Wire | N
             raise_not_found(op, old, type_text(x), own, _reversal_hint(names, own))
         if not is_name(new):
             raise AxisNameError(
-                f"{op}: {new!r} is not an axis name. To make {old!r} positional, use nx.positional."
+                f"{op}: {new!r} is not an axis name. To make {old!r} positional,"
+                f" write nx.untag(x, [{old!r}])."
             )
     renamed = check_dims(tuple(d if d is None else names.get(d, d) for d in dims), op)
     if renamed == dims:

@@ -414,8 +414,9 @@ def where(
     refuse_names("where", condition)
     if any(isinstance(array, NamedArray) for array in (condition, x, y)):
         raise NamedAxesLeftError(
-            "where: named arrays require condition, x and y. The result shape of the one-argument"
-            " form depends on data."
+            "where: named arrays require condition, x and y, because the result shape of the"
+            " one-argument form depends on data. Write nx.where(condition, x, 0), or give the"
+            " number of results with nx.nonzero(condition, size=..., axis=...)."
         )
     positional: Any = jnp.where  # its overloads separate the two forms
     return positional(condition, x, y, size=size, fill_value=fill_value)

@@ -22,6 +22,7 @@ from namedax.errors import (
     ArgumentTypeError,
     NamedAxesLeftError,
     PositionalAxisError,
+    did_you_mean,
     format_value,
     refuse_names,
 )
@@ -126,7 +127,10 @@ def _run_quantile(
             f"{op}: q must be a number or have one axis, got shape {np.shape(q)}."
         )
     if method not in _METHODS:
-        raise ArgumentError(f"{op}: method must be one of {_METHODS}, got {format_value(method)}.")
+        raise ArgumentError(
+            f"{op}: method must be one of {_METHODS}, got {format_value(method)}."
+            f"{did_you_mean(method, _METHODS)}"
+        )
     with explain_type_errors:
         return kernels.run(
             op, _quantiles, axis_key(op, axis), (method, keepdims, skip_nans), x, jnp.asarray(q)

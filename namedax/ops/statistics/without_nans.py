@@ -14,7 +14,7 @@ from namedax.core.element_types import extreme
 from namedax.core.names import DType
 from namedax.operands.along_axes import along_axes, checks_axes, names_in
 from namedax.operands.axes import refuse_order_of_storage
-from namedax.operands.operation import REDUCED, Explicit, operation
+from namedax.operands.operation import REDUCED, SEARCHED, Explicit, operation
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS, resolve_ddof
 from namedax.ops.reduction.site import check_mask
@@ -403,7 +403,7 @@ def _nan_arg(name: str, x: ArrayLike, axis: AxisSpec, keepdims: bool) -> AnyArra
     return _where(_all(missing, axis, keepdims=keepdims), -1, index)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=SEARCHED, explicit=Explicit.KEPT)
 def nanargmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first maximum without NaNs, or -1 if there is none.
 
@@ -430,7 +430,7 @@ def nanargmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) ->
     return _nan_arg("argmax", x, axis, keepdims)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=SEARCHED, explicit=Explicit.KEPT)
 def nanargmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first minimum without NaNs, or -1 if there is none.
 

@@ -233,8 +233,8 @@ def test_the_message_has_types_names_and_remedies():
         assert str(error.value) == (
             "add: the operands f32[]{batch:2, pos:3, embed:4} and f32[]{embed_fsdp:4} give a result with the axes 'batch', 'pos', "
             "'embed', 'embed_fsdp', more than each operand has, and nx.strict_broadcasting() rejects outer products. If 'embed_fsdp' "
-            "and 'embed' are one axis, rename it: nx.rename(x, {'embed_fsdp': 'embed'}). For an intended outer product repeat an "
-            "operand first: nx.broadcast_to(x, named_shape={'batch': 2, 'pos': 3, 'embed': 4}). [NX023]"
+            "and 'embed' are one axis, rename it: nx.rename(y, {'embed_fsdp': 'embed'}). For an intended outer product repeat an "
+            "operand first: nx.broadcast_to(y, named_shape={'batch': 2, 'pos': 3, 'embed': 4}). [NX023]"
         )
         with pytest.raises(OuterProductError) as error:
             nx.arange(2, axis="pos") * nx.arange(3, axis="pair")

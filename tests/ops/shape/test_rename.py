@@ -257,7 +257,7 @@ MISTAKES = {
     "positional": (
         {"batch": 0},
         nx.errors.AxisNameError,
-        "rename: 0 is not an axis name. To make 'batch' positional, use nx.positional.",
+        "rename: 0 is not an axis name. To make 'batch' positional, write nx.untag(x, ['batch']).",
     ),
     "twice": (
         {"batch": "b"},
