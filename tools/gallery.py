@@ -121,7 +121,7 @@ def section(name: str) -> str:
     return (
         f"## {TITLES[name]}\n\n{textwrap.fill(f'**{title}** ' + ' '.join(paragraphs), 140)}\n\n```{{image}}"
         f" static/gallery/{name}.webp\n:alt: {title}\n:width:"
-        f" 760px\n```\n\n```text\n{narrow(table[0])}\n```\n\n`python examples/{name}.py`,"
+        f" 800px\n```\n\n```text\n{narrow(table[0])}\n```\n\n`python examples/{name}.py`,"
         f" {seconds:.0f} seconds. Its source is [examples/{name}.py](../examples/{name}.py).\n"
     )
 
