@@ -38,6 +38,9 @@ _CELL = re.compile(
 _INCLUDED = re.compile(r"^```\{literalinclude\} (\S+)\n((?::[^\n]*\n)*)```[ ]*$", re.M)
 _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)\s#]+)\.md(#[^)\s]*)?\)")
 _IMAGE = re.compile(r"^```\{image\} (\S+)\n((?::[^\n]*\n)*)```[ ]*$", re.M)
+_ROLE = re.compile(r"\{[\w:]+\}`([^`<]+?)(?: <[^`>]+>)?`")
+_BOX = re.compile(r"^:{3,}\{([\w-]+)\} *(.*)$", re.M)
+_OTHER = re.compile(r"^(?::{3,}|\{[.#][^}\n]*\})[ ]*$\n?", re.M)
 
 
 def is_notebook(text: str) -> bool:
@@ -72,6 +75,9 @@ def _markdown(text: str, name: str) -> list[Any]:
     text = _LINK.sub(lambda m: f"]({SITE}/{normpath(join(folder, m[1]))}.html{m[2] or ''})", text)
     text = _INCLUDED.sub(lambda m: _quoted(m[1], m[2], folder), text)
     text = _IMAGE.sub(lambda m: _pictured(m[1], m[2], folder), text)
+    text = _ROLE.sub(r"\1", text)
+    text = _BOX.sub(lambda m: f"**{m[2] or m[1].capitalize()}.**", text)
+    text = _OTHER.sub("", text)
     return [v4.new_markdown_cell(text.strip())] if text.strip() else []
 
 
