@@ -188,22 +188,23 @@ def table(runs):
 
 
 # ------------------------------------------------------------------------------------------------
-# Drawing. Lengths are inches.
+# Drawing. Lengths are inches. The picture is legible 800 pixels wide, and has no times: those differ from run to run.
 
 INK, GREY, RULE = "#22272E", "#6B737D", "#D5DAE0"
 TIMES = "\N{MULTIPLICATION SIGN}"
 SUBTITLE = "Only the layout differs. A color is a device, a stack is a block on several devices."
-COLUMNS = {"w1": (4.2, 1.7), "w2": (6.45, 0.6), "images": (7.6, 0.9), "labels": (9.05, 0.45)}
+WIDTH = 8.2
+COLUMNS = {"w1": (3.55, 1.6), "w2": (5.4, 0.62), "images": (6.27, 0.85), "labels": (7.4, 0.5)}
 
 
 def draw_curves(left, right, runs):
     """Draw the loss curves and their differences."""
-    left.set_title("Loss: seven equal curves", loc="left", color=INK)
-    right.set_title("Largest relative difference from the first so far", loc="left", color=INK)
+    left.set_title("Loss: seven equal curves", loc="left", color=INK, size=11)
+    right.set_title("Largest relative difference so far", loc="left", color=INK, size=11)
     colours = matplotlib.colormaps["magma"](np.linspace(0.88, 0.1, len(runs)))
     for i, (title, deviation) in enumerate(deviations(runs).items()):
         style = {"color": colours[i], "label": title, "solid_capstyle": "butt"}
-        left.plot(runs[title].losses, linewidth=13 - 1.9 * i, **style)
+        left.plot(runs[title].losses, linewidth=10 - 1.45 * i, **style)
         largest = np.maximum.accumulate(deviation)
         right.plot(np.where(largest > 0, largest, np.nan), linewidth=1.6, **style)
     right.axhline(tolerance(runs), color=GREY, linewidth=1, linestyle=(0, (4, 3)))
@@ -220,37 +221,39 @@ def draw_curves(left, right, runs):
 
 def draw(runs, path):
     """Save the picture: the curves, and below them the blocks of each device."""
-    bottom, pitch = 0.3, 1.36
+    bottom, pitch, edge = 0.15, 1.4, 0.25
     middle = bottom + pitch * len(runs)
-    height = middle + 5.3
-    fig = Figure(figsize=(13, height), dpi=130)
-    ax = fig.add_axes((0, 0, 1, 1), xlim=(0, 13), ylim=(0, height))
+    height = middle + 4.8
+    fig = Figure(figsize=(WIDTH, height), dpi=200)
+    ax = fig.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(0, height))
     ax.set_axis_off()
-    corner = (height - 4.1) / height
-    draw_curves(*(fig.add_axes((x, corner, 0.41, 2.45 / height)) for x in (0.065, 0.558)), runs)
-    ax.text(0.4, height - 0.66, "One network, seven layouts", size=21, weight="bold", color=INK)
-    ax.text(0.4, height - 1.0, SUBTITLE, size=10.5, color=GREY)
-    digits = fig.add_axes((8.2 / 13, 1 - 1.02 / height, 4.4 / 13, 0.44 / height))
+    corner = (height - 3.55) / height
+    draw_curves(*(fig.add_axes((x, corner, 0.4, 2.3 / height)) for x in (0.075, 0.575)), runs)
+    ax.text(edge, height - 0.42, "One network, seven layouts", size=17, weight="bold", color=INK)
+    ax.text(edge, height - 0.76, SUBTITLE, size=10, color=GREY)
+    digits = fig.add_axes((5.3 / WIDTH, 1 - 0.56 / height, 2.7 / WIDTH, 0.34 / height))
     digits.imshow(np.hstack(load_digits().images[:10]), cmap="Greys")
     digits.set_axis_off()
     for name, (x, _) in COLUMNS.items():
-        dims = f" {TIMES} ".join(runs["none"].arrays[name].dims)
-        ax.text(x, middle + 0.3, name, size=11, weight="bold", color=INK)
-        ax.text(x, middle + 0.13, dims, size=7.5, color=GREY)
+        dims = f"\n{TIMES} ".join(runs["none"].arrays[name].dims)
+        ax.text(x, middle + 0.42, name, size=11, weight="bold", color=INK)
+        ax.text(x, middle + 0.36, dims, size=8.5, color=GREY, va="top", linespacing=1.15)
     for row, (title, run) in enumerate(runs.items()):
         y = middle - pitch * (row + 1)
         mesh, axis_resources = ASSIGNMENTS[title]
-        collectives = str(hlo.Summary(run.collectives)) if run.collectives else "no communication"
-        figures = f"{run.milliseconds:.2f} ms a step\ntest accuracy {run.accuracy:.1%}"
-        ax.plot([0.4, 12.6], [y + pitch, y + pitch], color=RULE, linewidth=0.8)
-        ax.text(0.4, y + 0.98, title, size=12.5, weight="bold", color=INK)
-        ax.text(0.4, y + 0.66, f"{axis_resources}", size=8.5, color=INK, family="monospace")
-        ax.text(0.4, y + 0.42, f"mesh {mesh}", size=8.5, color=GREY, family="monospace")
-        ax.text(10.1, y + 0.98, collectives, size=9.5, color=INK)
-        ax.text(10.1, y + 0.82, figures, size=9.5, color=GREY, va="top", linespacing=1.6)
+        entries = [f"{name}: {entry}".replace("'", "") for name, entry in axis_resources.items()]
+        sizes = ", ".join(f"{axis}={size}" for axis, size in mesh.items())
+        ax.plot([edge, WIDTH - edge], [y + pitch, y + pitch], color=RULE, linewidth=0.8)
+        ax.text(edge, y + 1.09, title, size=12.5, weight="bold", color=INK)
+        lines = entries if len(entries) < 3 else [", ".join(entries[:2]), *entries[2:]]
+        lines = [*lines, f"mesh {sizes}"]
+        style = {"va": "top", "linespacing": 1.45}
+        ax.text(edge, y + 0.99, "\n".join(lines), size=9.5, color=INK, family="monospace", **style)
+        sent = str(hlo.Summary(run.collectives)) if run.collectives else "no communication"
+        ax.text(edge, y + 0.14, f"{sent}, {run.accuracy:.1%} right", size=9.5, color=GREY)
         for name, (x, width) in COLUMNS.items():
-            place = fig.add_axes((x / 13, (y + 0.12) / height, width / 13, 1.12 / height))
-            nx.draw(run.arrays[name], ax=place)
+            place = (x / WIDTH, (y + 0.12) / height, width / WIDTH, 1.16 / height)
+            nx.draw(run.arrays[name], ax=fig.add_axes(place))
     path.parent.mkdir(parents=True, exist_ok=True)
     fig.savefig(path)
 

@@ -150,7 +150,7 @@ def sheet(title: str, subtitle: str, width: float, height: float) -> Figure:
 def save(figure: Figure, out: pathlib.Path) -> None:
     """Save a picture and print its path."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=110, bbox_inches="tight")
+    figure.savefig(out, dpi=200, bbox_inches="tight")
     print(f"The picture is in {os.path.relpath(out)}.")
 
 

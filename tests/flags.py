@@ -12,3 +12,6 @@ AS_FOR_USERS = " ".join(FLAGS)
 # A program of a test runs once or twice, and most of the time goes into compiling it: a third of that without these optimisations,
 # which come after the partitioner has placed its collectives.
 FEW_OPTIMISATIONS = f"{AS_FOR_USERS} --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+
+# For programs that set up their devices themselves, as those of a reader do: the pages of the docs.
+WITHOUT_DEVICES = FEW_OPTIMISATIONS.replace("--xla_force_host_platform_device_count=8 ", "")

@@ -7,7 +7,9 @@
 Without a browser: a link to a page, a file or a heading that is not there, and an image, a style or a script that is not there or lies
 on another machine (the site is read without a network). With Chromium or Chrome, which `tools/browser.py` drives: an error in the
 console, a request that fails or goes elsewhere, an image that does not show, a page that is wider than its window at 400 or 1,400 pixels,
-text that cannot be read on its ground, in the light and in the dark theme, and a word that the search does not find.
+a block of code, an output or a table that is cropped at 1,400 pixels, or at 400 without a way to scroll to its end, text that cannot be
+read on its ground, in the light and in the dark theme, and a word that the search does not find. The sources of the pages are read, too:
+code has at most 80 columns, and 44 where two blocks stand side by side; and sizes have at most two decimals.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import concurrent.futures
 import contextlib
 import functools
 import http.server
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -35,6 +38,8 @@ THEMES = ("light", "dark")
 BROWSERS = 2  # at once
 # Lower than what is asked of prose (4.5), since code is coloured; what is below it is not read by anybody.
 CONTRAST = 3.0
+# Code of the pages, in columns; and where two blocks stand side by side.
+COLUMNS, COLUMNS_BESIDE = 80, 44
 # What a reader types, and the page that has to be among the first ten.
 SEARCHES = {
     "xmap": "reference/api/nx.xmap",
@@ -103,16 +108,20 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    problems = list(broken_links(options.site))
+    problems = [*broken_links(options.site), *long_sizes(options.site)]
     said = f"{len(pages_of(options.site))} pages, and every link in them"
     if not options.links:
+        problems += wide_code(ROOT / "docs")
+        scrolled = 0
         try:
-            problems += in_the_browser(options.site, options.pages, options.pictures)
+            found, scrolled = in_the_browser(options.site, options.pages, options.pictures)
+            problems += found
         except NoBrowserError as error:
             problems.append(str(error))
         said += (
             f"; opened at {' and '.join(map(str, WIDTHS))} pixels, {' and '.join(THEMES)};"
-            f" {len(SEARCHES)} words searched for"
+            f" {len(SEARCHES)} words searched for; {scrolled} blocks and tables scroll at"
+            f" {WIDTHS[1]} pixels"
         )
     for problem in problems:
         print(f"site-check: {problem}", file=sys.stderr)
@@ -182,19 +191,56 @@ def broken_links(site: Path) -> Iterator[str]:
                 yield f"{page}: <{tag}> points to {target}, and that page has no such place"
 
 
+# --- texts ------------------------------------------------------------------------------------------------
+
+_FENCE = re.compile(r"^(`{3,}|:{3,})(.*)$")
+_PYTHON = re.compile(r"(?:python|py|\{code-block\} python)\b|\{code-cell\}")
+_SIZE = re.compile(r"\d\.\d{3,} ?[KMGTP]?i?B\b")
+
+
+def wide_code(docs: Path) -> Iterator[str]:
+    """Lines of Python in the pages that are too long for a block, or for one of two blocks side by side."""
+    for path in sorted(docs.rglob("*.md")):
+        opened: list[tuple[str, str]] = []  # fences and what they are
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            fence = _FENCE.match(line)
+            if fence and not fence[2].strip() and opened and opened[-1][0] == fence[1]:
+                opened.pop()
+            elif fence and not (opened and opened[-1][0][0] == "`"):
+                opened.append((fence[1], fence[2].strip()))
+            elif opened and _PYTHON.match(opened[-1][1]):
+                beside = any("{grid-item}" in what for _, what in opened)
+                limit = COLUMNS_BESIDE if beside else COLUMNS
+                if len(line) > limit and not line.startswith(":"):
+                    yield (
+                        f"{path.relative_to(docs.parent)}:{number}: {len(line)} columns of code,"
+                        f" more than {limit}: {line.strip()[:40]}"
+                    )
+
+
+def long_sizes(site: Path) -> Iterator[str]:
+    """Sizes with more than two decimals, which nobody reads, such as 0.00390625 KiB."""
+    for page in pages_of(site):
+        if not page.startswith("source/"):
+            for size in sorted({*_SIZE.findall((site / f"{page}.html").read_text("utf-8"))}):
+                yield f"{page}: a size with too many digits: {size}"
+
+
 # --- in a browser -------------------------------------------------------------------------------------
 
 
-def in_the_browser(site: Path, pages: list[str] | None, pictures: Path | None) -> list[str]:
-    """What is wrong with pages when they are shown, and which words are not found; by two browsers, which share the pages."""
+def in_the_browser(
+    site: Path, pages: list[str] | None, pictures: Path | None
+) -> tuple[list[str], int]:
+    """What is wrong with pages when they are shown, and which words are not found; by two browsers, which share the pages.
+
+    And how many blocks and tables scroll on a phone.
+    """
     known = pages_of(site)
     with served(site) as address, concurrent.futures.ThreadPoolExecutor(BROWSERS) as pool:
         shares = [(pages or known)[first::BROWSERS] for first in range(BROWSERS)]
-        problems = [
-            problem
-            for share in pool.map(functools.partial(shown_all, address), shares)
-            for problem in share
-        ]
+        found_by = list(pool.map(functools.partial(shown_all, address), shares))
+        problems = [problem for share, _ in found_by for problem in share]
         with Browser() as browser:
             page = browser.page()
             for words, wanted in SEARCHES.items() if not pages else ():
@@ -202,18 +248,20 @@ def in_the_browser(site: Path, pages: list[str] | None, pictures: Path | None) -
             if pictures is not None:
                 for name in pages or PICTURED:
                     picture(page, f"{address}/{name}.html", pictures / name.replace("/", "_"))
-    return problems
+    return problems, sum(scrolled for _, scrolled in found_by)
 
 
-def shown_all(address: str, names: list[str]) -> list[str]:
-    """What is wrong with some pages, each opened in one and the same browser."""
-    if not names:
-        return []
-    with Browser() as browser:
-        page = browser.page()
-        return [
-            problem for name in names for problem in shown(page, f"{address}/{name}.html", name)
-        ]
+def shown_all(address: str, names: list[str]) -> tuple[list[str], int]:
+    """What is wrong with some pages, each opened in one and the same browser, and how many blocks of them scroll on a phone."""
+    problems: list[str] = []
+    scrolled = 0
+    if names:
+        with Browser() as browser:
+            page = browser.page()
+            for name in names:
+                problems += shown(page, f"{address}/{name}.html", name)
+                scrolled += len(page.evaluate(_CROPPED % "true"))  # as `shown` has left it
+    return problems, scrolled
 
 
 def shown(page: Page, url: str, name: str) -> Iterator[str]:
@@ -223,11 +271,15 @@ def shown(page: Page, url: str, name: str) -> Iterator[str]:
     for source in page.evaluate(_IMAGES):
         yield f"{name}: the image {source} does not show"
     yield from wide(page, name, WIDTHS[0])
+    for block in page.evaluate(_CROPPED % "true"):
+        yield f"{name}: cropped in a window of {WIDTHS[0]} pixels: {block}"
     yield from faint(page, name, THEMES[0])
     page.look(WIDTHS[0], THEMES[1])
     yield from faint(page, name, THEMES[1])
     page.look(WIDTHS[1], THEMES[1])
     yield from wide(page, name, WIDTHS[1])
+    for block in page.evaluate(_CROPPED % "false"):
+        yield f"{name}: hidden in a window of {WIDTHS[1]} pixels: {block}"
     for text in page.errors(origin):
         yield f"{name}: {text}"
 
@@ -304,6 +356,16 @@ _TOO_WIDE = """(() => {
   const inner = wide.filter(e => !wide.some(o => o !== e && e.contains(o)));
   return (inner.length ? inner : [document.body]).slice(0, 3).map(e =>
     `<${e.tagName.toLowerCase()} class="${e.className}"> ${(e.textContent || "").trim().slice(0, 60)}`);
+})()"""
+
+# Blocks, outputs and tables that are wider than they are shown: those that scroll, too, or only those whose end cannot be reached.
+_CROPPED = """(() => {
+  const scrolls = %s;
+  const blocks = [...document.querySelectorAll("main pre, article pre, .table-wrapper, div.cell_output, main table, article table")];
+  const cropped = e => { const of = getComputedStyle(e).overflowX;
+    return e.scrollWidth > e.clientWidth + 1 && (scrolls ? /auto|scroll|hidden|clip/ : /hidden|clip/).test(of); };
+  return blocks.filter(e => e.checkVisibility() && cropped(e)).map(e =>
+    `<${e.tagName.toLowerCase()} class="${e.className}"> ${e.scrollWidth} of ${e.clientWidth} pixels: ${(e.textContent || "").trim().slice(0, 60)}`);
 })()"""
 
 # Text whose contrast with what lies behind it is below a limit (the formula of WCAG 2); what is not seen is left out.

@@ -136,15 +136,11 @@ def _note(entry: Entry) -> str:
         said = f"A constant: ``{_short(entry.value)}``."
     theirs = names.jax_name(entry)
     if entry.kind == "function" and entry.origin == "jax":
-        said = (
-            f"JAX's own ``{theirs}``, handed through as it is: see its documentation there."
-            if theirs
-            else "JAX's own."
-        )
+        said = f"JAX's own :jax:`{theirs}`, without changes." if theirs else "JAX's own."
     elif entry.kind == "function" and entry.origin == "lifted" and theirs:
-        said = f"In JAX: ``{theirs}``, whose documentation says what its parameters mean."
+        said = f"In JAX: :jax:`{theirs}`, whose page describes the parameters."
     elif entry.kind == "function" and theirs:
-        said = f"In JAX: ``{theirs}``."
+        said = f"In JAX: :jax:`{theirs}`."
     return said
 
 

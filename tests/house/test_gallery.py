@@ -11,6 +11,7 @@ import pytest
 
 import namedax as nx
 from tests.harness import environment_without_devices
+from tools import gallery
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # Those that are written with examples/gallery.py.
@@ -68,9 +69,16 @@ def test_there_is_a_gallery():
 def test_the_page_has_every_example_with_its_picture():
     docs = EXAMPLES.parent / "docs"
     text = (docs / "gallery.md").read_text()
-    found = re.findall(r"^## `(\w+)\.py`$", text, re.M)
+    found = re.findall(r"static/gallery/(\w+)\.webp", text)
     assert found == ["digits", *GALLERY]
-    assert re.findall(r"static/gallery/(\w+)\.webp", text) == found
+    assert re.findall(r"^## (.*)$", text, re.M) == [gallery.TITLES[name] for name in found]
+    assert re.findall(r"\.\./examples/(\w+)\.py", text) == found
+    assert not [
+        line
+        for block in text.split("```text")[1:]
+        for line in block.split("```")[0].splitlines()
+        if len(line) > gallery.COLUMNS
+    ]
     assert sorted(path.stem for path in (docs / "static" / "gallery").iterdir()) == sorted(found)
 
 

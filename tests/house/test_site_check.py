@@ -47,6 +47,52 @@ def test_links(site, text):
     assert list(site_check.broken_links(site)) == [LINKS[text]]
 
 
+PAGE = """# Title
+
+```python
+{long}  # 81
+```
+
+```text
+{long}{long}
+```
+
+::::{{grid}} 1 1 2 2
+:::{{grid-item}}
+:class: there
+```{{code-block}} python
+{narrow}
+{wide}
+```
+:::
+::::
+
+```{{code-cell}}
+:tags: [raises-exception{long}]
+{long}  # 18
+```
+"""
+
+
+def test_code_has_columns(tmp_path):
+    """Python is counted, wherever it stands; text, and options of cells, are not."""
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "docs" / "page.md"
+    page.write_text(PAGE.format(long="x" * 75, narrow="y" * 44, wide="y" * 45))
+    found = [line.partition(" columns")[0] for line in site_check.wide_code(page.parent)]
+    assert found == ["docs/page.md:4: 81", "docs/page.md:16: 45", "docs/page.md:23: 81"]
+    page.write_text(PAGE.format(long="x" * 74, narrow="y" * 44, wide="y" * 44))
+    assert list(site_check.wide_code(page.parent)) == []
+
+
+def test_sizes_have_few_digits(site):
+    plant(site, "<pre>an all-reduce of 0.00390625 KiB, of 1.25 MiB, of 4 B; 3.14159 B</pre>")
+    assert list(site_check.long_sizes(site)) == [
+        "index: a size with too many digits: 0.00390625 KiB",
+        "index: a size with too many digits: 3.14159 B",
+    ]
+
+
 FAULTS = {
     "<script>undefined.x</script>": "an exception: TypeError",
     "<script>console.error('it broke', 3)</script>": "an error in the console: it broke 3",
@@ -54,6 +100,9 @@ FAULTS = {
     "<script>fetch('http://127.0.0.2:9/x').catch(() => 0)</script>": "asks another machine for http://127.0.0.2:9/x",
     '<img src="two.html">': "the image two.html does not show",
     '<pre style="width:600px">wide</pre>': 'wider than a window of 400 pixels: <pre class=""> wide',
+    '<pre style="overflow-x:auto" class="c">CODE</pre>': 'cropped in a window of 1400 pixels: <pre class="c"> ',
+    '<div style="overflow-x:auto" class="table-wrapper"><table><td>CODE</table></div>': 'cropped in a window of 1400 pixels: <div class="t',
+    '<pre style="overflow-x:hidden;width:300px" class="h">CODE</pre>': 'hidden in a window of 400 pixels: <pre class="h"> ',
     '<p style="width:1500px" class="w">wide</p>': 'wider than a window of 1400 pixels: <p class="w"> wide',
     '<p style="color:#ddd">faint</p>': 'can hardly be read in the light theme: <p class=""> faint',
     '<p style="color:#333">dim</p>': 'can hardly be read in the dark theme: <p class=""> dim',
@@ -64,16 +113,18 @@ FAULTS = {
 def test_in_the_browser(site, monkeypatch):
     monkeypatch.setattr(site_check, "SEARCHES", {"known": "two"})
     try:
-        assert site_check.in_the_browser(site, None, None) == []
+        assert site_check.in_the_browser(site, None, None) == ([], 0)
     except browser.NoBrowserError as error:
         pytest.skip(str(error))
     with site_check.served(site) as address, browser.Browser() as opened:
         page = opened.page()
         for name, (text, fault) in enumerate(FAULTS.items()):  # each at an address of its own: browsers remember
-            plant(site, text, name)
+            plant(site, text.replace("CODE", "x" * 400), name)
             said = list(site_check.shown(page, f"{address}/{name}.html", name))
             assert all(line.startswith(f"{name}: ") for line in said)
             assert any(fault in line for line in said), (fault, said)
+        plant(site, f'<pre style="overflow-x:auto">{"x" * 100}</pre>', "scrolls")  # between 400 pixels and 1,400
+        assert site_check.shown_all(address, ["scrolls"]) == ([], 1)
         assert list(site_check.found(page, address, "known", "two")) == []
         (missed,) = site_check.found(page, address, "strange", "two")
         assert missed == "the search for 'strange' does not find two among its first ten pages, but nothing"
