@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 from tools.pictures import LENGTH, MESH, MONO, SIZES, holders, labels, text
 
 STATIC = Path(__file__).parents[1] / "docs" / "static"
-LAYOUT = {"batch": "x", "hidden": "y"}
+LAYOUT: dict[Hashable, Any] = {"batch": "x", "hidden": "y"}
 # The text is a grey that is read on white and on black; blocks are opaque, with ink of their own.
 NEUTRAL, RULE, DARK, LIGHT = "#7d838c", "#9aa0a8", "#1b1f24", "#ffffff"
 STRONG = ("#3b6fb6", "#b85f1c", "#3f8042", "#7d4f9a")
