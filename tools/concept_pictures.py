@@ -28,12 +28,11 @@ NEUTRAL, RULE, DARK, LIGHT = "#7d838c", "#9aa0a8", "#1b1f24", "#ffffff"
 STRONG = ("#3b6fb6", "#b85f1c", "#3f8042", "#7d4f9a")
 WEAK = ("#9dbce6", "#f0b788", "#a3d3a4", "#cfaee0")
 REPLICATED = ("#57606a", "#aab1ba")
-WIDTH = 560
 
 
 def axes_picture() -> str:
     """The axes of arrays, the mesh axes, the layout between them, and the blocks that follow."""
-    parts = [*frame(286, "Axis names, mesh axes, and the blocks of three arrays")]
+    parts = [*frame(456, 286, "Axis names, mesh axes, and the blocks of three arrays")]
     parts += [text(14, 22, "axes of arrays", 14, NEUTRAL), text(318, 22, "mesh axes", 14, NEUTRAL)]
     rows = {"batch": 50, "hidden": 84, "inputs": 118}
     for name, y in rows.items():
@@ -87,19 +86,17 @@ def both(row: int) -> tuple[str, str]:
 def variance_picture() -> str:
     """A sum over a sharded axis: blocks, local sums, and the result of the all-reduce."""
     blocks, local, total = sums()
-    parts = [
-        *frame(236, "A sum over a sharded axis: varying blocks, varying sums, invariant result")
-    ]
+    parts = [*frame(436, 222, "A sum over a sharded axis: varying blocks and sums, one result")]
     rows = (
-        ("x", "f32[]{batch:8@x}", blocks, "varying over x"),
-        ("local sum", "no communication", local, "varying over x"),
-        ("psum", "one all-reduce over x", total, "invariant over x"),
+        ("{batch:8@x}", "varying over x", blocks),
+        ("local sum", "varying over x", local),
+        ("all-reduce", "invariant over x", total),
     )
     for device in range(4):
         parts.append(text(182 + 68 * device, 20, f"device {device}", 13, NEUTRAL, MIDDLE))
-    for number, (title, note, values, kind) in enumerate(rows):
+    for number, (title, kind, values) in enumerate(rows):
         y = 32 + 70 * number
-        parts += [text(14, y + 20, title, 14, NEUTRAL), text(14, y + 38, note, 12, NEUTRAL)]
+        parts += [text(14, y + 19, title, 14, NEUTRAL), text(14, y + 38, kind, 14, NEUTRAL)]
         for device, value in enumerate(values):
             fill = REPLICATED[0] if kind.startswith("invariant") else STRONG[device]
             parts.append(box(152 + 68 * device, y, 62, 44, fill))
@@ -107,7 +104,6 @@ def variance_picture() -> str:
             parts.append(text(183 + 68 * device, y + 27, shown, 15, LIGHT, MIDDLE))
             if number < 2:
                 parts.append(f'<path d="M{183 + 68 * device} {y + 48}v18" stroke="{RULE}"/>')
-        parts.append(text(432, y + 27, kind, 14, NEUTRAL))
         if number == 1:
             parts.append(f'<path d="M183 {y + 58}h{68 * 3}" stroke="{RULE}"/>')
     return "\n".join([*parts, "</svg>"]) + "\n"
@@ -140,9 +136,10 @@ def device_of(shard: Any) -> int:
 MIDDLE = ' text-anchor="middle"'
 
 
-def frame(height: int, title: str) -> Iterator[str]:
+def frame(width: int, height: int, title: str) -> Iterator[str]:
     """The opening of a picture without a ground."""
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif">'
+    size = f'viewBox="0 0 {width} {height}"'
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif">'
     yield f"<title>{title}</title>"
 
 

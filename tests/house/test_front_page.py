@@ -74,3 +74,20 @@ def test_every_term_of_the_glossary_is_defined_once_and_links_to_a_page():
 @pytest.mark.parametrize("name", concept_pictures.PICTURES)
 def test_the_pictures_of_the_mental_model_are_what_is_drawn_now(name):
     assert concept_pictures.PICTURES[name]() == (concept_pictures.STATIC / name).read_text(encoding="utf-8")
+
+
+NEWCOMERS = [
+    ROOT / "README.md",
+    *(ROOT / "docs").glob("*.md"),
+    *(ROOT / "docs" / "tutorials").glob("[0-9]*.md"),
+    *(ROOT / "docs" / "guides" / f"{name}.md" for name in ("tour", "think_in_names", "concepts", "axis_mappings")),
+]
+PYTHON = re.compile(r"```(?:python|\{code-cell\})\n(?::[^\n]*\n)*(.*?)```", re.DOTALL)
+
+
+@pytest.mark.parametrize("page", NEWCOMERS, ids=lambda page: page.name)
+def test_a_page_with_a_mesh_simulates_eight_devices_first(page):
+    code = "\n".join(PYTHON.findall(page.read_text()))
+    if "make_mesh(" in code:
+        setup, _, _ = code.partition('jax.config.update("jax_num_cpu_devices", 8)')
+        assert setup.strip() == "import jax"
