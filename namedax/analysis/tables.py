@@ -1,4 +1,4 @@
-"""Text of reports: tables of 100 columns, titles and rows, for the terminal and for HTML."""
+"""Text of reports: tables, titles and rows, for the terminal and for HTML."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from namedax.analysis.figures import Figures
-from namedax.core.text_tables import aligned, shortened
+from namedax.core.text_tables import aligned, columns, shortened
 from namedax.errors import show_dtype
 from namedax.hlo import size_text
 
 __all__ = [
     "MOST_ROWS",
-    "WIDTH",
     "flops_text",
     "line_rows",
     "report_text",
@@ -28,7 +27,6 @@ __all__ = [
     "total_rows",
 ]
 
-WIDTH = 100
 MOST_ROWS = 12  # the maximum number of rows of a table in the terminal
 
 
@@ -54,12 +52,12 @@ def _heading(words: str) -> str:
 
 
 def _warning(sentence: str) -> str:
-    text = textwrap.fill(sentence, WIDTH, initial_indent="- ", subsequent_indent="  ")
+    text = textwrap.fill(sentence, columns(), initial_indent="- ", subsequent_indent="  ")
     return f"\033[33m{text}\033[0m" if _has_colors() else text
 
 
 def report_text(report: Figures) -> str:
-    """Render a report in at most 100 columns."""
+    """Render a report in the width of the terminal, at most 100 columns."""
     parts = [_heading(title(report)), _totals(report)]
     if report.collectives:
         parts.append(
@@ -136,7 +134,7 @@ def _totals(report: Figures) -> str:
     widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
     before = [f"{what.ljust(widths[0])}  {figure.ljust(widths[1])}  " for what, figure, _ in rows]
     return "\n".join(
-        textwrap.fill(more, WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
+        textwrap.fill(more, columns(), initial_indent=start, subsequent_indent=" " * len(start))
         for start, (_, _, more) in zip(before, rows, strict=True)
     )
 
@@ -203,14 +201,14 @@ def table(rows: Sequence[tuple[str, ...]], most: int, longest: int = -1) -> str:
     """Format columns; one column may be shortened, and full lines are truncated."""
     shown = [*rows[: most + 1]]
     widths = [max(len(row[i]) for row in shown) for i in range(len(rows[0]))]
-    over = sum(widths) + 2 * (len(widths) - 1) - WIDTH
+    over = sum(widths) + 2 * (len(widths) - 1) - columns()
     if 0 < over < widths[longest] - 8:
         widths[longest] -= over
         shown = [
             tuple(shortened(cell, width) for cell, width in zip(row, widths, strict=True))
             for row in shown
         ]
-    lines = [shortened(line, WIDTH) for line in aligned(shown)]
+    lines = [shortened(line, columns()) for line in aligned(shown)]
     if len(rows) > len(shown):
         lines.append(f"… and {len(rows) - len(shown)} more")
     return "\n".join(lines)

@@ -1,10 +1,22 @@
-"""Tables and times as text: aligned columns, shortened lines, and units of seconds."""
+"""Tables and times as text: aligned columns, shortened lines, widths, and units of seconds."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Container, Sequence
 
-__all__ = ["aligned", "seconds_text", "shortened"]
+__all__ = ["aligned", "columns", "seconds_text", "shortened"]
+
+_NARROWEST, _WIDEST = 60, 100
+
+
+def columns() -> int:
+    """Return the width of a printed table: that of the terminal, from 60 to 100 columns.
+
+    It is 100 without a terminal. The environment variable `COLUMNS` has precedence.
+    """
+    terminal = shutil.get_terminal_size((_WIDEST, 24)).columns
+    return min(max(terminal, _NARROWEST), _WIDEST)
 
 
 def aligned(

@@ -40,6 +40,7 @@ __all__ = ["Point", "draw_front"]
 _WIDTH, _MARGIN, _LEFT, _PLOT = 11.0, 0.25, 0.75, 4.0  # in inches
 _NUMBER, _SMALL = 7.0, 7.5  # the sizes of numbers, and of the list of the other candidates
 _MOST = 120  # the maximum number of candidates with a number
+_COLUMNS = 2  # of the list of the other candidates
 _SPREAD = 5  # the ratio of largest to smallest value from which a scale is logarithmic
 _FAR = 4  # a limit that many times larger than all values is not drawn
 _DOT = 0.045  # the radius of a dot
@@ -115,7 +116,7 @@ def draw_front(
     title = f"{count_of(len(points), 'candidate')}, {len(front)} on the front"
     sentence = _sentence(memory, is_far, bound, len(points) - len(numbered))
     head = height_of(12) + len(lines_of(sentence, inner, 8.5)) * height_of(8.5) + 0.2
-    rows = math.ceil(len(others) / 2)
+    rows = math.ceil(len(others) / _COLUMNS)
     below = list_height(entries, inner) + height_of(9) + 0.1
     below += rows * height_of(_SMALL) + height_of(9) + 0.15 if others else 0.0
     canvas = new_canvas(_WIDTH, 2 * _MARGIN + head + 0.2 + _PLOT + 0.6 + below, "draw_front")
@@ -261,8 +262,10 @@ def _line_labels(
         _, y = _on_paper(canvas, axes, axes.get_xlim()[0], bound / second)
         words = f"lower bound {time_text(bound)}"
         width, height = text_width(words, _SMALL), height_of(_SMALL)
-        canvas.text(plot.right - width, y + 0.03, words, _SMALL, GRAY)
-        yield _Box(plot.right - width, y, plot.right, y + height + 0.03)
+        is_low = y + 0.03 + height > plot.bottom  # no room between the line and the axis
+        top = y - 0.03 - height if is_low else y + 0.03
+        canvas.text(plot.right - width, top, words, _SMALL, GRAY)
+        yield _Box(plot.right - width, min(y, top), plot.right, max(y, top + height))
 
 
 def _draw_numbers(
@@ -309,8 +312,8 @@ def _around(
 
 
 def _draw_others(canvas: Canvas, y: float, others: Sequence[Point], first: int, rows: int) -> None:
-    """Draw the labels of the other candidates in two columns of one line each."""
-    wide = (_WIDTH - 2 * _MARGIN - 0.3) / 2
+    """Draw the labels of the other candidates in columns, one line for each."""
+    wide = (_WIDTH - 2 * _MARGIN - 0.3 * (_COLUMNS - 1)) / _COLUMNS
     for i, (time, size, label, _) in enumerate(others):
         column, row = divmod(i, rows)
         x, top = _MARGIN + column * (wide + 0.3), y + row * height_of(_SMALL)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from namedax.core.names import Mesh
-from namedax.core.text_tables import seconds_text
+from namedax.core.text_tables import columns, seconds_text
 from namedax.drawing.front import draw_front
 from namedax.errors import ArgumentTypeError, MeshError, PlanError
 from namedax.hlo import size_text
@@ -29,7 +29,6 @@ from namedax.xmap.mapped_function import Xmapped
 __all__ = ["Plan", "several_meshes", "text"]
 
 
-_WIDTH = 100
 _ROWS = 12  # the maximum number of rows of the front
 
 
@@ -49,7 +48,10 @@ def text(plan: Plan) -> str:
     if len(front) > len(shown):
         lines.append(f"… and {len(front) - len(shown)} more that use less memory and take longer")
     for sentence in plan.advice:
-        lines += ["", textwrap.fill(sentence, _WIDTH, initial_indent="- ", subsequent_indent="  ")]
+        lines += [
+            "",
+            textwrap.fill(sentence, columns(), initial_indent="- ", subsequent_indent="  "),
+        ]
     return "\n".join(lines)
 
 
@@ -76,7 +78,7 @@ def _title(plan: Plan, on_front: int) -> list[str]:
         f" of which {fitting} fit into {size_text(int(plan.memory))} per device, and {on_front} are"
         " on the Pareto front of time and memory"
     )
-    return [*textwrap.wrap(words, _WIDTH), *textwrap.wrap(_certificate(plan), _WIDTH)]
+    return [*textwrap.wrap(words, columns()), *textwrap.wrap(_certificate(plan), columns())]
 
 
 def _certificate(plan: Plan) -> str:
@@ -104,10 +106,10 @@ def _row(one: Candidate, is_best: bool, verified: bool, with_mesh: bool) -> list
     start = f"{'*' if is_best else ' '} {times}{size_text(one.peak):>9}  "
     words = layout(one, with_mesh)
     indent = " " * len(start)
-    first = textwrap.wrap(words, _WIDTH, initial_indent=start, subsequent_indent=indent)
+    first = textwrap.wrap(words, columns(), initial_indent=start, subsequent_indent=indent)
     return [
         *first,
-        *textwrap.wrap(one.reason, _WIDTH, initial_indent=indent, subsequent_indent=indent),
+        *textwrap.wrap(one.reason, columns(), initial_indent=indent, subsequent_indent=indent),
     ]
 
 

@@ -19,7 +19,7 @@ from namedax.analysis.page import (
 )
 from namedax.analysis.tables import source_line
 from namedax.core.records import Record
-from namedax.core.text_tables import seconds_text, shortened
+from namedax.core.text_tables import columns, seconds_text, shortened
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -38,7 +38,7 @@ from namedax.resources.assignment import parse_resources
 
 __all__ = ["Facts", "LineChange", "MemoryChange", "Why", "explain_why"]
 
-_WIDTH, _ROWS = 100, 12
+_ROWS = 12
 _SHARE = 1e-3  # of the largest change: smaller changes are not listed
 
 
@@ -470,10 +470,10 @@ def _memory_rows(why: Why) -> list[MemoryChange]:
 
 
 def _text(why: Why) -> str:
-    parts = ["\n".join(textwrap.wrap(_heading(why), _WIDTH))]
+    parts = ["\n".join(textwrap.wrap(_heading(why), columns()))]
     parts.append(
         "\n".join(
-            textwrap.fill(sentence, _WIDTH, initial_indent="- ", subsequent_indent="  ")
+            textwrap.fill(sentence, columns(), initial_indent="- ", subsequent_indent="  ")
             for sentence in why.sentences
         )
     )
@@ -487,9 +487,9 @@ def _text(why: Why) -> str:
             )
             indent = " " * len(start)
             code = f"{change.line}  {change.code}".rstrip()
-            rows.append(start + shortened(code, _WIDTH - len(start)))
+            rows.append(start + shortened(code, columns() - len(start)))
             words = change.reason
-            rows += textwrap.wrap(words, _WIDTH, initial_indent=indent, subsequent_indent=indent)
+            rows += textwrap.wrap(words, columns(), initial_indent=indent, subsequent_indent=indent)
         rows += [_rest(rest)] if rest else []
         parts.append("\n".join(rows))
     memory = _memory_rows(why)

@@ -15,7 +15,7 @@ from namedax.analysis.page import enclosed, escaped, html_table
 from namedax.analysis.report import Report
 from namedax.analysis.tables import source_line
 from namedax.core.records import Record
-from namedax.core.text_tables import aligned, shortened
+from namedax.core.text_tables import aligned, columns, shortened
 from namedax.drawing.canvas import time_text
 from namedax.errors import ArgumentError
 from namedax.hlo import KINDS
@@ -38,7 +38,7 @@ _KEYS: Mapping[str, Callable[[Part], tuple[str, ...]]] = {
     "kind": lambda part: (part.kind,),
     "phase": lambda part: (part.phase,),
 }
-_WIDTH, _ROWS = 100, 12
+_ROWS = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -358,7 +358,7 @@ def _heading(profile: Profile) -> str:
     lines = [f"{what:<9}  {figure:>8}  {more}" for what, figure, more in rows]
     count = f"{devices} device{'s' if devices != 1 else ''}"
     title = f"{profile.report.name} on {mesh}, {count}{shared}"
-    return "\n".join(shortened(line, _WIDTH) for line in (title, *lines))
+    return "\n".join(shortened(line, columns()) for line in (title, *lines))
 
 
 def _rows(profile: Profile, key: Key) -> list[tuple[str, ...]]:
@@ -393,4 +393,4 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
     lines = aligned(rows[: _ROWS + 1], left={4, 5})
     if len(rows) > len(lines):
         lines.append(f"… and {len(rows) - len(lines)} more")
-    return "\n".join(shortened(line, _WIDTH) for line in lines)
+    return "\n".join(shortened(line, columns()) for line in lines)

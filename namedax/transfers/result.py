@@ -12,7 +12,7 @@ import jax
 
 from namedax.analysis.page import enclosed, escaped, html_table
 from namedax.core.names import PyTree
-from namedax.core.text_tables import aligned, seconds_text
+from namedax.core.text_tables import aligned, columns, seconds_text
 from namedax.errors import ArgumentError, did_you_mean
 from namedax.hlo import size_text
 
@@ -20,7 +20,6 @@ __all__ = ["LinkTraffic", "Step", "Transfer"]
 
 By: TypeAlias = Literal["leaf", "link", "mesh_axes", "pair", "receiver", "sender"]
 _KEYS = ("leaf", "link", "mesh_axes", "pair", "receiver", "sender")
-_WIDTH = 100
 _ROWS = 8  # the most rows of a table in the text
 
 
@@ -192,7 +191,7 @@ class Transfer:
         }
 
     def __str__(self) -> str:
-        lines = textwrap.wrap(_title(self), _WIDTH)
+        lines = textwrap.wrap(_title(self), columns())
         for head, rows in _tables(self):
             left = {0, 2} if head[0] == "total" else {0}
             lines += ["", *aligned([head, *rows[:_ROWS]], left, indent="  ")]
@@ -201,7 +200,7 @@ class Transfer:
         for finding in self.findings:
             lines += [
                 "",
-                textwrap.fill(finding, _WIDTH, initial_indent="- ", subsequent_indent="  "),
+                textwrap.fill(finding, columns(), initial_indent="- ", subsequent_indent="  "),
             ]
         return "\n".join(lines)
 

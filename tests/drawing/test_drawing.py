@@ -571,6 +571,14 @@ def test_a_bound_is_drawn_and_a_limit_that_is_far_away_is_not():
     assert_readable(figure)
 
 
+def test_the_label_of_a_low_bound_is_above_the_axis():
+    figure = draw_front([(2.8, 2.0**31, "a", True), (7000.0, 2.0**40, "b", False)], bound=1.57)
+    (label,) = (text for text in texts(figure) if text.get_text() == "lower bound 1.57 s")
+    (axes,) = (axes for axes in figure.axes if axes.axison)
+    assert label.get_window_extent().y0 > axes.get_window_extent().y0
+    assert_readable(figure)
+
+
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full), pytest.param(2, marks=pytest.mark.full)])
 def test_each_of_60_candidates_has_a_number_at_its_point(seed):
     rng = np.random.default_rng(seed)
