@@ -293,6 +293,7 @@ def _content(array: jax.Array | np.ndarray) -> Hashable:
     if (
         (is_jaxs or isinstance(array, np.ndarray))
         and array.size <= _SMALL
+        and isinstance(array.dtype, np.dtype)  # random keys have a dtype of JAX's own
         and array.dtype.kind in "biufc"
     ):
         return str(array.dtype), array.shape, np.asarray(array).tobytes()

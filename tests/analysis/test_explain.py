@@ -1202,6 +1202,21 @@ def test_the_program_of_an_exported_function_is_not_in_the_report():
     assert finding.endswith("jax.export stores only its lowered form. compile=True counts its communication and computation.")
 
 
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_random_keys_that_the_function_closes_over(is_mapped):
+    """Their dtype is not of NumPy: one key, and a key for each example."""
+    mesh, key = make_mesh((4,)), jax.random.key(0)
+    keys = nx.random.split(key, named_shape={"batch": 8})
+    x = nx.named(jnp.ones((8, 4)), ["batch", "k"])
+
+    def noisy(x):
+        shared = nx.random.normal(key, named_shape={"k": 4})
+        return nx.sum(nx.nn.dropout(x, keys, 0.5) + shared, "k" if is_mapped else ("batch", "k"))
+
+    f = nx.xmap(noisy, axis_resources={"batch": "x"}, mesh=mesh) if is_mapped else jax.jit(noisy)
+    check(f, x)
+
+
 if hasattr(jax.lax, "psum_scatter_start"):  # JAX 0.12
 
     @pytest.mark.parametrize("lifted", [False, True])
