@@ -95,10 +95,10 @@ def _check_conflicts(names: Dims, rules: _Rules, placed: _Places) -> None:
         taken = {axis: other for other, others in placed.items() for axis in others}
         shared = [axis for axis in wanted[0] if axis in taken]
         raise AxisResourceError(
-            f"from_logical_rules: the rules shard axis {name!r} over {show_names(wanted[0])}, but in"
-            f" the array of {show_names(names)} axis {taken[shared[0]]!r} has taken"
-            f" {show_names(shared)}. Change one of the two rules, add a rule with other mesh axes for"
-            f" {name!r}, or add ({name!r}, None) to replicate it."
+            f"from_logical_rules: the rules shard axis {name!r} over {show_names(wanted[0])}, but"
+            f" in the array of {show_names(names)} axis {taken[shared[0]]!r} has taken"
+            f" {show_names(shared)}. Change one of the two rules, add a rule with other mesh axes"
+            f" for {name!r}, or add ({name!r}, None) to replicate it."
         )
 
 
