@@ -22,11 +22,12 @@ __all__ = ["from_flax", "from_logical_rules", "to_flax"]
 
 
 _Places = dict[Hashable, tuple[str, ...]]
+_Rules = list[tuple[Hashable, tuple[str, ...]]]
 
 
 @checks_signature
 def from_logical_rules(
-    rules: Iterable[tuple[Hashable, Any]], *arrays: object
+    rules: Iterable[tuple[Hashable, Any]], *arrays: object, strict: bool = False
 ) -> dict[Hashable, Any]:
     """Convert logical axis rules, as in Flax and MaxText, to `axis_resources`.
 
@@ -41,6 +42,9 @@ def from_logical_rules(
       *arrays: pytrees of named arrays, of their types, or of parameters with Flax metadata. For
         arrays that the body creates, lists of axis names, such as `["batch", "mlp"]`. Default:
         none.
+      strict: if `True`, an axis that has rules but is replicated, because other axes of its array
+        have taken the mesh axes, is an error unless a rule with `None` allows it. If `False`
+        (default), the axis is replicated, as in Flax.
 
     Returns:
       A dict for `axis_resources`, without replicated axes. If `arrays` are given, it contains only
@@ -48,7 +52,7 @@ def from_logical_rules(
 
     Raises:
       AxisResourceError: the rules are malformed, or they shard an axis differently in two of the
-        arrays.
+        arrays; with `strict`, two axes of an array conflict.
 
     >>> import namedax as nx
     >>> rules = [("batch", ("data", "fsdp")), ("embed", "fsdp"), ("norm", None)]
@@ -63,7 +67,10 @@ def from_logical_rules(
     groups = given if arrays else [(name,) for name in dict.fromkeys(name for name, _ in pairs)]
     places: dict[Hashable, tuple[tuple[str, ...], Dims]] = {}
     for names in groups:
-        for name, axes in _placed(names, pairs).items():
+        placed = _placed(names, pairs)
+        if strict:
+            _check_conflicts(names, pairs, placed)
+        for name, axes in placed.items():
             before, where = places.setdefault(name, (axes, names))
             if before != axes:
                 first, second = (
@@ -78,6 +85,22 @@ def from_logical_rules(
                     " the new name."
                 )
     return {name: axes[0] if len(axes) == 1 else axes for name, (axes, _) in places.items() if axes}
+
+
+def _check_conflicts(names: Dims, rules: _Rules, placed: _Places) -> None:
+    """Reject an axis that is replicated only because other axes have taken its mesh axes."""
+    for name, axes in placed.items():
+        wanted = [choice for other, choice in rules if other == name]
+        if axes or not wanted or () in wanted:
+            continue
+        taken = {axis: other for other, others in placed.items() for axis in others}
+        shared = [axis for axis in wanted[0] if axis in taken]
+        raise AxisResourceError(
+            f"from_logical_rules: the rules shard axis {name!r} over {show_names(wanted[0])}, but"
+            f" in the array of {show_names(names)} axis {taken[shared[0]]!r} has taken"
+            f" {show_names(shared)}. Change one of the two rules, add a rule with other mesh axes"
+            f" for {name!r}, or add ({name!r}, None) to replicate it."
+        )
 
 
 def _checked_rule(rule: object) -> tuple[Hashable, tuple[str, ...]]:

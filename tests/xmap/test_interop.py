@@ -969,6 +969,26 @@ def test_rules_that_place_a_name_twice_are_refused():
     )
 
 
+def test_strict_rules_reject_an_axis_whose_mesh_axes_are_taken():
+    rules = [("embed", ("fsdp", "layers")), ("mlp", "fsdp")]
+    array = ["embed", "mlp"]
+    assert nx.interop.from_logical_rules(rules, array) == {"embed": ("fsdp", "layers")}
+    with pytest.raises(AxisResourceError) as caught:
+        nx.interop.from_logical_rules(rules, array, strict=True)
+    assert str(caught.value).startswith(
+        "from_logical_rules: the rules shard axis 'mlp' over 'fsdp', but in the array of 'embed', 'mlp' axis 'embed' has taken "
+        "'fsdp'. Change one of the two rules, add a rule with other mesh axes for 'mlp', or add ('mlp', None) to replicate it."
+    )
+    # Each of the remedies, and rules without a conflict.
+    for more, place in [(("mlp", "tensor"), {"mlp": "tensor"}), (("mlp", None), {})]:
+        have = nx.interop.from_logical_rules([*rules, more], array, strict=True)
+        assert have == {"embed": ("fsdp", "layers"), **place}
+    assert nx.interop.from_logical_rules(rules, ["embed"], ["mlp", "other"], strict=True) == {
+        "embed": ("fsdp", "layers"),
+        "mlp": "fsdp",
+    }
+
+
 @pytest.mark.parametrize("rule", ["batch", ("batch",), ("batch", 3), ("batch", ("x", 3))])
 def test_malformed_rules_are_refused(rule):
     with pytest.raises(AxisResourceError) as caught:
