@@ -64,8 +64,13 @@ def stated(page, expression):
     return {kind: size for kind, (_, size) in ast.literal_eval(line.split("  # ")[1]).items()}
 
 
+def broadcast(in_specs, args):
+    return in_specs if isinstance(in_specs, tuple) and not isinstance(in_specs, P) else (in_specs,) * len(args)
+
+
 def by_hand(body, mesh, in_specs, out_specs, *args):
     """The result of a `shard_map` and the bytes that it sends."""
+    args = jax.tree.map(lambda a, spec: jax.device_put(a, NamedSharding(mesh, spec)), args, broadcast(in_specs, args))
     f = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False))
     return f(*args), totals(f.lower(*args).compile())
 
@@ -197,7 +202,7 @@ def distances(q, p):
 
 @pytest.mark.full
 def test_nearest_neighbors():
-    page = program("nearest_neighbors", 0, 1, 3, 4)
+    page = program("nearest_neighbors", 0, 1, 2, 3, 4)
     q, p = (np.asarray(nx.positional(page[name], [axis, "k"])) for name, axis in (("queries", "query"), ("points", "point")))
 
     def body(q, p):
@@ -372,14 +377,14 @@ def run_page(start=""):
     losses = [float(value) for value in scope["losses"]]
     batches, rows[:] = list(rows), []
     x = scope["x"]
-    blocks_here = [[shard.index[0].start, np.asarray(shard.data).tolist()] for shard in x.addressable_shards]
+    blocks_here = [[shard.index[0].start, np.asarray(shard.data).tolist()] for shard in x.data.addressable_shards]
     entries = {}
     for label, (mesh, resources) in LAYOUTS.items():
         entries[label] = nx.process_entries("batch", 32, resources, jax.make_mesh(*mesh)).tolist()
     exec(layouts.split("nx.process_entries")[0] + files.split("\n\n\n")[0], scope)
     local = read(range(100 * jax.process_index(), 100 * jax.process_index() + 100)).astype(np.float32)
     own = list(scope["own_batches"](local, 0, 3))
-    own_blocks = [np.asarray(shard.data).tolist() for batch in own for shard in batch.addressable_shards]
+    own_blocks = [np.asarray(shard.data).tolist() for batch in own for shard in batch.data.addressable_shards]
     return {"rows": batches, "losses": losses, "blocks": blocks_here, "entries": entries, "own": own_blocks}
 
 
