@@ -152,7 +152,9 @@ def test_every_parameter_of_a_method_is_described_and_exists(documented):
         for method, doc in members(value):
             function = inspect.getattr_static(value, method)
             function = getattr(function, "__func__", function)
-            is_elsewhere = value is nx.NamedArray and (hasattr(nx.numpy, method) or f"`jax.Array.{method}`" in doc)
+            is_elsewhere = value is nx.NamedArray and (
+                hasattr(nx, method) or hasattr(nx.numpy, method) or f"`jax.Array.{method}`" in doc
+            )
             if not inspect.isfunction(function) or is_elsewhere or method.startswith("tree_"):
                 continue
             missing, extra = differences(functools.partial(function, None), doc)
