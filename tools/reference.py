@@ -279,7 +279,7 @@ def _gradient(mapped: Any, values: dict[str, Any], plain: Any, size: int) -> str
 def _refused(error: Exception) -> str:
     """The class of an error, and its first sentence without the operation that it begins with."""
     first = re.split(r"[.;] ", str(error).partition(": ")[2])[0]
-    return f"refused, :py:obj:`nx.errors.{type(error).__name__}`: {first.strip().replace('*', '')}"
+    return f"rejected, :py:obj:`nx.errors.{type(error).__name__}`: {first.strip().replace('*', '')}"
 
 
 def _why_not(error: Exception) -> str:
@@ -305,8 +305,8 @@ def phrase(sent: Sequence[Collective], size: int, operands: list[int], results: 
         (result, "the result"),
         (whole // DEVICES, "a device's block"),
         (result // DEVICES, "a device's block of the result"),
-        (whole // size, "one entry along the name"),
-        (whole // size * DEVICES, "one entry along the name from each device"),
+        (whole // size, "one element along the axis"),
+        (whole // size * DEVICES, "one element along the axis from each device"),
     ]
     counted = collections.Counter(
         (one.kind, one.in_loop, _as_large_as(one.bytes, known, whole)) for one in sent

@@ -717,13 +717,13 @@ TRIES = {
 
 #: What is not measured, and why.
 NO_COST = {
-    "It makes a function, or runs one; what that sends is up to the function.": (
+    "It makes a function, or calls one. The communication is that of the function.": (
         """
         xmap nmap checked machines.cost lax.custom_root lax.custom_linear_solve lax.platform_dependent lax.composite
         numpy.vectorize numpy.frompyfunc numpy.apply_over_axes numpy.fromfunction
     """
     ),
-    "It is called outside of mapped functions.": (
+    "Call it outside of mapped functions.": (
         """
         draw explain plan profile trace_names transfer shard from_process_local from_xarray to_xarray process_entries serial_loop checkpoints.names
         checkpoints.restore checkpoints.save checkpoints.save_args checkpoints.types distributed.bytes_per_device
@@ -734,8 +734,8 @@ NO_COST = {
         testing.assert_no_gather testing.assert_resources_do_not_matter typing.check typing.element_type typing.matches
     """
     ),
-    "It gathers the values that it shows.": "debug.callback debug.print",
-    "It looks at types, sizes and settings, or makes what is no array over names: nothing is sent.": (
+    "It gathers the values that it prints.": "debug.callback debug.print",
+    "It uses types, sizes and settings only, or returns no named array. No communication.": (
         """
         debug.inspect_sharding array_repr array_str numpy.array_repr numpy.array_str iscomplexobj isrealobj isscalar numpy.isscalar ndim numpy.ndim
         shape numpy.shape size numpy.size result_type lax.after_all lax.broadcast_shapes lax.broadcasted_iota
@@ -751,7 +751,7 @@ NO_COST = {
         numpy.trim_zeros lax.linalg.lu_pivots_to_permutation scipy.optimize.minimize
     """
     ),
-    "JAX cannot vectorise it, or not over every axis; over arrays without names it is JAX's own.": (
+    "JAX cannot vectorize it over every axis. For arrays without names it is JAX's own.": (
         """
         lax.ragged_dot lax.ragged_dot_general lax.linalg.cholesky_update
     """
@@ -765,14 +765,14 @@ NO_EXAMPLE = {
         numpy.fromfile numpy.load numpy.save numpy.savez numpy.printoptions numpy.set_printoptions
     """
     ),
-    "It speaks of the devices of a mesh, not of names.": (
+    "It operates on the devices of a mesh, not on axis names.": (
         """
         lax.precv lax.psend lax.ragged_all_to_all lax.with_sharding_constraint
     """
     ),
-    "JAX has the name only, and raises an error.": "numpy.fromiter",
-    "It is for the types of particular hardware.": "nn.scaled_matmul nn.scaled_dot_general",
-    "It takes a machine's time.": "machines.measure profile",
+    "JAX raises an error for every call.": "numpy.fromiter",
+    "It needs dtypes of particular hardware.": "nn.scaled_matmul nn.scaled_dot_general",
+    "Its result depends on the machine.": "machines.measure profile",
     "It is shown by the function that it makes.": "serial_loop",
     "It is a context for other functions.": "strict_broadcasting",
 }

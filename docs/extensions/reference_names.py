@@ -66,7 +66,7 @@ KINDS = {
     "error": "An error.",
     "dtype": "A dtype.",
     "type": "A type for annotations.",
-    "primitive": "A primitive of JAX's, for those who write interpreters of programs: JAX's own object.",
+    "primitive": "A primitive of JAX, for interpreters of jaxprs. It is JAX's own object.",
     "constant": "A constant.",
 }
 

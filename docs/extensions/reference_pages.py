@@ -156,8 +156,8 @@ def _code(text: str) -> str:
 def _source(entry: Entry) -> str:
     place = names.source_of(entry)
     if not place:
-        return "JAX's own, not of this package."
-    made = " (where functions of JAX's are lifted)" if entry.origin == "lifted" else ""
+        return "In JAX, not in this package."
+    made = " (lifts functions of JAX)" if entry.origin == "lifted" else ""
     return f":source:`{place}`{made}"
 
 
@@ -258,7 +258,7 @@ def _costs(found: dict[str, Any]) -> str:
     """What was measured, as a table; or why nothing was."""
     if "no_cost" in found:
         return found["no_cost"]
-    rows = [("the name on the mesh", "forwards", "in the gradient")]
+    rows = [("sharded axis", "forward pass", "gradient")]
     rows += [
         (f"``{name}``", said["forward"], said["gradient"]) for name, said in found["cost"].items()
     ]

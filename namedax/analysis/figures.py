@@ -145,7 +145,11 @@ class Figures:
         return dict(order)
 
     def time(self, machine: Machine) -> float:
-        """Return the seconds of a step by the cost model of a machine; see `nx.machines`."""
+        """Return the seconds of a step by the cost model of a machine.
+
+        Args:
+          machine: a machine of `nx.machines`.
+        """
         return float(machine.time(self.steps, self.mesh).total)
 
     def to_perfetto(self, machine: Machine, path: str | os.PathLike[str], devices: int = 1) -> None:

@@ -159,7 +159,11 @@ class Report(Figures):
         return [report_html(self), *(picture_html(title, figure) for title, figure in pictures)]
 
     def diff(self, other: Report) -> Difference:
-        """Return the changes from this report to another."""
+        """Return the changes from this report to another.
+
+        Args:
+          other: the other report.
+        """
         return Difference(self, other)
 
     def __str__(self) -> str:

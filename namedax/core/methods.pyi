@@ -55,7 +55,7 @@ class Methods:
     def __getitem__(self, index: object, /) -> AnyArray: ...
     def __iter__(self) -> Iterator[NamedArray]: ...
     def astype(self, dtype: DType) -> NamedArray:
-        """Convert the values to another dtype."""
+        """Convert the values to the dtype `dtype`."""
     @property
     def at(self) -> At:
         """Select elements of `x` for a read with a mode or for an update, as `jax.Array.at`, by name."""

@@ -203,7 +203,11 @@ class Link:
         return cls(**arguments)
 
     def closed(self, size: int) -> bool:
-        """Return True if an axis of `size` devices is a closed ring."""
+        """Return True if an axis of `size` devices is a closed ring.
+
+        Args:
+          size: the number of devices along the axis.
+        """
         return self.kind == "ring" and size % self.closes == 0
 
 

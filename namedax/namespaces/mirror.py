@@ -276,7 +276,7 @@ class _Plan:
 
     def documented(self, doc: str) -> str:
         """Return the docstring of the named version for JAX's parameters, in JAX's order."""
-        own = self.renamed | {name: name for name in self.extra}
+        own = {**self.renamed, **{name: name for name in self.extra}}
         return with_parameters(doc, self.signature.parameters, own, self._text_of)
 
     def _text_of(self, parameter: str) -> str:

@@ -192,7 +192,7 @@ def _rmatmul(self: NamedArray, other: ArrayLike, /) -> LikeArguments:
 
 
 def astype(self: NamedArray, dtype: DType) -> LikeArguments:
-    """Convert the values to another dtype."""
+    """Convert the values to the dtype `dtype`."""
     if (padding := padding_of(self)) is not None:
         return make_padded(self._stored.astype(dtype), self._dims, padding)
     return kernels.run_elementwise("astype", _as_type, (dtype,), self)

@@ -151,6 +151,9 @@ class ArrayType(_Alternative):
         """Return the sizes of `ndim` positional axes, or `None` if the rank does not match.
 
         `...` stands for any number of axes.
+
+        Args:
+          ndim: the number of positional axes.
         """
         sizes: tuple[Any, ...] = self.shape
         if ... in sizes:

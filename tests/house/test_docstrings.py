@@ -11,6 +11,7 @@ The rules:
 
 import builtins
 import doctest
+import functools
 import inspect
 import pathlib
 import re
@@ -19,6 +20,8 @@ import sys
 
 import jax
 import pytest
+
+import namedax as nx
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -138,6 +141,27 @@ def test_differences_are_found():
         [],
     )
     assert differences(f, "Sum.\n\nArgs:\n  x: one.\n    y: of the first.\n  z: none.") == (["axis", "args"], ["z"])
+
+
+def test_every_parameter_of_a_method_is_described_and_exists(documented):
+    """But for methods of a named array that refer to the one of `jax.Array`, or are functions too, and for what JAX calls on pytrees."""
+    found = {}
+    for name, value, _ in documented:
+        if not isinstance(value, type) or not value.__module__.startswith("namedax") or ".spatial." in name:
+            continue
+        for method, doc in members(value):
+            function = inspect.getattr_static(value, method)
+            function = getattr(function, "__func__", function)
+            is_elsewhere = value is nx.NamedArray and (
+                hasattr(nx, method) or hasattr(nx.numpy, method) or f"`jax.Array.{method}`" in doc
+            )
+            if not inspect.isfunction(function) or is_elsewhere or method.startswith("tree_"):
+                continue
+            missing, extra = differences(functools.partial(function, None), doc)
+            missing = [parameter for parameter in missing if parameter not in ("self", "cls")]
+            if missing or extra:
+                found[f"{name}.{method}"] = missing, extra
+    assert found == {}
 
 
 # --- examples -----------------------------------------------------------------------------------------------------------

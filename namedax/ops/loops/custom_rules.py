@@ -258,14 +258,20 @@ class custom_jvp(_Custom):
         self.jvp: Callable[..., Any] | None = None
 
     def defjvp(self, jvp: Callable[..., PyTree]) -> Callable[..., PyTree]:
-        """Set the rule: `jvp(*nondiff, primals, tangents)` returns the result and its tangent."""
+        """Set the rule.
+
+        Args:
+          jvp: `jvp(*nondiff, primals, tangents)` returns the result and its tangent.
+        """
         self.jvp = jvp
         return jvp
 
     def defjvps(self, *jvps: Callable[..., PyTree] | None) -> None:
-        """Set a rule per argument, `None` for zero.
+        """Set a rule per argument.
 
-        `jvp(tangent, result, *primals)` returns the tangent of the result.
+        Args:
+          *jvps: one for each argument: `jvp(tangent, result, *primals)` returns the tangent of the
+            result, and `None` stands for zero.
         """
         if self.nondiff_argnums:
             raise ArgumentError(

@@ -400,8 +400,8 @@ def _checked_scaling(scaling: Mapping[str, Any] | None, base: float) -> _Items:
     if kind == "llama3" and not scaling["low_freq_factor"] < scaling["high_freq_factor"]:
         raise ArgumentError(
             f"{_OP}: scaling has low_freq_factor={format_value(scaling['low_freq_factor'])} and"
-            f" high_freq_factor={format_value(scaling['high_freq_factor'])}. Pass a"
-            " low_freq_factor that is less than high_freq_factor."
+            f" high_freq_factor={format_value(scaling['high_freq_factor'])}. The first"
+            " one must be less than the second."
         )
     entries = {key: value for key, value in scaling.items() if key != "type" and value is not None}
     return tuple(sorted((entries | {"rope_type": kind}).items()))

@@ -5,6 +5,8 @@ contains the row of each token. Computations per token need no new operation, an
 row are segment reductions. Both support sharding.
 """
 
+# Long: one class, a third of whose lines are docstrings.
+
 from __future__ import annotations
 
 import operator
@@ -381,6 +383,9 @@ class Ragged(metaclass=_Type):
     def spread(self, x: ArrayLike) -> AnyArray:
         """Repeat `x` for each row over the tokens of the row: `rows` becomes `tokens`.
 
+        Args:
+          x: an array with `rows`.
+
         Communication: over sharded rows, one all-gather of `x`.
 
         Raises:
@@ -394,7 +399,10 @@ class Ragged(metaclass=_Type):
     # --- token by token ---------------------------------------------------------------------------
 
     def replace(self, values: AnyArray) -> Ragged:
-        """Return the same rows with other values, which have `tokens`, in the same order.
+        """Return the same rows with other values.
+
+        Args:
+          values: an array with `tokens`, in the same order.
 
         Raises:
           AxisNotFoundError: the values lack `tokens`.
@@ -442,7 +450,11 @@ class Ragged(metaclass=_Type):
         )
 
     def astype(self, dtype: DType) -> Ragged:
-        """Convert the values to another dtype."""
+        """Convert the values to another dtype.
+
+        Args:
+          dtype: the dtype of the result.
+        """
         return self.replace(self.values.astype(dtype))
 
     def _check_operand(self, op: str, x: object) -> None:
