@@ -304,6 +304,11 @@ def test_flax_resolves_the_conflict_silently():
     linen = pytest.importorskip("flax.linen")
     rules = [("embed", ("fsdp", "layers")), ("mlp", "fsdp")]
     assert linen.logical_to_mesh_axes(("embed", "mlp"), rules) == P(("fsdp", "layers"), None)
+    twice = P(*pytest.importorskip("flax.core.spmd").from_sharding_rules(("embed", "mlp"), rules))
+    assert twice == P(("fsdp", "layers"), "fsdp")
+    mesh = jax.make_mesh((4, 2), ("fsdp", "layers"))
+    with pytest.raises(Exception, match=r"(?i)duplicate"):
+        NamedSharding(mesh, twice)
     rules = scope_of("maxtext_logical_rules")["rules"]
     assert linen.logical_to_mesh_axes(("batch", "mlp"), rules) == P(("fsdp", "fsdp_transpose"), None)
 
