@@ -183,6 +183,7 @@ def test_silent_replication():
     assert sends(page["f"], page["stored"]) == {"all-reduce": (2, 128)}
     assert page["stored"].data.addressable_shards[0].data.nbytes == 192
     replicated = page["replicated"]
+    assert counted(page["in_jax"].lower().compile()) == {}
     assert {shard.data.nbytes for shard in replicated.data.addressable_shards} == {1088}
     assert page["f"](replicated).data.is_fully_replicated
     compiled = counted(jax.jit(page["f"]).lower(replicated).compile())
@@ -303,6 +304,13 @@ def test_flax_resolves_the_conflict_silently():
     linen = pytest.importorskip("flax.linen")
     rules = [("embed", ("fsdp", "layers")), ("mlp", "fsdp")]
     assert linen.logical_to_mesh_axes(("embed", "mlp"), rules) == P(("fsdp", "layers"), None)
+    twice = P(*pytest.importorskip("flax.core.spmd").from_sharding_rules(("embed", "mlp"), rules))
+    assert twice == P(("fsdp", "layers"), "fsdp")
+    mesh = jax.make_mesh((4, 2), ("fsdp", "layers"))
+    with pytest.raises(Exception, match=r"(?i)duplicate"):
+        NamedSharding(mesh, twice)
+    rules = scope_of("maxtext_logical_rules")["rules"]
+    assert linen.logical_to_mesh_axes(("batch", "mlp"), rules) == P(("fsdp", "fsdp_transpose"), None)
 
 
 def test_the_index_lists_every_recipe():
