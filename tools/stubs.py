@@ -406,6 +406,8 @@ class _Stub:
         if p.annotation is _EMPTY:
             return p.replace(annotation=self.undeclared(p, is_elementwise=is_elementwise))
         text = self.annotation(p.annotation, scope)
+        if re.search(r"\bAnyArray\b", text):  # the type of results
+            text = re.sub(r"\bAnyArray\b", self.use(_ANNOTATIONS, "EitherArray"), text)
         if scope.jax and p.default is None and not _accepts_none(text):  # implicit in JAX
             text += " | None"
         return p.replace(annotation=text)
@@ -497,6 +499,14 @@ class _Stub:
             first = _first_paragraph(doc) if i == operands[0] else ""
             self.define(name, these, named, first, "@overload")
         if plain == "jax.Array":
+            # a result without names stays one
+            bare = self.use("namedax.core.results", "PlainArray")
+            first_operand = operands[0]
+            these = [
+                p.replace(annotation=bare) if j == first_operand else p
+                for j, p in enumerate(parameters)
+            ]
+            self.define(name, these, bare, "", "@overload")
             self.dotted("jax.Array")
             self.dotted("jax.typing.ArrayLike")
             for j in operands:
@@ -540,7 +550,7 @@ class _Stub:
 
 
 def _is_operand(annotation: str) -> bool:
-    return not {"AnyArray", "ArrayLike"}.isdisjoint(annotation.split(" | "))
+    return not {"AnyArray", "ArrayLike", "EitherArray"}.isdisjoint(annotation.split(" | "))
 
 
 def _parts(parameters: list[inspect.Parameter]) -> list[str]:

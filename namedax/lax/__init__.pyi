@@ -200,9 +200,10 @@ from jax.lax import while_p as while_p  # type: ignore[attr-defined, unused-igno
 from jax.lax import xor_p as xor_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import zeta_p as zeta_p  # type: ignore[attr-defined, unused-ignore]
 
-from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, EitherArray
 from namedax.core.array import NamedArray
 from namedax.core.names import AxisName, DType, PyTree
+from namedax.core.results import PlainArray
 from namedax.ops.sorting.sorting import TopK
 from namedax.lax import linalg as linalg
 
@@ -210,17 +211,23 @@ from namedax.lax import linalg as linalg
 def abs(x: NamedArray) -> NamedArray:
     """Elementwise absolute value: :math:`|x|`."""
 @overload
+def abs(x: PlainArray) -> PlainArray: ...
+@overload
 def abs(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise absolute value: :math:`|x|`."""
 @overload
 def acos(x: NamedArray) -> NamedArray:
     """Elementwise arc cosine: :math:`\\mathrm{acos}(x)`."""
 @overload
+def acos(x: PlainArray) -> PlainArray: ...
+@overload
 def acos(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise arc cosine: :math:`\\mathrm{acos}(x)`."""
 @overload
 def acosh(x: NamedArray) -> NamedArray:
     """Elementwise inverse hyperbolic cosine: :math:`\\mathrm{acosh}(x)`."""
+@overload
+def acosh(x: PlainArray) -> PlainArray: ...
 @overload
 def acosh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse hyperbolic cosine: :math:`\\mathrm{acosh}(x)`."""
@@ -229,6 +236,8 @@ def add(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise addition: :math:`x + y`."""
 @overload
 def add(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def add(x: PlainArray, y: ArrayLike) -> PlainArray: ...
 @overload
 def add(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise addition: :math:`x + y`."""
@@ -299,7 +308,7 @@ def all_to_all(
       PositionalAxisError: a positional axis does not exist, or its size does not fit.
     """
 def approx_max_k(
-    operand: AnyArray,
+    operand: EitherArray,
     k: int,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,
@@ -308,7 +317,7 @@ def approx_max_k(
 ) -> tuple[AnyArray, AnyArray]:
     """Returns max ``k`` values and their indices of the ``operand`` in an approximate manner."""
 def approx_min_k(
-    operand: AnyArray,
+    operand: EitherArray,
     k: int,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,
@@ -330,11 +339,15 @@ def argmin(operand: ArrayLike, axis: AxisSpec, index_dtype: DType) -> AnyArray:
 def asin(x: NamedArray) -> NamedArray:
     """Elementwise arc sine: :math:`\\mathrm{asin}(x)`."""
 @overload
+def asin(x: PlainArray) -> PlainArray: ...
+@overload
 def asin(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise arc sine: :math:`\\mathrm{asin}(x)`."""
 @overload
 def asinh(x: NamedArray) -> NamedArray:
     """Elementwise inverse hyperbolic sine: :math:`\\mathrm{asinh}(x)`."""
+@overload
+def asinh(x: PlainArray) -> PlainArray: ...
 @overload
 def asinh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse hyperbolic sine: :math:`\\mathrm{asinh}(x)`."""
@@ -373,6 +386,8 @@ def associative_scan(
 def atan(x: NamedArray) -> NamedArray:
     """Elementwise arc tangent: :math:`\\mathrm{atan}(x)`."""
 @overload
+def atan(x: PlainArray) -> PlainArray: ...
+@overload
 def atan(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise arc tangent: :math:`\\mathrm{atan}(x)`."""
 @overload
@@ -381,11 +396,15 @@ def atan2(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def atan2(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def atan2(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+@overload
 def atan2(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise two-term arc tangent: :math:`\\mathrm{atan}({x \\over y})`."""
 @overload
 def atanh(x: NamedArray) -> NamedArray:
     """Elementwise inverse hyperbolic tangent: :math:`\\mathrm{atanh}(x)`."""
+@overload
+def atanh(x: PlainArray) -> PlainArray: ...
 @overload
 def atanh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse hyperbolic tangent: :math:`\\mathrm{atanh}(x)`."""
@@ -403,16 +422,20 @@ def axis_size(axis_name: AxisName) -> int:
     """
 @overload
 def batch_matmul(
-    lhs: NamedArray, rhs: AnyArray, precision: jax.lax.PrecisionLike = None,
+    lhs: NamedArray, rhs: EitherArray, precision: jax.lax.PrecisionLike = None,
 ) -> NamedArray:
     """Batch matrix multiplication."""
 @overload
 def batch_matmul(
-    lhs: AnyArray, rhs: NamedArray, precision: jax.lax.PrecisionLike = None,
+    lhs: EitherArray, rhs: NamedArray, precision: jax.lax.PrecisionLike = None,
 ) -> NamedArray: ...
 @overload
 def batch_matmul(
-    lhs: jax.Array, rhs: jax.Array, precision: jax.lax.PrecisionLike = None,
+    lhs: PlainArray, rhs: EitherArray, precision: jax.lax.PrecisionLike = None,
+) -> PlainArray: ...
+@overload
+def batch_matmul(
+    lhs: EitherArray, rhs: EitherArray, precision: jax.lax.PrecisionLike = None,
 ) -> jax.Array:
     """Batch matrix multiplication."""
 @overload
@@ -420,6 +443,8 @@ def bessel_i0e(x: NamedArray) -> NamedArray:
     """Exponentially scaled modified Bessel function of order 0:
     :math:`\\mathrm{i0e}(x) = e^{-|x|} \\mathrm{i0}(x)`
     """
+@overload
+def bessel_i0e(x: PlainArray) -> PlainArray: ...
 @overload
 def bessel_i0e(x: jax.typing.ArrayLike) -> jax.Array:
     """Exponentially scaled modified Bessel function of order 0:
@@ -430,6 +455,8 @@ def bessel_i1e(x: NamedArray) -> NamedArray:
     """Exponentially scaled modified Bessel function of order 1:
     :math:`\\mathrm{i1e}(x) = e^{-|x|} \\mathrm{i1}(x)`
     """
+@overload
+def bessel_i1e(x: PlainArray) -> PlainArray: ...
 @overload
 def bessel_i1e(x: jax.typing.ArrayLike) -> jax.Array:
     """Exponentially scaled modified Bessel function of order 1:
@@ -443,6 +470,8 @@ def betainc(a: ArrayLike, b: NamedArray, x: ArrayLike) -> NamedArray: ...
 @overload
 def betainc(a: ArrayLike, b: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
+def betainc(a: PlainArray, b: ArrayLike, x: ArrayLike) -> PlainArray: ...
+@overload
 def betainc(
     a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike,
 ) -> jax.Array:
@@ -450,6 +479,8 @@ def betainc(
 @overload
 def bitcast_convert_type(operand: NamedArray, new_dtype: DType) -> NamedArray:
     """Elementwise bitcast."""
+@overload
+def bitcast_convert_type(operand: PlainArray, new_dtype: DType) -> PlainArray: ...
 @overload
 def bitcast_convert_type(operand: jax.typing.ArrayLike, new_dtype: DType) -> jax.Array:
     """Elementwise bitcast."""
@@ -459,11 +490,15 @@ def bitwise_and(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def bitwise_and(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def bitwise_and(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+@overload
 def bitwise_and(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise AND: :math:`x \\wedge y`."""
 @overload
 def bitwise_not(x: NamedArray) -> NamedArray:
     """Elementwise NOT: :math:`\\neg x`."""
+@overload
+def bitwise_not(x: PlainArray) -> PlainArray: ...
 @overload
 def bitwise_not(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise NOT: :math:`\\neg x`."""
@@ -473,6 +508,8 @@ def bitwise_or(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def bitwise_or(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def bitwise_or(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+@overload
 def bitwise_or(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise OR: :math:`x \\vee y`."""
 @overload
@@ -481,6 +518,8 @@ def bitwise_xor(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def bitwise_xor(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def bitwise_xor(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+@overload
 def bitwise_xor(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise exclusive OR: :math:`x \\oplus y`."""
 @overload
@@ -488,6 +527,10 @@ def broadcast(
     operand: NamedArray, sizes: Sequence[int], *, out_sharding: object = None,
 ) -> NamedArray:
     """Broadcasts an array, adding new leading dimensions only."""
+@overload
+def broadcast(
+    operand: PlainArray, sizes: Sequence[int], *, out_sharding: object = None,
+) -> PlainArray: ...
 @overload
 def broadcast(
     operand: jax.typing.ArrayLike, sizes: Sequence[int], *, out_sharding: object = None,
@@ -504,6 +547,14 @@ def broadcast_in_dim(
     """General broadcasting operation."""
 @overload
 def broadcast_in_dim(
+    operand: PlainArray,
+    shape: Sequence[int],
+    broadcast_dimensions: Sequence[int],
+    *,
+    out_sharding: object = None,
+) -> PlainArray: ...
+@overload
+def broadcast_in_dim(
     operand: jax.typing.ArrayLike,
     shape: Sequence[int],
     broadcast_dimensions: Sequence[int],
@@ -517,11 +568,15 @@ def broadcast_like(arr: NamedArray, like_arr: ArrayLike) -> NamedArray:
 @overload
 def broadcast_like(arr: ArrayLike, like_arr: NamedArray) -> NamedArray: ...
 @overload
+def broadcast_like(arr: PlainArray, like_arr: ArrayLike) -> PlainArray: ...
+@overload
 def broadcast_like(arr: jax.typing.ArrayLike, like_arr: jax.typing.ArrayLike) -> jax.Array:
     """Broadcasts an array to match the shape and sharding of another array."""
 @overload
 def broadcast_to_rank(x: NamedArray, rank: int) -> NamedArray:
     """Adds leading dimensions of ``1`` to give ``x`` rank ``rank``."""
+@overload
+def broadcast_to_rank(x: PlainArray, rank: int) -> PlainArray: ...
 @overload
 def broadcast_to_rank(x: jax.typing.ArrayLike, rank: int) -> jax.Array:
     """Adds leading dimensions of ``1`` to give ``x`` rank ``rank``."""
@@ -530,6 +585,10 @@ def cbrt(
     x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
 ) -> NamedArray:
     """Elementwise cube root: :math:`\\sqrt[3]{x}`."""
+@overload
+def cbrt(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
 @overload
 def cbrt(
     x: jax.typing.ArrayLike,
@@ -541,6 +600,8 @@ def cbrt(
 def ceil(x: NamedArray) -> NamedArray:
     """Elementwise ceiling: :math:`\\left\\lceil x \\right\\rceil`."""
 @overload
+def ceil(x: PlainArray) -> PlainArray: ...
+@overload
 def ceil(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise ceiling: :math:`\\left\\lceil x \\right\\rceil`."""
 @overload
@@ -551,6 +612,8 @@ def clamp(min: ArrayLike, x: NamedArray, max: ArrayLike) -> NamedArray: ...
 @overload
 def clamp(min: ArrayLike, x: ArrayLike, max: NamedArray) -> NamedArray: ...
 @overload
+def clamp(min: PlainArray, x: ArrayLike, max: ArrayLike) -> PlainArray: ...
+@overload
 def clamp(
     min: jax.typing.ArrayLike, x: jax.typing.ArrayLike, max: jax.typing.ArrayLike,
 ) -> jax.Array:
@@ -558,6 +621,8 @@ def clamp(
 @overload
 def clz(x: NamedArray) -> NamedArray:
     """Elementwise count-leading-zeros."""
+@overload
+def clz(x: PlainArray) -> PlainArray: ...
 @overload
 def clz(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise count-leading-zeros."""
@@ -568,7 +633,11 @@ def collapse(
     """Collapses dimensions of an array into a single dimension."""
 @overload
 def collapse(
-    operand: jax.Array, start_dimension: int, stop_dimension: int | None = None,
+    operand: PlainArray, start_dimension: int, stop_dimension: int | None = None,
+) -> PlainArray: ...
+@overload
+def collapse(
+    operand: EitherArray, start_dimension: int, stop_dimension: int | None = None,
 ) -> jax.Array:
     """Collapses dimensions of an array into a single dimension."""
 @overload
@@ -576,6 +645,8 @@ def complex(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise make complex number: :math:`x + jy`."""
 @overload
 def complex(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def complex(x: PlainArray, y: ArrayLike) -> PlainArray: ...
 @overload
 def complex(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise make complex number: :math:`x + jy`."""
@@ -599,12 +670,14 @@ def cond(
 def conj(x: NamedArray) -> NamedArray:
     """Elementwise complex conjugate function: :math:`\\overline{x}`."""
 @overload
+def conj(x: PlainArray) -> PlainArray: ...
+@overload
 def conj(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise complex conjugate function: :math:`\\overline{x}`."""
 @overload
 def conv(
     lhs: NamedArray,
-    rhs: AnyArray,
+    rhs: EitherArray,
     window_strides: Sequence[int],
     padding: str,
     precision: jax.lax.PrecisionLike = None,
@@ -613,7 +686,7 @@ def conv(
     """Convenience wrapper around `conv_general_dilated`."""
 @overload
 def conv(
-    lhs: AnyArray,
+    lhs: EitherArray,
     rhs: NamedArray,
     window_strides: Sequence[int],
     padding: str,
@@ -622,8 +695,17 @@ def conv(
 ) -> NamedArray: ...
 @overload
 def conv(
-    lhs: jax.Array,
-    rhs: jax.Array,
+    lhs: PlainArray,
+    rhs: EitherArray,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> PlainArray: ...
+@overload
+def conv(
+    lhs: EitherArray,
+    rhs: EitherArray,
     window_strides: Sequence[int],
     padding: str,
     precision: jax.lax.PrecisionLike = None,
@@ -633,7 +715,7 @@ def conv(
 @overload
 def conv_general_dilated(
     lhs: NamedArray,
-    rhs: AnyArray,
+    rhs: EitherArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None = None,
@@ -648,7 +730,7 @@ def conv_general_dilated(
     """General n-dimensional convolution operator, with optional dilation."""
 @overload
 def conv_general_dilated(
-    lhs: AnyArray,
+    lhs: EitherArray,
     rhs: NamedArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
@@ -663,8 +745,23 @@ def conv_general_dilated(
 ) -> NamedArray: ...
 @overload
 def conv_general_dilated(
-    lhs: jax.Array,
-    rhs: jax.Array,
+    lhs: PlainArray,
+    rhs: EitherArray,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> PlainArray: ...
+@overload
+def conv_general_dilated(
+    lhs: EitherArray,
+    rhs: EitherArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None = None,
@@ -704,6 +801,18 @@ def conv_general_dilated_local(
 ) -> NamedArray: ...
 @overload
 def conv_general_dilated_local(
+    lhs: PlainArray,
+    rhs: ArrayLike,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    filter_shape: Sequence[int],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    precision: jax.lax.PrecisionLike = None,
+) -> PlainArray: ...
+@overload
+def conv_general_dilated_local(
     lhs: jax.typing.ArrayLike,
     rhs: jax.typing.ArrayLike,
     window_strides: Sequence[int],
@@ -730,6 +839,18 @@ def conv_general_dilated_patches(
     """Extract patches subject to the receptive field of `conv_general_dilated`."""
 @overload
 def conv_general_dilated_patches(
+    lhs: PlainArray,
+    filter_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    precision: jax.lax.Precision | None = None,
+    preferred_element_type: Any | None = None,
+) -> PlainArray: ...
+@overload
+def conv_general_dilated_patches(
     lhs: jax.typing.ArrayLike,
     filter_shape: Sequence[int],
     window_strides: Sequence[int],
@@ -744,7 +865,7 @@ def conv_general_dilated_patches(
 @overload
 def conv_transpose(
     lhs: NamedArray,
-    rhs: AnyArray,
+    rhs: EitherArray,
     strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     rhs_dilation: Sequence[int] | None = None,
@@ -757,7 +878,7 @@ def conv_transpose(
     """Convenience wrapper for calculating the N-d convolution "transpose"."""
 @overload
 def conv_transpose(
-    lhs: AnyArray,
+    lhs: EitherArray,
     rhs: NamedArray,
     strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
@@ -770,8 +891,21 @@ def conv_transpose(
 ) -> NamedArray: ...
 @overload
 def conv_transpose(
-    lhs: jax.Array,
-    rhs: jax.Array,
+    lhs: PlainArray,
+    rhs: EitherArray,
+    strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    transpose_kernel: bool = False,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    use_consistent_padding: bool = False,
+) -> PlainArray: ...
+@overload
+def conv_transpose(
+    lhs: EitherArray,
+    rhs: EitherArray,
     strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     rhs_dilation: Sequence[int] | None = None,
@@ -785,7 +919,7 @@ def conv_transpose(
 @overload
 def conv_with_general_padding(
     lhs: NamedArray,
-    rhs: AnyArray,
+    rhs: EitherArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None,
@@ -796,7 +930,7 @@ def conv_with_general_padding(
     """Convenience wrapper around `conv_general_dilated`."""
 @overload
 def conv_with_general_padding(
-    lhs: AnyArray,
+    lhs: EitherArray,
     rhs: NamedArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
@@ -807,8 +941,19 @@ def conv_with_general_padding(
 ) -> NamedArray: ...
 @overload
 def conv_with_general_padding(
-    lhs: jax.Array,
-    rhs: jax.Array,
+    lhs: PlainArray,
+    rhs: EitherArray,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> PlainArray: ...
+@overload
+def conv_with_general_padding(
+    lhs: EitherArray,
+    rhs: EitherArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None,
@@ -821,6 +966,8 @@ def conv_with_general_padding(
 def convert_element_type(operand: NamedArray, new_dtype: DType | Any) -> NamedArray:
     """Elementwise cast."""
 @overload
+def convert_element_type(operand: PlainArray, new_dtype: DType | Any) -> PlainArray: ...
+@overload
 def convert_element_type(operand: jax.typing.ArrayLike, new_dtype: DType | Any) -> jax.Array:
     """Elementwise cast."""
 @overload
@@ -828,6 +975,10 @@ def cos(
     x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
 ) -> NamedArray:
     """Elementwise cosine: :math:`\\mathrm{cos}(x)`."""
+@overload
+def cos(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
 @overload
 def cos(
     x: jax.typing.ArrayLike,
@@ -838,6 +989,8 @@ def cos(
 @overload
 def cosh(x: NamedArray) -> NamedArray:
     """Elementwise hyperbolic cosine: :math:`\\mathrm{cosh}(x)`."""
+@overload
+def cosh(x: PlainArray) -> PlainArray: ...
 @overload
 def cosh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise hyperbolic cosine: :math:`\\mathrm{cosh}(x)`."""
@@ -900,6 +1053,8 @@ def cumsum(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> Any
 def digamma(x: NamedArray) -> NamedArray:
     """Elementwise digamma: :math:`\\psi(x)`."""
 @overload
+def digamma(x: PlainArray) -> PlainArray: ...
+@overload
 def digamma(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise digamma: :math:`\\psi(x)`."""
 @overload
@@ -907,6 +1062,8 @@ def div(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise division: :math:`x \\over y`."""
 @overload
 def div(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def div(x: PlainArray, y: ArrayLike) -> PlainArray: ...
 @overload
 def div(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise division: :math:`x \\over y`."""
@@ -933,6 +1090,16 @@ def dot(
 ) -> NamedArray: ...
 @overload
 def dot(
+    lhs: PlainArray,
+    rhs: ArrayLike,
+    *,
+    dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]] | None = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: object = None,
+) -> PlainArray: ...
+@overload
+def dot(
     lhs: jax.typing.ArrayLike,
     rhs: jax.typing.ArrayLike,
     *,
@@ -965,6 +1132,16 @@ def dot_general(
 ) -> NamedArray: ...
 @overload
 def dot_general(
+    lhs: PlainArray,
+    rhs: ArrayLike,
+    dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]],
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    *,
+    out_sharding: object = None,
+) -> PlainArray: ...
+@overload
+def dot_general(
     lhs: jax.typing.ArrayLike,
     rhs: jax.typing.ArrayLike,
     dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]],
@@ -975,7 +1152,7 @@ def dot_general(
 ) -> jax.Array:
     """Alias of :func:`jax.lax.dot`."""
 def dynamic_index_in_dim(
-    operand: AnyArray | np.ndarray,
+    operand: EitherArray | np.ndarray,
     index: ArrayLike,
     axis: AxisSpec = 0,
     keepdims: bool = True,
@@ -986,7 +1163,7 @@ def dynamic_index_in_dim(
 @overload
 def dynamic_slice(
     operand: NamedArray,
-    start_indices: AnyArray | np.ndarray | Sequence[ArrayLike],
+    start_indices: EitherArray | np.ndarray | Sequence[ArrayLike],
     slice_sizes: Sequence[int],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
@@ -997,7 +1174,7 @@ def dynamic_slice(
     """
 @overload
 def dynamic_slice(
-    operand: AnyArray | np.ndarray,
+    operand: EitherArray | np.ndarray,
     start_indices: NamedArray,
     slice_sizes: Sequence[int],
     *,
@@ -1005,8 +1182,16 @@ def dynamic_slice(
 ) -> NamedArray: ...
 @overload
 def dynamic_slice(
-    operand: jax.Array | np.ndarray,
-    start_indices: jax.Array | np.ndarray | Sequence[jax.typing.ArrayLike],
+    operand: PlainArray,
+    start_indices: EitherArray | np.ndarray | Sequence[ArrayLike],
+    slice_sizes: Sequence[int],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> PlainArray: ...
+@overload
+def dynamic_slice(
+    operand: EitherArray | np.ndarray,
+    start_indices: EitherArray | np.ndarray | Sequence[jax.typing.ArrayLike],
     slice_sizes: Sequence[int],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
@@ -1016,7 +1201,7 @@ def dynamic_slice(
     operator.
     """
 def dynamic_slice_in_dim(
-    operand: AnyArray | np.ndarray,
+    operand: EitherArray | np.ndarray,
     start_index: ArrayLike,
     slice_size: int,
     axis: AxisSpec = 0,
@@ -1025,7 +1210,7 @@ def dynamic_slice_in_dim(
 ) -> AnyArray:
     """Convenience wrapper around :func:`lax.dynamic_slice` applied to one dimension."""
 def dynamic_update_index_in_dim(
-    operand: AnyArray | np.ndarray,
+    operand: EitherArray | np.ndarray,
     update: ArrayLike,
     index: ArrayLike,
     axis: AxisSpec,
@@ -1039,7 +1224,7 @@ def dynamic_update_index_in_dim(
 def dynamic_update_slice(
     operand: NamedArray,
     update: ArrayLike,
-    start_indices: AnyArray | Sequence[ArrayLike],
+    start_indices: EitherArray | Sequence[ArrayLike],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> NamedArray:
@@ -1049,15 +1234,15 @@ def dynamic_update_slice(
     """
 @overload
 def dynamic_update_slice(
-    operand: AnyArray | np.ndarray,
+    operand: EitherArray | np.ndarray,
     update: NamedArray,
-    start_indices: AnyArray | Sequence[ArrayLike],
+    start_indices: EitherArray | Sequence[ArrayLike],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> NamedArray: ...
 @overload
 def dynamic_update_slice(
-    operand: AnyArray | np.ndarray,
+    operand: EitherArray | np.ndarray,
     update: ArrayLike,
     start_indices: NamedArray,
     *,
@@ -1065,9 +1250,17 @@ def dynamic_update_slice(
 ) -> NamedArray: ...
 @overload
 def dynamic_update_slice(
-    operand: jax.Array | np.ndarray,
+    operand: PlainArray,
+    update: ArrayLike,
+    start_indices: EitherArray | Sequence[ArrayLike],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> PlainArray: ...
+@overload
+def dynamic_update_slice(
+    operand: EitherArray | np.ndarray,
     update: jax.typing.ArrayLike,
-    start_indices: jax.Array | Sequence[jax.typing.ArrayLike],
+    start_indices: EitherArray | Sequence[jax.typing.ArrayLike],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> jax.Array:
@@ -1076,7 +1269,7 @@ def dynamic_update_slice(
     operator.
     """
 def dynamic_update_slice_in_dim(
-    operand: AnyArray | np.ndarray,
+    operand: EitherArray | np.ndarray,
     update: ArrayLike,
     start_index: ArrayLike,
     axis: AxisSpec,
@@ -1092,17 +1285,23 @@ def eq(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def eq(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def eq(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+@overload
 def eq(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise equals: :math:`x = y`."""
 @overload
 def erf(x: NamedArray) -> NamedArray:
     """Elementwise error function: :math:`\\mathrm{erf}(x)`."""
 @overload
+def erf(x: PlainArray) -> PlainArray: ...
+@overload
 def erf(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise error function: :math:`\\mathrm{erf}(x)`."""
 @overload
 def erf_inv(x: NamedArray) -> NamedArray:
     """Elementwise inverse error function: :math:`\\mathrm{erf}^{-1}(x)`."""
+@overload
+def erf_inv(x: PlainArray) -> PlainArray: ...
 @overload
 def erf_inv(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse error function: :math:`\\mathrm{erf}^{-1}(x)`."""
@@ -1111,6 +1310,8 @@ def erfc(x: NamedArray) -> NamedArray:
     """Elementwise complementary error function:
     :math:`\\mathrm{erfc}(x) = 1 - \\mathrm{erf}(x)`.
     """
+@overload
+def erfc(x: PlainArray) -> PlainArray: ...
 @overload
 def erfc(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise complementary error function:
@@ -1123,6 +1324,10 @@ def exp(
     """Elementwise exponential: :math:`e^x`."""
 @overload
 def exp(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
+@overload
+def exp(
     x: jax.typing.ArrayLike,
     *,
     accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
@@ -1133,6 +1338,10 @@ def exp2(
     x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
 ) -> NamedArray:
     """Elementwise base-2 exponential: :math:`2^x`."""
+@overload
+def exp2(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
 @overload
 def exp2(
     x: jax.typing.ArrayLike,
@@ -1152,6 +1361,10 @@ def expm1(
     """Elementwise :math:`e^{x} - 1`."""
 @overload
 def expm1(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
+@overload
+def expm1(
     x: jax.typing.ArrayLike,
     *,
     accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
@@ -1162,6 +1375,8 @@ def fft(x: object, fft_type: jax.lax.FftType | str, fft_lengths: Sequence[int]) 
 @overload
 def floor(x: NamedArray) -> NamedArray:
     """Elementwise floor: :math:`\\left\\lfloor x \\right\\rfloor`."""
+@overload
+def floor(x: PlainArray) -> PlainArray: ...
 @overload
 def floor(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise floor: :math:`\\left\\lfloor x \\right\\rfloor`."""
@@ -1206,6 +1421,14 @@ def full_like(
 ) -> NamedArray: ...
 @overload
 def full_like(
+    x: PlainArray,
+    fill_value: ArrayLike,
+    dtype: DType | None = None,
+    shape: Sequence[int] | None = None,
+    sharding: jax.sharding.Sharding | None = None,
+) -> PlainArray: ...
+@overload
+def full_like(
     x: jax.typing.ArrayLike | jax.ShapeDtypeStruct,
     fill_value: jax.typing.ArrayLike,
     dtype: DType | None = None,
@@ -1240,6 +1463,18 @@ def gather(
 ) -> NamedArray: ...
 @overload
 def gather(
+    operand: PlainArray,
+    start_indices: ArrayLike,
+    dimension_numbers: jax.lax.GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+    fill_value: object = None,
+) -> PlainArray: ...
+@overload
+def gather(
     operand: jax.typing.ArrayLike,
     start_indices: jax.typing.ArrayLike,
     dimension_numbers: jax.lax.GatherDimensionNumbers,
@@ -1257,6 +1492,8 @@ def ge(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def ge(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def ge(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+@overload
 def ge(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise greater-than-or-equals: :math:`x \\geq y`."""
 @overload
@@ -1264,6 +1501,8 @@ def gt(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise greater-than: :math:`x > y`."""
 @overload
 def gt(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def gt(x: PlainArray, y: ArrayLike) -> PlainArray: ...
 @overload
 def gt(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise greater-than: :math:`x > y`."""
@@ -1273,6 +1512,8 @@ def igamma(a: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def igamma(a: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
+def igamma(a: PlainArray, x: ArrayLike) -> PlainArray: ...
+@overload
 def igamma(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise regularized incomplete gamma function."""
 @overload
@@ -1280,6 +1521,8 @@ def igamma_grad_a(a: NamedArray, x: ArrayLike) -> NamedArray:
     """Elementwise derivative of the regularized incomplete gamma function."""
 @overload
 def igamma_grad_a(a: ArrayLike, x: NamedArray) -> NamedArray: ...
+@overload
+def igamma_grad_a(a: PlainArray, x: ArrayLike) -> PlainArray: ...
 @overload
 def igamma_grad_a(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise derivative of the regularized incomplete gamma function."""
@@ -1289,11 +1532,15 @@ def igammac(a: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def igammac(a: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
+def igammac(a: PlainArray, x: ArrayLike) -> PlainArray: ...
+@overload
 def igammac(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise complementary regularized incomplete gamma function."""
 @overload
 def imag(x: NamedArray) -> NamedArray:
     """Elementwise extract imaginary part: :math:`\\mathrm{Im}(x)`."""
+@overload
+def imag(x: PlainArray) -> PlainArray: ...
 @overload
 def imag(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise extract imaginary part: :math:`\\mathrm{Im}(x)`."""
@@ -1309,17 +1556,21 @@ def index_in_dim(
       AxisSizeError: the index is out of range, or the name would keep a size that it cannot have in
         this mapped function.
     """
-def index_take(src: AnyArray, idxs: AnyArray, axes: AxisSpec) -> AnyArray:
+def index_take(src: EitherArray, idxs: EitherArray, axes: AxisSpec) -> AnyArray:
     """The named version of `jax.lax.index_take`, with the same arguments; see JAX for these."""
 @overload
 def integer_pow(x: NamedArray, y: int) -> NamedArray:
     """Elementwise power: :math:`x^y`, where :math:`y` is a static integer."""
+@overload
+def integer_pow(x: PlainArray, y: int) -> PlainArray: ...
 @overload
 def integer_pow(x: jax.typing.ArrayLike, y: int) -> jax.Array:
     """Elementwise power: :math:`x^y`, where :math:`y` is a static integer."""
 @overload
 def is_finite(x: NamedArray) -> NamedArray:
     """Elementwise :math:`\\mathrm{isfinite}`."""
+@overload
+def is_finite(x: PlainArray) -> PlainArray: ...
 @overload
 def is_finite(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise :math:`\\mathrm{isfinite}`."""
@@ -1329,11 +1580,15 @@ def le(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def le(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def le(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+@overload
 def le(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise less-than-or-equals: :math:`x \\leq y`."""
 @overload
 def lgamma(x: NamedArray) -> NamedArray:
     """Elementwise log gamma: :math:`\\mathrm{log}(\\Gamma(x))`."""
+@overload
+def lgamma(x: PlainArray) -> PlainArray: ...
 @overload
 def lgamma(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise log gamma: :math:`\\mathrm{log}(\\Gamma(x))`."""
@@ -1342,6 +1597,10 @@ def log(
     x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
 ) -> NamedArray:
     """Elementwise natural logarithm: :math:`\\mathrm{log}(x)`."""
+@overload
+def log(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
 @overload
 def log(
     x: jax.typing.ArrayLike,
@@ -1354,6 +1613,10 @@ def log1p(
     x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
 ) -> NamedArray:
     """Elementwise :math:`\\mathrm{log}(1 + x)`."""
+@overload
+def log1p(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
 @overload
 def log1p(
     x: jax.typing.ArrayLike,
@@ -1366,6 +1629,10 @@ def logistic(
     x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
 ) -> NamedArray:
     """Elementwise logistic (sigmoid) function: :math:`\\frac{1}{1 + e^{-x}}`."""
+@overload
+def logistic(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
 @overload
 def logistic(
     x: jax.typing.ArrayLike,
@@ -1378,6 +1645,8 @@ def lt(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise less-than: :math:`x < y`."""
 @overload
 def lt(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def lt(x: PlainArray, y: ArrayLike) -> PlainArray: ...
 @overload
 def lt(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise less-than: :math:`x < y`."""
@@ -1417,6 +1686,8 @@ def max(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def max(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def max(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+@overload
 def max(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise maximum: :math:`\\mathrm{max}(x, y)`."""
 @overload
@@ -1425,6 +1696,8 @@ def min(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def min(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def min(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+@overload
 def min(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise minimum: :math:`\\mathrm{min}(x, y)`"""
 @overload
@@ -1432,6 +1705,8 @@ def mul(x: NamedArray, y: ArrayLike, *, out_dtype: DType | None = None) -> Named
     """Elementwise multiplication: :math:`x \\times y`."""
 @overload
 def mul(x: ArrayLike, y: NamedArray, *, out_dtype: DType | None = None) -> NamedArray: ...
+@overload
+def mul(x: PlainArray, y: ArrayLike, *, out_dtype: DType | None = None) -> PlainArray: ...
 @overload
 def mul(
     x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, *, out_dtype: DType | None = None,
@@ -1443,6 +1718,8 @@ def mulhi(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def mulhi(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
+def mulhi(x: PlainArray, y: ArrayLike, /) -> PlainArray: ...
+@overload
 def mulhi(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Elementwise multiply-high: high bits of :math:`x \\times y`."""
 @overload
@@ -1451,11 +1728,15 @@ def ne(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def ne(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def ne(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+@overload
 def ne(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise not-equals: :math:`x \\neq y`."""
 @overload
 def neg(x: NamedArray) -> NamedArray:
     """Elementwise negation: :math:`-x`."""
+@overload
+def neg(x: PlainArray) -> PlainArray: ...
 @overload
 def neg(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise negation: :math:`-x`."""
@@ -1464,6 +1745,8 @@ def nextafter(x1: NamedArray, x2: ArrayLike) -> NamedArray:
     """Returns the next representable value after ``x1`` in the direction of ``x2``."""
 @overload
 def nextafter(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
+@overload
+def nextafter(x1: PlainArray, x2: ArrayLike) -> PlainArray: ...
 @overload
 def nextafter(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Returns the next representable value after ``x1`` in the direction of ``x2``."""
@@ -1485,6 +1768,12 @@ def pad(
     padding_value: NamedArray,
     padding_config: Sequence[tuple[int, int, int]],
 ) -> NamedArray: ...
+@overload
+def pad(
+    operand: PlainArray,
+    padding_value: ArrayLike,
+    padding_config: Sequence[tuple[int, int, int]],
+) -> PlainArray: ...
 @overload
 def pad(
     operand: jax.typing.ArrayLike,
@@ -1605,11 +1894,15 @@ def polygamma(m: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def polygamma(m: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
+def polygamma(m: PlainArray, x: ArrayLike) -> PlainArray: ...
+@overload
 def polygamma(m: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise polygamma: :math:`\\psi^{(m)}(x)`."""
 @overload
 def population_count(x: NamedArray) -> NamedArray:
     """Elementwise popcount, count the number of set bits in each element."""
+@overload
+def population_count(x: PlainArray) -> PlainArray: ...
 @overload
 def population_count(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise popcount, count the number of set bits in each element."""
@@ -1618,6 +1911,8 @@ def pow(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise power: :math:`x^y`."""
 @overload
 def pow(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def pow(x: PlainArray, y: ArrayLike) -> PlainArray: ...
 @overload
 def pow(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise power: :math:`x^y`."""
@@ -1741,88 +2036,109 @@ def ragged_all_to_all(
 @overload
 def ragged_dot(
     lhs: NamedArray,
-    rhs: AnyArray,
-    group_sizes: AnyArray,
+    rhs: EitherArray,
+    group_sizes: EitherArray,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Ragged matrix multiplication."""
 @overload
 def ragged_dot(
-    lhs: AnyArray,
+    lhs: EitherArray,
     rhs: NamedArray,
-    group_sizes: AnyArray,
+    group_sizes: EitherArray,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray: ...
 @overload
 def ragged_dot(
-    lhs: AnyArray,
-    rhs: AnyArray,
+    lhs: EitherArray,
+    rhs: EitherArray,
     group_sizes: NamedArray,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray: ...
 @overload
 def ragged_dot(
-    lhs: jax.Array,
-    rhs: jax.Array,
-    group_sizes: jax.Array,
+    lhs: PlainArray,
+    rhs: EitherArray,
+    group_sizes: EitherArray,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> PlainArray: ...
+@overload
+def ragged_dot(
+    lhs: EitherArray,
+    rhs: EitherArray,
+    group_sizes: EitherArray,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Ragged matrix multiplication."""
 @overload
 def ragged_dot_general(
     lhs: NamedArray,
-    rhs: AnyArray,
-    group_sizes: AnyArray,
+    rhs: EitherArray,
+    group_sizes: EitherArray,
     ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Ragged matrix multiplication."""
 @overload
 def ragged_dot_general(
-    lhs: AnyArray,
+    lhs: EitherArray,
     rhs: NamedArray,
-    group_sizes: AnyArray,
+    group_sizes: EitherArray,
     ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray: ...
 @overload
 def ragged_dot_general(
-    lhs: AnyArray,
-    rhs: AnyArray,
+    lhs: EitherArray,
+    rhs: EitherArray,
     group_sizes: NamedArray,
     ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray: ...
 @overload
 def ragged_dot_general(
-    lhs: jax.Array,
-    rhs: jax.Array,
-    group_sizes: jax.Array,
+    lhs: PlainArray,
+    rhs: EitherArray,
+    group_sizes: EitherArray,
     ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> PlainArray: ...
+@overload
+def ragged_dot_general(
+    lhs: EitherArray,
+    rhs: EitherArray,
+    group_sizes: EitherArray,
+    ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Ragged matrix multiplication."""
@@ -1832,11 +2148,15 @@ def random_gamma_grad(*args: object) -> PyTree:
 def real(x: NamedArray) -> NamedArray:
     """Elementwise extract real part: :math:`\\mathrm{Re}(x)`."""
 @overload
+def real(x: PlainArray) -> PlainArray: ...
+@overload
 def real(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise extract real part: :math:`\\mathrm{Re}(x)`."""
 @overload
 def reciprocal(x: NamedArray) -> NamedArray:
     """Elementwise reciprocal: :math:`1 \\over x`."""
+@overload
+def reciprocal(x: PlainArray) -> PlainArray: ...
 @overload
 def reciprocal(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise reciprocal: :math:`1 \\over x`."""
@@ -1898,6 +2218,8 @@ def reduce_precision(operand: NamedArray, exponent_bits: int, mantissa_bits: int
     operator.
     """
 @overload
+def reduce_precision(operand: PlainArray, exponent_bits: int, mantissa_bits: int) -> PlainArray: ...
+@overload
 def reduce_precision(
     operand: jax.typing.ArrayLike, exponent_bits: int, mantissa_bits: int,
 ) -> jax.Array:
@@ -1946,6 +2268,8 @@ def rem(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def rem(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def rem(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+@overload
 def rem(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise remainder: :math:`x \\bmod y`."""
 def reshape(
@@ -1986,6 +2310,8 @@ def rng_uniform(a: object, b: object, shape: object) -> PyTree:
 def round(x: NamedArray, rounding_method: jax.lax.RoundingMethod = ...) -> NamedArray:
     """Elementwise round."""
 @overload
+def round(x: PlainArray, rounding_method: jax.lax.RoundingMethod = ...) -> PlainArray: ...
+@overload
 def round(x: jax.typing.ArrayLike, rounding_method: jax.lax.RoundingMethod = ...) -> jax.Array:
     """Elementwise round."""
 @overload
@@ -1995,17 +2321,21 @@ def rsqrt(
     """Elementwise reciprocal square root:  :math:`1 \\over \\sqrt{x}`."""
 @overload
 def rsqrt(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
+@overload
+def rsqrt(
     x: jax.typing.ArrayLike,
     *,
     accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
 ) -> jax.Array:
     """Elementwise reciprocal square root:  :math:`1 \\over \\sqrt{x}`."""
 def scaled_dot(
-    lhs: AnyArray,
-    rhs: AnyArray,
+    lhs: EitherArray,
+    rhs: EitherArray,
     *,
-    lhs_scale: AnyArray | None = None,
-    rhs_scale: AnyArray | None = None,
+    lhs_scale: EitherArray | None = None,
+    rhs_scale: EitherArray | None = None,
     dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]] | None = None,
     preferred_element_type: DType | None = None,
 ) -> PyTree:
@@ -2063,6 +2393,17 @@ def scatter(
 ) -> NamedArray: ...
 @overload
 def scatter(
+    operand: PlainArray,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> PlainArray: ...
+@overload
+def scatter(
     operand: jax.typing.ArrayLike,
     scatter_indices: jax.typing.ArrayLike,
     updates: jax.typing.ArrayLike,
@@ -2109,6 +2450,17 @@ def scatter_add(
 ) -> NamedArray: ...
 @overload
 def scatter_add(
+    operand: PlainArray,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> PlainArray: ...
+@overload
+def scatter_add(
     operand: jax.typing.ArrayLike,
     scatter_indices: jax.typing.ArrayLike,
     updates: jax.typing.ArrayLike,
@@ -2122,8 +2474,8 @@ def scatter_add(
 @overload
 def scatter_apply(
     operand: NamedArray,
-    scatter_indices: AnyArray,
-    func: Callable[[AnyArray], AnyArray],
+    scatter_indices: EitherArray,
+    func: Callable[[EitherArray], EitherArray],
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     update_shape: Sequence[int] = (),
@@ -2134,9 +2486,9 @@ def scatter_apply(
     """Scatter-apply operator."""
 @overload
 def scatter_apply(
-    operand: AnyArray,
+    operand: EitherArray,
     scatter_indices: NamedArray,
-    func: Callable[[AnyArray], AnyArray],
+    func: Callable[[EitherArray], EitherArray],
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     update_shape: Sequence[int] = (),
@@ -2146,9 +2498,21 @@ def scatter_apply(
 ) -> NamedArray: ...
 @overload
 def scatter_apply(
-    operand: jax.Array,
-    scatter_indices: jax.Array,
-    func: Callable[[AnyArray], AnyArray],
+    operand: PlainArray,
+    scatter_indices: EitherArray,
+    func: Callable[[EitherArray], EitherArray],
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> PlainArray: ...
+@overload
+def scatter_apply(
+    operand: EitherArray,
+    scatter_indices: EitherArray,
+    func: Callable[[EitherArray], EitherArray],
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     update_shape: Sequence[int] = (),
@@ -2191,6 +2555,17 @@ def scatter_max(
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
+@overload
+def scatter_max(
+    operand: PlainArray,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> PlainArray: ...
 @overload
 def scatter_max(
     operand: jax.typing.ArrayLike,
@@ -2237,6 +2612,17 @@ def scatter_min(
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
+@overload
+def scatter_min(
+    operand: PlainArray,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> PlainArray: ...
 @overload
 def scatter_min(
     operand: jax.typing.ArrayLike,
@@ -2283,6 +2669,17 @@ def scatter_mul(
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
+@overload
+def scatter_mul(
+    operand: PlainArray,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> PlainArray: ...
 @overload
 def scatter_mul(
     operand: jax.typing.ArrayLike,
@@ -2329,6 +2726,17 @@ def scatter_sub(
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
+@overload
+def scatter_sub(
+    operand: PlainArray,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> PlainArray: ...
 @overload
 def scatter_sub(
     operand: jax.typing.ArrayLike,
@@ -2349,6 +2757,8 @@ def select(pred: ArrayLike, on_true: NamedArray, on_false: ArrayLike) -> NamedAr
 @overload
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: NamedArray) -> NamedArray: ...
 @overload
+def select(pred: PlainArray, on_true: ArrayLike, on_false: ArrayLike) -> PlainArray: ...
+@overload
 def select(
     pred: jax.typing.ArrayLike, on_true: jax.typing.ArrayLike, on_false: jax.typing.ArrayLike,
 ) -> jax.Array:
@@ -2356,6 +2766,8 @@ def select(
 @overload
 def select_n(which: NamedArray, *cases: ArrayLike) -> NamedArray:
     """Selects array values from multiple cases."""
+@overload
+def select_n(which: PlainArray, *cases: ArrayLike) -> PlainArray: ...
 @overload
 def select_n(which: jax.typing.ArrayLike, *cases: ArrayLike) -> jax.Array:
     """Selects array values from multiple cases."""
@@ -2365,6 +2777,8 @@ def shift_left(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def shift_left(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def shift_left(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+@overload
 def shift_left(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise left shift: :math:`x \\ll y`."""
 @overload
@@ -2372,6 +2786,8 @@ def shift_right_arithmetic(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise arithmetic right shift: :math:`x \\gg y`."""
 @overload
 def shift_right_arithmetic(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def shift_right_arithmetic(x: PlainArray, y: ArrayLike) -> PlainArray: ...
 @overload
 def shift_right_arithmetic(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise arithmetic right shift: :math:`x \\gg y`."""
@@ -2381,11 +2797,15 @@ def shift_right_logical(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def shift_right_logical(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def shift_right_logical(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+@overload
 def shift_right_logical(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise logical right shift: :math:`x \\gg y`."""
 @overload
 def sign(x: NamedArray) -> NamedArray:
     """Elementwise sign."""
+@overload
+def sign(x: PlainArray) -> PlainArray: ...
 @overload
 def sign(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise sign."""
@@ -2396,6 +2816,10 @@ def sin(
     """Elementwise sine: :math:`\\mathrm{sin}(x)`."""
 @overload
 def sin(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
+@overload
+def sin(
     x: jax.typing.ArrayLike,
     *,
     accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
@@ -2404,6 +2828,8 @@ def sin(
 @overload
 def sinh(x: NamedArray) -> NamedArray:
     """Elementwise hyperbolic sine: :math:`\\mathrm{sinh}(x)`."""
+@overload
+def sinh(x: PlainArray) -> PlainArray: ...
 @overload
 def sinh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise hyperbolic sine: :math:`\\mathrm{sinh}(x)`."""
@@ -2418,6 +2844,13 @@ def slice(
     <https://www.openxla.org/xla/operation_semantics#slice>`_
     operator.
     """
+@overload
+def slice(
+    operand: PlainArray,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> PlainArray: ...
 @overload
 def slice(
     operand: jax.typing.ArrayLike,
@@ -2452,7 +2885,7 @@ def sort(
     See `nx.sort`.
     """
 def sort_key_val(
-    keys: AnyArray, values: ArrayLike, dimension: AxisSpec = -1, is_stable: bool = True,
+    keys: EitherArray, values: ArrayLike, dimension: AxisSpec = -1, is_stable: bool = True,
 ) -> tuple[AnyArray, AnyArray]:
     """Sorts ``keys`` along ``dimension`` and applies the same permutation to ``values``."""
 def split(operand: ArrayLike, sizes: Sequence[int], axis: AxisSpec = 0) -> Sequence[AnyArray]:
@@ -2464,6 +2897,10 @@ def sqrt(
     """Elementwise square root: :math:`\\sqrt{x}`."""
 @overload
 def sqrt(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
+@overload
+def sqrt(
     x: jax.typing.ArrayLike,
     *,
     accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
@@ -2472,6 +2909,8 @@ def sqrt(
 @overload
 def square(x: NamedArray) -> NamedArray:
     """Elementwise square: :math:`x^2`."""
+@overload
+def square(x: PlainArray) -> PlainArray: ...
 @overload
 def square(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise square: :math:`x^2`."""
@@ -2486,6 +2925,8 @@ def sub(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise subtraction: :math:`x - y`."""
 @overload
 def sub(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def sub(x: PlainArray, y: ArrayLike) -> PlainArray: ...
 @overload
 def sub(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise subtraction: :math:`x - y`."""
@@ -2506,6 +2947,10 @@ def tan(
     """Elementwise tangent: :math:`\\mathrm{tan}(x)`."""
 @overload
 def tan(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
+@overload
+def tan(
     x: jax.typing.ArrayLike,
     *,
     accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
@@ -2518,6 +2963,10 @@ def tanh(
     """Elementwise hyperbolic tangent: :math:`\\mathrm{tanh}(x)`."""
 @overload
 def tanh(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
+@overload
+def tanh(
     x: jax.typing.ArrayLike,
     *,
     accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
@@ -2526,6 +2975,8 @@ def tanh(
 @overload
 def tile(operand: NamedArray, reps: Sequence[int]) -> NamedArray:
     """Tiles an array by repeating it along each dimension."""
+@overload
+def tile(operand: PlainArray, reps: Sequence[int]) -> PlainArray: ...
 @overload
 def tile(operand: jax.typing.ArrayLike, reps: Sequence[int]) -> jax.Array:
     """Tiles an array by repeating it along each dimension."""
@@ -2543,6 +2994,8 @@ def transpose(operand: NamedArray, permutation: Sequence[int] | np.ndarray) -> N
     operator.
     """
 @overload
+def transpose(operand: PlainArray, permutation: Sequence[int] | np.ndarray) -> PlainArray: ...
+@overload
 def transpose(
     operand: jax.typing.ArrayLike, permutation: Sequence[int] | np.ndarray,
 ) -> jax.Array:
@@ -2553,7 +3006,7 @@ def transpose(
 def unstack(x: ArrayLike, axis: AxisSpec = 0) -> tuple[AnyArray, ...]:
     """Unstacks an array along an axis."""
 def while_loop(
-    cond_fun: Callable[[PyTree], AnyArray],
+    cond_fun: Callable[[PyTree], EitherArray],
     body_fun: Callable[[PyTree], PyTree],
     init_val: PyTree,
 ) -> PyTree:
@@ -2586,6 +3039,8 @@ def zeta(x: NamedArray, q: ArrayLike) -> NamedArray:
     """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`"""
 @overload
 def zeta(x: ArrayLike, q: NamedArray) -> NamedArray: ...
+@overload
+def zeta(x: PlainArray, q: ArrayLike) -> PlainArray: ...
 @overload
 def zeta(x: jax.typing.ArrayLike, q: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`"""

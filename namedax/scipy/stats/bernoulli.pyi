@@ -8,12 +8,15 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
+from namedax.core.results import PlainArray
 
 @overload
 def cdf(k: NamedArray, p: ArrayLike) -> NamedArray:
     """Bernoulli cumulative distribution function."""
 @overload
 def cdf(k: ArrayLike, p: NamedArray) -> NamedArray: ...
+@overload
+def cdf(k: PlainArray, p: ArrayLike) -> PlainArray: ...
 @overload
 def cdf(k: jax.typing.ArrayLike, p: jax.typing.ArrayLike) -> jax.Array:
     """Bernoulli cumulative distribution function."""
@@ -23,6 +26,8 @@ def logpmf(k: NamedArray, p: ArrayLike, loc: ArrayLike = 0) -> NamedArray:
 @overload
 def logpmf(k: ArrayLike, p: NamedArray, loc: ArrayLike = 0) -> NamedArray: ...
 @overload
+def logpmf(k: PlainArray, p: ArrayLike, loc: ArrayLike = 0) -> PlainArray: ...
+@overload
 def logpmf(k: jax.typing.ArrayLike, p: jax.typing.ArrayLike, loc: ArrayLike = 0) -> jax.Array:
     """Bernoulli log probability mass function."""
 @overload
@@ -31,6 +36,8 @@ def pmf(k: NamedArray, p: ArrayLike, loc: ArrayLike = 0) -> NamedArray:
 @overload
 def pmf(k: ArrayLike, p: NamedArray, loc: ArrayLike = 0) -> NamedArray: ...
 @overload
+def pmf(k: PlainArray, p: ArrayLike, loc: ArrayLike = 0) -> PlainArray: ...
+@overload
 def pmf(k: jax.typing.ArrayLike, p: jax.typing.ArrayLike, loc: ArrayLike = 0) -> jax.Array:
     """Bernoulli probability mass function."""
 @overload
@@ -38,6 +45,8 @@ def ppf(q: NamedArray, p: ArrayLike) -> NamedArray:
     """Bernoulli percent point function."""
 @overload
 def ppf(q: ArrayLike, p: NamedArray) -> NamedArray: ...
+@overload
+def ppf(q: PlainArray, p: ArrayLike) -> PlainArray: ...
 @overload
 def ppf(q: jax.typing.ArrayLike, p: jax.typing.ArrayLike) -> jax.Array:
     """Bernoulli percent point function."""

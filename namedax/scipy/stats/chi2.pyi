@@ -8,12 +8,15 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
+from namedax.core.results import PlainArray
 
 @overload
 def cdf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Chi-square cumulative distribution function."""
 @overload
 def cdf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+@overload
+def cdf(x: PlainArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def cdf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
@@ -30,6 +33,10 @@ def logcdf(
 ) -> NamedArray: ...
 @overload
 def logcdf(
+    x: PlainArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> PlainArray: ...
+@overload
+def logcdf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
     """Chi-square log cumulative distribution function."""
@@ -44,6 +51,10 @@ def logpdf(
 ) -> NamedArray: ...
 @overload
 def logpdf(
+    x: PlainArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
+) -> PlainArray: ...
+@overload
+def logpdf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
     """Chi-square log probability distribution function."""
@@ -52,6 +63,8 @@ def logsf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     """Chi-square log survival function."""
 @overload
 def logsf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+@overload
+def logsf(x: PlainArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def logsf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
@@ -63,6 +76,8 @@ def pdf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) 
 @overload
 def pdf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
+def pdf(x: PlainArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
+@overload
 def pdf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
@@ -72,6 +87,8 @@ def sf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
     """Chi-square survival function."""
 @overload
 def sf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+@overload
+def sf(x: PlainArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def sf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,

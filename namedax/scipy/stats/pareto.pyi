@@ -8,12 +8,15 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
+from namedax.core.results import PlainArray
 
 @overload
 def cdf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Pareto cumulative distribution function."""
 @overload
 def cdf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+@overload
+def cdf(x: PlainArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def cdf(
     x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
@@ -25,6 +28,8 @@ def logcdf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 @overload
 def logcdf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
+def logcdf(x: PlainArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
+@overload
 def logcdf(
     x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
@@ -34,6 +39,8 @@ def logpdf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     """Pareto log probability distribution function."""
 @overload
 def logpdf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+@overload
+def logpdf(x: PlainArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def logpdf(
     x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
@@ -45,6 +52,8 @@ def logsf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
 @overload
 def logsf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
+def logsf(x: PlainArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
+@overload
 def logsf(
     x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
@@ -54,6 +63,8 @@ def pdf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
     """Pareto probability distribution function."""
 @overload
 def pdf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+@overload
+def pdf(x: PlainArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def pdf(
     x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
@@ -65,6 +76,8 @@ def ppf(q: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
 @overload
 def ppf(q: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
+def ppf(q: PlainArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
+@overload
 def ppf(
     q: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
@@ -74,6 +87,8 @@ def sf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     """Pareto survival function."""
 @overload
 def sf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
+@overload
+def sf(x: PlainArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def sf(
     x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
