@@ -1,4 +1,5 @@
-"""The aliases of `annotations.py`, for type checkers of other code: results have the attributes of both."""
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+"""The aliases of `annotations.py`, with results as type checkers of other code see them."""
 
 from collections.abc import Hashable, Sequence, ValuesView
 from collections.abc import Set as AbstractSet

@@ -1,4 +1,8 @@
-"""The type of results without named axes, for type checkers. The module does not exist at run time."""
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+"""The type of results without named axes, for type checkers.
+
+The module does not exist at run time.
+"""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -19,5 +23,5 @@ class PlainArray(Methods, jax.Array):  # type: ignore[misc]
     def dims(self) -> Dims: ...
     @property
     def named_shape(self) -> Mapping[Hashable, int]: ...
-    def item(self) -> Any: ...
+    def item(self, *args: int) -> Any: ...
     def tolist(self) -> Any: ...

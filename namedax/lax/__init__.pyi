@@ -237,7 +237,7 @@ def add(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def add(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def add(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def add(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def add(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise addition: :math:`x + y`."""
@@ -396,7 +396,7 @@ def atan2(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def atan2(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def atan2(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def atan2(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def atan2(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise two-term arc tangent: :math:`\\mathrm{atan}({x \\over y})`."""
@@ -431,11 +431,11 @@ def batch_matmul(
 ) -> NamedArray: ...
 @overload
 def batch_matmul(
-    lhs: PlainArray, rhs: EitherArray, precision: jax.lax.PrecisionLike = None,
+    lhs: PlainArray, rhs: jax.Array, precision: jax.lax.PrecisionLike = None,
 ) -> PlainArray: ...
 @overload
 def batch_matmul(
-    lhs: EitherArray, rhs: EitherArray, precision: jax.lax.PrecisionLike = None,
+    lhs: jax.Array, rhs: jax.Array, precision: jax.lax.PrecisionLike = None,
 ) -> jax.Array:
     """Batch matrix multiplication."""
 @overload
@@ -470,7 +470,7 @@ def betainc(a: ArrayLike, b: NamedArray, x: ArrayLike) -> NamedArray: ...
 @overload
 def betainc(a: ArrayLike, b: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
-def betainc(a: PlainArray, b: ArrayLike, x: ArrayLike) -> PlainArray: ...
+def betainc(a: PlainArray, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def betainc(
     a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike,
@@ -490,7 +490,7 @@ def bitwise_and(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def bitwise_and(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def bitwise_and(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def bitwise_and(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def bitwise_and(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise AND: :math:`x \\wedge y`."""
@@ -508,7 +508,7 @@ def bitwise_or(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def bitwise_or(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def bitwise_or(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def bitwise_or(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def bitwise_or(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise OR: :math:`x \\vee y`."""
@@ -518,7 +518,7 @@ def bitwise_xor(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def bitwise_xor(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def bitwise_xor(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def bitwise_xor(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def bitwise_xor(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise exclusive OR: :math:`x \\oplus y`."""
@@ -568,7 +568,7 @@ def broadcast_like(arr: NamedArray, like_arr: ArrayLike) -> NamedArray:
 @overload
 def broadcast_like(arr: ArrayLike, like_arr: NamedArray) -> NamedArray: ...
 @overload
-def broadcast_like(arr: PlainArray, like_arr: ArrayLike) -> PlainArray: ...
+def broadcast_like(arr: PlainArray, like_arr: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def broadcast_like(arr: jax.typing.ArrayLike, like_arr: jax.typing.ArrayLike) -> jax.Array:
     """Broadcasts an array to match the shape and sharding of another array."""
@@ -612,7 +612,7 @@ def clamp(min: ArrayLike, x: NamedArray, max: ArrayLike) -> NamedArray: ...
 @overload
 def clamp(min: ArrayLike, x: ArrayLike, max: NamedArray) -> NamedArray: ...
 @overload
-def clamp(min: PlainArray, x: ArrayLike, max: ArrayLike) -> PlainArray: ...
+def clamp(min: PlainArray, x: jax.typing.ArrayLike, max: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def clamp(
     min: jax.typing.ArrayLike, x: jax.typing.ArrayLike, max: jax.typing.ArrayLike,
@@ -637,7 +637,7 @@ def collapse(
 ) -> PlainArray: ...
 @overload
 def collapse(
-    operand: EitherArray, start_dimension: int, stop_dimension: int | None = None,
+    operand: jax.Array, start_dimension: int, stop_dimension: int | None = None,
 ) -> jax.Array:
     """Collapses dimensions of an array into a single dimension."""
 @overload
@@ -646,7 +646,7 @@ def complex(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def complex(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def complex(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def complex(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def complex(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise make complex number: :math:`x + jy`."""
@@ -696,7 +696,7 @@ def conv(
 @overload
 def conv(
     lhs: PlainArray,
-    rhs: EitherArray,
+    rhs: jax.Array,
     window_strides: Sequence[int],
     padding: str,
     precision: jax.lax.PrecisionLike = None,
@@ -704,8 +704,8 @@ def conv(
 ) -> PlainArray: ...
 @overload
 def conv(
-    lhs: EitherArray,
-    rhs: EitherArray,
+    lhs: jax.Array,
+    rhs: jax.Array,
     window_strides: Sequence[int],
     padding: str,
     precision: jax.lax.PrecisionLike = None,
@@ -746,7 +746,7 @@ def conv_general_dilated(
 @overload
 def conv_general_dilated(
     lhs: PlainArray,
-    rhs: EitherArray,
+    rhs: jax.Array,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None = None,
@@ -760,8 +760,8 @@ def conv_general_dilated(
 ) -> PlainArray: ...
 @overload
 def conv_general_dilated(
-    lhs: EitherArray,
-    rhs: EitherArray,
+    lhs: jax.Array,
+    rhs: jax.Array,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None = None,
@@ -802,7 +802,7 @@ def conv_general_dilated_local(
 @overload
 def conv_general_dilated_local(
     lhs: PlainArray,
-    rhs: ArrayLike,
+    rhs: jax.typing.ArrayLike,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     filter_shape: Sequence[int],
@@ -892,7 +892,7 @@ def conv_transpose(
 @overload
 def conv_transpose(
     lhs: PlainArray,
-    rhs: EitherArray,
+    rhs: jax.Array,
     strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     rhs_dilation: Sequence[int] | None = None,
@@ -904,8 +904,8 @@ def conv_transpose(
 ) -> PlainArray: ...
 @overload
 def conv_transpose(
-    lhs: EitherArray,
-    rhs: EitherArray,
+    lhs: jax.Array,
+    rhs: jax.Array,
     strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     rhs_dilation: Sequence[int] | None = None,
@@ -942,7 +942,7 @@ def conv_with_general_padding(
 @overload
 def conv_with_general_padding(
     lhs: PlainArray,
-    rhs: EitherArray,
+    rhs: jax.Array,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None,
@@ -952,8 +952,8 @@ def conv_with_general_padding(
 ) -> PlainArray: ...
 @overload
 def conv_with_general_padding(
-    lhs: EitherArray,
-    rhs: EitherArray,
+    lhs: jax.Array,
+    rhs: jax.Array,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None,
@@ -1063,7 +1063,7 @@ def div(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def div(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def div(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def div(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def div(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise division: :math:`x \\over y`."""
@@ -1091,7 +1091,7 @@ def dot(
 @overload
 def dot(
     lhs: PlainArray,
-    rhs: ArrayLike,
+    rhs: jax.typing.ArrayLike,
     *,
     dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]] | None = None,
     precision: jax.lax.PrecisionLike = None,
@@ -1133,7 +1133,7 @@ def dot_general(
 @overload
 def dot_general(
     lhs: PlainArray,
-    rhs: ArrayLike,
+    rhs: jax.typing.ArrayLike,
     dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]],
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
@@ -1183,15 +1183,15 @@ def dynamic_slice(
 @overload
 def dynamic_slice(
     operand: PlainArray,
-    start_indices: EitherArray | np.ndarray | Sequence[ArrayLike],
+    start_indices: jax.Array | np.ndarray | Sequence[jax.typing.ArrayLike],
     slice_sizes: Sequence[int],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> PlainArray: ...
 @overload
 def dynamic_slice(
-    operand: EitherArray | np.ndarray,
-    start_indices: EitherArray | np.ndarray | Sequence[jax.typing.ArrayLike],
+    operand: jax.Array | np.ndarray,
+    start_indices: jax.Array | np.ndarray | Sequence[jax.typing.ArrayLike],
     slice_sizes: Sequence[int],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
@@ -1251,16 +1251,16 @@ def dynamic_update_slice(
 @overload
 def dynamic_update_slice(
     operand: PlainArray,
-    update: ArrayLike,
-    start_indices: EitherArray | Sequence[ArrayLike],
+    update: jax.typing.ArrayLike,
+    start_indices: jax.Array | Sequence[jax.typing.ArrayLike],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> PlainArray: ...
 @overload
 def dynamic_update_slice(
-    operand: EitherArray | np.ndarray,
+    operand: jax.Array | np.ndarray,
     update: jax.typing.ArrayLike,
-    start_indices: EitherArray | Sequence[jax.typing.ArrayLike],
+    start_indices: jax.Array | Sequence[jax.typing.ArrayLike],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> jax.Array:
@@ -1285,7 +1285,7 @@ def eq(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def eq(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def eq(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def eq(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def eq(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise equals: :math:`x = y`."""
@@ -1422,7 +1422,7 @@ def full_like(
 @overload
 def full_like(
     x: PlainArray,
-    fill_value: ArrayLike,
+    fill_value: jax.typing.ArrayLike,
     dtype: DType | None = None,
     shape: Sequence[int] | None = None,
     sharding: jax.sharding.Sharding | None = None,
@@ -1464,7 +1464,7 @@ def gather(
 @overload
 def gather(
     operand: PlainArray,
-    start_indices: ArrayLike,
+    start_indices: jax.typing.ArrayLike,
     dimension_numbers: jax.lax.GatherDimensionNumbers,
     slice_sizes: Sequence[int],
     *,
@@ -1492,7 +1492,7 @@ def ge(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def ge(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def ge(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def ge(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def ge(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise greater-than-or-equals: :math:`x \\geq y`."""
@@ -1502,7 +1502,7 @@ def gt(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def gt(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def gt(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def gt(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def gt(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise greater-than: :math:`x > y`."""
@@ -1512,7 +1512,7 @@ def igamma(a: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def igamma(a: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
-def igamma(a: PlainArray, x: ArrayLike) -> PlainArray: ...
+def igamma(a: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def igamma(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise regularized incomplete gamma function."""
@@ -1522,7 +1522,7 @@ def igamma_grad_a(a: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def igamma_grad_a(a: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
-def igamma_grad_a(a: PlainArray, x: ArrayLike) -> PlainArray: ...
+def igamma_grad_a(a: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def igamma_grad_a(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise derivative of the regularized incomplete gamma function."""
@@ -1532,7 +1532,7 @@ def igammac(a: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def igammac(a: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
-def igammac(a: PlainArray, x: ArrayLike) -> PlainArray: ...
+def igammac(a: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def igammac(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise complementary regularized incomplete gamma function."""
@@ -1580,7 +1580,7 @@ def le(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def le(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def le(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def le(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def le(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise less-than-or-equals: :math:`x \\leq y`."""
@@ -1646,7 +1646,7 @@ def lt(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def lt(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def lt(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def lt(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def lt(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise less-than: :math:`x < y`."""
@@ -1686,7 +1686,7 @@ def max(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def max(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def max(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def max(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def max(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise maximum: :math:`\\mathrm{max}(x, y)`."""
@@ -1696,7 +1696,7 @@ def min(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def min(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def min(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def min(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def min(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise minimum: :math:`\\mathrm{min}(x, y)`"""
@@ -1706,7 +1706,9 @@ def mul(x: NamedArray, y: ArrayLike, *, out_dtype: DType | None = None) -> Named
 @overload
 def mul(x: ArrayLike, y: NamedArray, *, out_dtype: DType | None = None) -> NamedArray: ...
 @overload
-def mul(x: PlainArray, y: ArrayLike, *, out_dtype: DType | None = None) -> PlainArray: ...
+def mul(
+    x: PlainArray, y: jax.typing.ArrayLike, *, out_dtype: DType | None = None,
+) -> PlainArray: ...
 @overload
 def mul(
     x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, *, out_dtype: DType | None = None,
@@ -1718,7 +1720,7 @@ def mulhi(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def mulhi(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
-def mulhi(x: PlainArray, y: ArrayLike, /) -> PlainArray: ...
+def mulhi(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def mulhi(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Elementwise multiply-high: high bits of :math:`x \\times y`."""
@@ -1728,7 +1730,7 @@ def ne(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def ne(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def ne(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def ne(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def ne(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise not-equals: :math:`x \\neq y`."""
@@ -1746,7 +1748,7 @@ def nextafter(x1: NamedArray, x2: ArrayLike) -> NamedArray:
 @overload
 def nextafter(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
 @overload
-def nextafter(x1: PlainArray, x2: ArrayLike) -> PlainArray: ...
+def nextafter(x1: PlainArray, x2: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def nextafter(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Returns the next representable value after ``x1`` in the direction of ``x2``."""
@@ -1771,7 +1773,7 @@ def pad(
 @overload
 def pad(
     operand: PlainArray,
-    padding_value: ArrayLike,
+    padding_value: jax.typing.ArrayLike,
     padding_config: Sequence[tuple[int, int, int]],
 ) -> PlainArray: ...
 @overload
@@ -1894,7 +1896,7 @@ def polygamma(m: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def polygamma(m: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
-def polygamma(m: PlainArray, x: ArrayLike) -> PlainArray: ...
+def polygamma(m: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def polygamma(m: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise polygamma: :math:`\\psi^{(m)}(x)`."""
@@ -1912,7 +1914,7 @@ def pow(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def pow(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def pow(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def pow(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def pow(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise power: :math:`x^y`."""
@@ -2066,19 +2068,9 @@ def ragged_dot(
 ) -> NamedArray: ...
 @overload
 def ragged_dot(
-    lhs: PlainArray,
-    rhs: EitherArray,
-    group_sizes: EitherArray,
-    precision: jax.lax.PrecisionLike = None,
-    preferred_element_type: DType | None = None,
-    group_offset: EitherArray | None = None,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> PlainArray: ...
-@overload
-def ragged_dot(
-    lhs: EitherArray,
-    rhs: EitherArray,
-    group_sizes: EitherArray,
+    lhs: jax.Array,
+    rhs: jax.Array,
+    group_sizes: jax.Array,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
     group_offset: EitherArray | None = None,
@@ -2121,20 +2113,9 @@ def ragged_dot_general(
 ) -> NamedArray: ...
 @overload
 def ragged_dot_general(
-    lhs: PlainArray,
-    rhs: EitherArray,
-    group_sizes: EitherArray,
-    ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
-    precision: jax.lax.PrecisionLike = None,
-    preferred_element_type: DType | None = None,
-    group_offset: EitherArray | None = None,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> PlainArray: ...
-@overload
-def ragged_dot_general(
-    lhs: EitherArray,
-    rhs: EitherArray,
-    group_sizes: EitherArray,
+    lhs: jax.Array,
+    rhs: jax.Array,
+    group_sizes: jax.Array,
     ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
@@ -2268,7 +2249,7 @@ def rem(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def rem(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def rem(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def rem(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def rem(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise remainder: :math:`x \\bmod y`."""
@@ -2394,8 +2375,8 @@ def scatter(
 @overload
 def scatter(
     operand: PlainArray,
-    scatter_indices: ArrayLike,
-    updates: ArrayLike,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
@@ -2451,8 +2432,8 @@ def scatter_add(
 @overload
 def scatter_add(
     operand: PlainArray,
-    scatter_indices: ArrayLike,
-    updates: ArrayLike,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
@@ -2498,20 +2479,8 @@ def scatter_apply(
 ) -> NamedArray: ...
 @overload
 def scatter_apply(
-    operand: PlainArray,
-    scatter_indices: EitherArray,
-    func: Callable[[EitherArray], EitherArray],
-    dimension_numbers: jax.lax.ScatterDimensionNumbers,
-    *,
-    update_shape: Sequence[int] = (),
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: str | jax.lax.GatherScatterMode | None = None,
-) -> PlainArray: ...
-@overload
-def scatter_apply(
-    operand: EitherArray,
-    scatter_indices: EitherArray,
+    operand: jax.Array,
+    scatter_indices: jax.Array,
     func: Callable[[EitherArray], EitherArray],
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
@@ -2558,8 +2527,8 @@ def scatter_max(
 @overload
 def scatter_max(
     operand: PlainArray,
-    scatter_indices: ArrayLike,
-    updates: ArrayLike,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
@@ -2615,8 +2584,8 @@ def scatter_min(
 @overload
 def scatter_min(
     operand: PlainArray,
-    scatter_indices: ArrayLike,
-    updates: ArrayLike,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
@@ -2672,8 +2641,8 @@ def scatter_mul(
 @overload
 def scatter_mul(
     operand: PlainArray,
-    scatter_indices: ArrayLike,
-    updates: ArrayLike,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
@@ -2729,8 +2698,8 @@ def scatter_sub(
 @overload
 def scatter_sub(
     operand: PlainArray,
-    scatter_indices: ArrayLike,
-    updates: ArrayLike,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     indices_are_sorted: bool = False,
@@ -2757,7 +2726,9 @@ def select(pred: ArrayLike, on_true: NamedArray, on_false: ArrayLike) -> NamedAr
 @overload
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: NamedArray) -> NamedArray: ...
 @overload
-def select(pred: PlainArray, on_true: ArrayLike, on_false: ArrayLike) -> PlainArray: ...
+def select(
+    pred: PlainArray, on_true: jax.typing.ArrayLike, on_false: jax.typing.ArrayLike,
+) -> PlainArray: ...
 @overload
 def select(
     pred: jax.typing.ArrayLike, on_true: jax.typing.ArrayLike, on_false: jax.typing.ArrayLike,
@@ -2767,8 +2738,6 @@ def select(
 def select_n(which: NamedArray, *cases: ArrayLike) -> NamedArray:
     """Selects array values from multiple cases."""
 @overload
-def select_n(which: PlainArray, *cases: ArrayLike) -> PlainArray: ...
-@overload
 def select_n(which: jax.typing.ArrayLike, *cases: ArrayLike) -> jax.Array:
     """Selects array values from multiple cases."""
 @overload
@@ -2777,7 +2746,7 @@ def shift_left(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def shift_left(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def shift_left(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def shift_left(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def shift_left(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise left shift: :math:`x \\ll y`."""
@@ -2787,7 +2756,7 @@ def shift_right_arithmetic(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def shift_right_arithmetic(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def shift_right_arithmetic(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def shift_right_arithmetic(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def shift_right_arithmetic(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise arithmetic right shift: :math:`x \\gg y`."""
@@ -2797,7 +2766,7 @@ def shift_right_logical(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def shift_right_logical(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def shift_right_logical(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def shift_right_logical(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def shift_right_logical(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise logical right shift: :math:`x \\gg y`."""
@@ -2926,7 +2895,7 @@ def sub(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def sub(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def sub(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def sub(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def sub(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise subtraction: :math:`x - y`."""
@@ -3040,7 +3009,7 @@ def zeta(x: NamedArray, q: ArrayLike) -> NamedArray:
 @overload
 def zeta(x: ArrayLike, q: NamedArray) -> NamedArray: ...
 @overload
-def zeta(x: PlainArray, q: ArrayLike) -> PlainArray: ...
+def zeta(x: PlainArray, q: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def zeta(x: jax.typing.ArrayLike, q: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`"""

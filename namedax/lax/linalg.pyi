@@ -37,7 +37,7 @@ def cholesky(x: NamedArray, *, symmetrize_input: bool = True) -> NamedArray:
 @overload
 def cholesky(x: PlainArray, *, symmetrize_input: bool = True) -> PlainArray: ...
 @overload
-def cholesky(x: EitherArray, *, symmetrize_input: bool = True) -> jax.Array:
+def cholesky(x: jax.Array, *, symmetrize_input: bool = True) -> jax.Array:
     """Cholesky decomposition."""
 @overload
 def cholesky_update(r_matrix: NamedArray, w_vector: ArrayLike) -> NamedArray:
@@ -45,7 +45,7 @@ def cholesky_update(r_matrix: NamedArray, w_vector: ArrayLike) -> NamedArray:
 @overload
 def cholesky_update(r_matrix: ArrayLike, w_vector: NamedArray) -> NamedArray: ...
 @overload
-def cholesky_update(r_matrix: PlainArray, w_vector: ArrayLike) -> PlainArray: ...
+def cholesky_update(r_matrix: PlainArray, w_vector: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def cholesky_update(
     r_matrix: jax.typing.ArrayLike, w_vector: jax.typing.ArrayLike,
@@ -79,7 +79,7 @@ def householder_product(a: NamedArray, taus: ArrayLike) -> NamedArray:
 @overload
 def householder_product(a: ArrayLike, taus: NamedArray) -> NamedArray: ...
 @overload
-def householder_product(a: PlainArray, taus: ArrayLike) -> PlainArray: ...
+def householder_product(a: PlainArray, taus: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def householder_product(a: jax.typing.ArrayLike, taus: jax.typing.ArrayLike) -> jax.Array:
     """Product of elementary Householder reflectors."""
@@ -108,7 +108,12 @@ def ormqr(
 ) -> NamedArray: ...
 @overload
 def ormqr(
-    a: PlainArray, taus: ArrayLike, c: ArrayLike, *, left: bool = True, transpose: bool = False,
+    a: PlainArray,
+    taus: jax.typing.ArrayLike,
+    c: jax.typing.ArrayLike,
+    *,
+    left: bool = True,
+    transpose: bool = False,
 ) -> PlainArray: ...
 @overload
 def ormqr(
@@ -189,7 +194,7 @@ def triangular_solve(
 @overload
 def triangular_solve(
     a: PlainArray,
-    b: ArrayLike,
+    b: jax.typing.ArrayLike,
     *,
     left_side: bool = False,
     lower: bool = False,
@@ -243,18 +248,9 @@ def tridiagonal_solve(
 ) -> NamedArray: ...
 @overload
 def tridiagonal_solve(
-    dl: PlainArray,
-    d: EitherArray,
-    du: EitherArray,
-    b: EitherArray,
-    *,
-    perturb_singular: bool = False,
-) -> PlainArray: ...
-@overload
-def tridiagonal_solve(
-    dl: EitherArray,
-    d: EitherArray,
-    du: EitherArray,
+    dl: jax.Array,
+    d: jax.Array,
+    du: jax.Array,
     b: EitherArray,
     *,
     perturb_singular: bool = False,

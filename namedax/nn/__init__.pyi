@@ -196,8 +196,6 @@ def causal_mask(
 def celu(x: NamedArray, alpha: ArrayLike = 1.0) -> NamedArray:
     """Continuously-differentiable exponential linear unit activation."""
 @overload
-def celu(x: PlainArray, alpha: ArrayLike = 1.0) -> PlainArray: ...
-@overload
 def celu(x: jax.typing.ArrayLike, alpha: ArrayLike = 1.0) -> jax.Array:
     """Continuously-differentiable exponential linear unit activation."""
 def dot_product_attention(
@@ -376,8 +374,6 @@ def dropout(
 def elu(x: NamedArray, alpha: ArrayLike = 1.0) -> NamedArray:
     """Exponential linear unit activation function."""
 @overload
-def elu(x: PlainArray, alpha: ArrayLike = 1.0) -> PlainArray: ...
-@overload
 def elu(x: jax.typing.ArrayLike, alpha: ArrayLike = 1.0) -> jax.Array:
     """Exponential linear unit activation function."""
 @overload
@@ -518,8 +514,6 @@ def layer_norm(
 @overload
 def leaky_relu(x: NamedArray, negative_slope: ArrayLike = 0.01) -> NamedArray:
     """Leaky rectified linear unit activation function."""
-@overload
-def leaky_relu(x: PlainArray, negative_slope: ArrayLike = 0.01) -> PlainArray: ...
 @overload
 def leaky_relu(x: jax.typing.ArrayLike, negative_slope: ArrayLike = 0.01) -> jax.Array:
     """Leaky rectified linear unit activation function."""
@@ -1053,17 +1047,9 @@ def scaled_matmul(
 ) -> NamedArray: ...
 @overload
 def scaled_matmul(
-    lhs: PlainArray,
-    rhs: EitherArray,
-    lhs_scales: EitherArray,
-    rhs_scales: EitherArray,
-    preferred_element_type: DType = ...,
-) -> PlainArray: ...
-@overload
-def scaled_matmul(
-    lhs: EitherArray,
-    rhs: EitherArray,
-    lhs_scales: EitherArray,
+    lhs: jax.Array,
+    rhs: jax.Array,
+    lhs_scales: jax.Array,
     rhs_scales: EitherArray,
     preferred_element_type: DType = ...,
 ) -> jax.Array:
@@ -1193,8 +1179,6 @@ def sparse_sigmoid(x: jax.typing.ArrayLike) -> jax.Array:
 @overload
 def squareplus(x: NamedArray, b: ArrayLike = 4) -> NamedArray:
     """Squareplus activation function."""
-@overload
-def squareplus(x: PlainArray, b: ArrayLike = 4) -> PlainArray: ...
 @overload
 def squareplus(x: jax.typing.ArrayLike, b: ArrayLike = 4) -> jax.Array:
     """Squareplus activation function."""

@@ -172,7 +172,7 @@ def add(
 ) -> NamedArray: ...
 @overload
 def add(
-    x1: PlainArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> PlainArray: ...
 @overload
 def add(
@@ -213,14 +213,6 @@ def allclose(
     atol: ArrayLike = 1e-08,
     equal_nan: builtins.bool = False,
 ) -> NamedArray: ...
-@overload
-def allclose(
-    a: PlainArray,
-    b: ArrayLike,
-    rtol: ArrayLike = 1e-05,
-    atol: ArrayLike = 1e-08,
-    equal_nan: builtins.bool = False,
-) -> PlainArray: ...
 @overload
 def allclose(
     a: jax.typing.ArrayLike,
@@ -368,7 +360,7 @@ def arctan2(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def arctan2(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def arctan2(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def arctan2(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def arctan2(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute the arctangent of x1/x2, choosing the correct quadrant."""
@@ -443,10 +435,6 @@ def argwhere(
     """Find the indices of nonzero array elements"""
 @overload
 def argwhere(
-    a: PlainArray, *, size: int | None = None, fill_value: ArrayLike | None = None,
-) -> PlainArray: ...
-@overload
-def argwhere(
     a: jax.typing.ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None,
 ) -> jax.Array:
     """Find the indices of nonzero array elements"""
@@ -491,7 +479,9 @@ def array_equal(a1: NamedArray, a2: ArrayLike, equal_nan: builtins.bool = False)
 @overload
 def array_equal(a1: ArrayLike, a2: NamedArray, equal_nan: builtins.bool = False) -> NamedArray: ...
 @overload
-def array_equal(a1: PlainArray, a2: ArrayLike, equal_nan: builtins.bool = False) -> PlainArray: ...
+def array_equal(
+    a1: PlainArray, a2: jax.typing.ArrayLike, equal_nan: builtins.bool = False,
+) -> PlainArray: ...
 @overload
 def array_equal(
     a1: jax.typing.ArrayLike, a2: jax.typing.ArrayLike, equal_nan: builtins.bool = False,
@@ -503,7 +493,7 @@ def array_equiv(a1: NamedArray, a2: ArrayLike) -> NamedArray:
 @overload
 def array_equiv(a1: ArrayLike, a2: NamedArray) -> NamedArray: ...
 @overload
-def array_equiv(a1: PlainArray, a2: ArrayLike) -> PlainArray: ...
+def array_equiv(a1: PlainArray, a2: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def array_equiv(a1: jax.typing.ArrayLike, a2: jax.typing.ArrayLike) -> jax.Array:
     """Check if two arrays are element-wise equal."""
@@ -619,7 +609,7 @@ def atan2(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def atan2(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def atan2(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def atan2(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def atan2(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.arctan2`"""
@@ -673,7 +663,7 @@ def bitwise_and(
 ) -> NamedArray: ...
 @overload
 def bitwise_and(
-    x1: PlainArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> PlainArray: ...
 @overload
 def bitwise_and(
@@ -711,7 +701,7 @@ def bitwise_left_shift(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def bitwise_left_shift(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
-def bitwise_left_shift(x: PlainArray, y: ArrayLike, /) -> PlainArray: ...
+def bitwise_left_shift(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def bitwise_left_shift(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.left_shift`."""
@@ -734,7 +724,7 @@ def bitwise_or(
 ) -> NamedArray: ...
 @overload
 def bitwise_or(
-    x1: PlainArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> PlainArray: ...
 @overload
 def bitwise_or(
@@ -752,7 +742,7 @@ def bitwise_right_shift(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def bitwise_right_shift(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def bitwise_right_shift(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def bitwise_right_shift(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def bitwise_right_shift(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.right_shift`."""
@@ -767,7 +757,7 @@ def bitwise_xor(
 ) -> NamedArray: ...
 @overload
 def bitwise_xor(
-    x1: PlainArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> PlainArray: ...
 @overload
 def bitwise_xor(
@@ -858,14 +848,14 @@ def choose(
 @overload
 def choose(
     a: PlainArray,
-    choices: EitherArray | np.ndarray | Sequence[ArrayLike],
+    choices: jax.Array | np.ndarray | Sequence[jax.typing.ArrayLike],
     out: None = None,
     mode: str = 'raise',
 ) -> PlainArray: ...
 @overload
 def choose(
     a: jax.typing.ArrayLike,
-    choices: EitherArray | np.ndarray | Sequence[jax.typing.ArrayLike],
+    choices: jax.Array | np.ndarray | Sequence[jax.typing.ArrayLike],
     out: None = None,
     mode: str = 'raise',
 ) -> jax.Array:
@@ -880,7 +870,7 @@ def column_stack(tup: NamedArray) -> NamedArray:
 @overload
 def column_stack(tup: PlainArray) -> PlainArray: ...
 @overload
-def column_stack(tup: np.ndarray | EitherArray | Sequence[jax.typing.ArrayLike]) -> jax.Array:
+def column_stack(tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike]) -> jax.Array:
     """Stack arrays column-wise."""
 def compress(
     condition: ArrayLike,
@@ -1001,7 +991,7 @@ def copysign(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def copysign(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def copysign(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def copysign(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def copysign(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Copies the sign of each element in ``x2`` to the corresponding element in ``x1``."""
@@ -1060,7 +1050,7 @@ def correlate(
 @overload
 def correlate(
     a: PlainArray,
-    v: ArrayLike,
+    v: jax.typing.ArrayLike,
     mode: str = 'valid',
     *,
     precision: jax.lax.PrecisionLike = None,
@@ -1382,7 +1372,11 @@ def digitize(
 ) -> NamedArray: ...
 @overload
 def digitize(
-    x: PlainArray, bins: ArrayLike, right: builtins.bool = False, *, method: str | None = None,
+    x: PlainArray,
+    bins: jax.typing.ArrayLike,
+    right: builtins.bool = False,
+    *,
+    method: str | None = None,
 ) -> PlainArray: ...
 @overload
 def digitize(
@@ -1399,7 +1393,7 @@ def divide(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def divide(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def divide(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def divide(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def divide(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.true_divide`."""
@@ -1427,7 +1421,7 @@ def dot(
 @overload
 def dot(
     a: PlainArray,
-    b: ArrayLike,
+    b: jax.typing.ArrayLike,
     *,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
@@ -1452,7 +1446,7 @@ def dstack(tup: NamedArray, dtype: DType | None = None) -> NamedArray:
 def dstack(tup: PlainArray, dtype: DType | None = None) -> PlainArray: ...
 @overload
 def dstack(
-    tup: np.ndarray | EitherArray | Sequence[jax.typing.ArrayLike], dtype: DType | None = None,
+    tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike], dtype: DType | None = None,
 ) -> jax.Array:
     """Stack arrays depth-wise."""
 @overload
@@ -1460,10 +1454,6 @@ def ediff1d(
     ary: NamedArray, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None,
 ) -> NamedArray:
     """Compute the differences of the elements of the flattened array."""
-@overload
-def ediff1d(
-    ary: PlainArray, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None,
-) -> PlainArray: ...
 @overload
 def ediff1d(
     ary: jax.typing.ArrayLike,
@@ -1542,7 +1532,7 @@ def equal(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def equal(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
-def equal(x: PlainArray, y: ArrayLike, /) -> PlainArray: ...
+def equal(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Returns element-wise truth value of ``x == y``."""
@@ -1608,14 +1598,6 @@ def extract(
 ) -> NamedArray: ...
 @overload
 def extract(
-    condition: PlainArray,
-    arr: ArrayLike,
-    *,
-    size: int | None = None,
-    fill_value: ArrayLike = 0,
-) -> PlainArray: ...
-@overload
-def extract(
     condition: jax.typing.ArrayLike,
     arr: jax.typing.ArrayLike,
     *,
@@ -1651,7 +1633,7 @@ def fill_diagonal(
 @overload
 def fill_diagonal(
     a: PlainArray,
-    val: ArrayLike,
+    val: jax.typing.ArrayLike,
     wrap: builtins.bool = False,
     *,
     inplace: builtins.bool = True,
@@ -1673,13 +1655,6 @@ def flatnonzero(
     fill_value: ArrayLike | None | tuple[ArrayLike, ...] | None = None,
 ) -> NamedArray:
     """Return indices of nonzero elements in a flattened array"""
-@overload
-def flatnonzero(
-    a: PlainArray,
-    *,
-    size: int | None = None,
-    fill_value: ArrayLike | None | tuple[ArrayLike, ...] | None = None,
-) -> PlainArray: ...
 @overload
 def flatnonzero(
     a: jax.typing.ArrayLike,
@@ -1733,7 +1708,7 @@ def float_power(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def float_power(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
-def float_power(x: PlainArray, y: ArrayLike, /) -> PlainArray: ...
+def float_power(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def float_power(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise base ``x`` exponential of ``y``."""
@@ -1751,7 +1726,7 @@ def floor_divide(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def floor_divide(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def floor_divide(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def floor_divide(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def floor_divide(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculates the floor division of x1 by x2 element-wise"""
@@ -1761,7 +1736,7 @@ def fmax(x1: NamedArray, x2: ArrayLike) -> NamedArray:
 @overload
 def fmax(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
 @overload
-def fmax(x1: PlainArray, x2: ArrayLike) -> PlainArray: ...
+def fmax(x1: PlainArray, x2: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def fmax(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Return element-wise maximum of the input arrays."""
@@ -1771,7 +1746,7 @@ def fmin(x1: NamedArray, x2: ArrayLike) -> NamedArray:
 @overload
 def fmin(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
 @overload
-def fmin(x1: PlainArray, x2: ArrayLike) -> PlainArray: ...
+def fmin(x1: PlainArray, x2: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def fmin(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Return element-wise minimum of the input arrays."""
@@ -1781,7 +1756,7 @@ def fmod(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def fmod(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def fmod(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def fmod(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def fmod(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise floating-point modulo operation."""
@@ -1852,7 +1827,7 @@ def full_like(
 @overload
 def full_like(
     a: PlainArray,
-    fill_value: ArrayLike,
+    fill_value: jax.typing.ArrayLike,
     dtype: DType | None = None,
     shape: Any = None,
     *,
@@ -1876,7 +1851,7 @@ def gcd(x1: NamedArray, x2: ArrayLike) -> NamedArray:
 @overload
 def gcd(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
 @overload
-def gcd(x1: PlainArray, x2: ArrayLike) -> PlainArray: ...
+def gcd(x1: PlainArray, x2: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def gcd(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Compute the greatest common divisor of two arrays."""
@@ -1917,7 +1892,7 @@ def greater(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def greater(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
-def greater(x: PlainArray, y: ArrayLike, /) -> PlainArray: ...
+def greater(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def greater(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x > y``."""
@@ -1927,7 +1902,7 @@ def greater_equal(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def greater_equal(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
-def greater_equal(x: PlainArray, y: ArrayLike, /) -> PlainArray: ...
+def greater_equal(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def greater_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x >= y``."""
@@ -1937,7 +1912,7 @@ def heaviside(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def heaviside(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def heaviside(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def heaviside(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def heaviside(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute the heaviside step function."""
@@ -1974,13 +1949,6 @@ def histogram_bin_edges(
     """Compute the bin edges for a histogram."""
 @overload
 def histogram_bin_edges(
-    a: PlainArray,
-    bins: ArrayLike = 10,
-    range: None | EitherArray | Sequence[ArrayLike] | None = None,
-    weights: ArrayLike | None = None,
-) -> PlainArray: ...
-@overload
-def histogram_bin_edges(
     a: jax.typing.ArrayLike,
     bins: ArrayLike = 10,
     range: None | EitherArray | Sequence[ArrayLike] | None = None,
@@ -2004,7 +1972,7 @@ def hstack(tup: NamedArray, dtype: DType | None = None) -> NamedArray:
 def hstack(tup: PlainArray, dtype: DType | None = None) -> PlainArray: ...
 @overload
 def hstack(
-    tup: np.ndarray | EitherArray | Sequence[jax.typing.ArrayLike], dtype: DType | None = None,
+    tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike], dtype: DType | None = None,
 ) -> jax.Array:
     """Horizontally stack arrays."""
 @overload
@@ -2013,7 +1981,7 @@ def hypot(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def hypot(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def hypot(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def hypot(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def hypot(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise hypotenuse for the given legs of a right angle triangle."""
@@ -2053,7 +2021,7 @@ def inner(
 @overload
 def inner(
     a: PlainArray,
-    b: ArrayLike,
+    b: jax.typing.ArrayLike,
     *,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
@@ -2102,15 +2070,6 @@ def interp(
 ) -> NamedArray: ...
 @overload
 def interp(
-    x: PlainArray,
-    xp: ArrayLike,
-    fp: ArrayLike,
-    left: ArrayLike | str | None = None,
-    right: ArrayLike | str | None = None,
-    period: ArrayLike | None = None,
-) -> PlainArray: ...
-@overload
-def interp(
     x: jax.typing.ArrayLike,
     xp: jax.typing.ArrayLike,
     fp: jax.typing.ArrayLike,
@@ -2154,14 +2113,6 @@ def isclose(
     atol: ArrayLike = 1e-08,
     equal_nan: builtins.bool = False,
 ) -> NamedArray: ...
-@overload
-def isclose(
-    a: PlainArray,
-    b: ArrayLike,
-    rtol: ArrayLike = 1e-05,
-    atol: ArrayLike = 1e-08,
-    equal_nan: builtins.bool = False,
-) -> PlainArray: ...
 @overload
 def isclose(
     a: jax.typing.ArrayLike,
@@ -2211,7 +2162,7 @@ def isin(
 @overload
 def isin(
     element: PlainArray,
-    test_elements: ArrayLike,
+    test_elements: jax.typing.ArrayLike,
     assume_unique: builtins.bool = False,
     invert: builtins.bool = False,
     *,
@@ -2280,7 +2231,7 @@ def kron(a: NamedArray, b: ArrayLike) -> NamedArray:
 @overload
 def kron(a: ArrayLike, b: NamedArray) -> NamedArray: ...
 @overload
-def kron(a: PlainArray, b: ArrayLike) -> PlainArray: ...
+def kron(a: PlainArray, b: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def kron(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike) -> jax.Array:
     """Compute the Kronecker product of two input arrays."""
@@ -2290,7 +2241,7 @@ def lcm(x1: NamedArray, x2: ArrayLike) -> NamedArray:
 @overload
 def lcm(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
 @overload
-def lcm(x1: PlainArray, x2: ArrayLike) -> PlainArray: ...
+def lcm(x1: PlainArray, x2: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def lcm(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Compute the least common multiple of two arrays."""
@@ -2300,7 +2251,7 @@ def ldexp(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def ldexp(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def ldexp(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def ldexp(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def ldexp(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute x1 * 2 ** x2"""
@@ -2310,7 +2261,7 @@ def left_shift(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def left_shift(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
-def left_shift(x: PlainArray, y: ArrayLike, /) -> PlainArray: ...
+def left_shift(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def left_shift(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Shift bits of ``x`` to left by the amount specified in ``y``, element-wise."""
@@ -2320,7 +2271,7 @@ def less(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def less(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
-def less(x: PlainArray, y: ArrayLike, /) -> PlainArray: ...
+def less(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def less(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x < y``."""
@@ -2330,7 +2281,7 @@ def less_equal(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def less_equal(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
-def less_equal(x: PlainArray, y: ArrayLike, /) -> PlainArray: ...
+def less_equal(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def less_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x <= y``."""
@@ -2425,7 +2376,7 @@ def logaddexp(
 ) -> NamedArray: ...
 @overload
 def logaddexp(
-    x1: PlainArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> PlainArray: ...
 @overload
 def logaddexp(
@@ -2448,7 +2399,7 @@ def logaddexp2(
 ) -> NamedArray: ...
 @overload
 def logaddexp2(
-    x1: PlainArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> PlainArray: ...
 @overload
 def logaddexp2(
@@ -2471,7 +2422,7 @@ def logical_and(
 ) -> NamedArray: ...
 @overload
 def logical_and(
-    x1: PlainArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> PlainArray: ...
 @overload
 def logical_and(
@@ -2502,7 +2453,7 @@ def logical_or(
 ) -> NamedArray: ...
 @overload
 def logical_or(
-    x1: PlainArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> PlainArray: ...
 @overload
 def logical_or(
@@ -2525,7 +2476,7 @@ def logical_xor(
 ) -> NamedArray: ...
 @overload
 def logical_xor(
-    x1: PlainArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> PlainArray: ...
 @overload
 def logical_xor(
@@ -2569,7 +2520,7 @@ def matmul(
 @overload
 def matmul(
     a: PlainArray,
-    b: ArrayLike,
+    b: jax.typing.ArrayLike,
     *,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
@@ -2599,7 +2550,7 @@ def matvec(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def matvec(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def matvec(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def matvec(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def matvec(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Batched matrix-vector product."""
@@ -2626,7 +2577,7 @@ def maximum(
 ) -> NamedArray: ...
 @overload
 def maximum(
-    x1: PlainArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> PlainArray: ...
 @overload
 def maximum(
@@ -2692,7 +2643,7 @@ def minimum(
 ) -> NamedArray: ...
 @overload
 def minimum(
-    x1: PlainArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> PlainArray: ...
 @overload
 def minimum(
@@ -2710,7 +2661,7 @@ def mod(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def mod(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def mod(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def mod(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def mod(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.remainder`"""
@@ -2737,7 +2688,7 @@ def multiply(
 ) -> NamedArray: ...
 @overload
 def multiply(
-    x1: PlainArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> PlainArray: ...
 @overload
 def multiply(
@@ -2758,14 +2709,6 @@ def nan_to_num(
     neginf: ArrayLike | None = None,
 ) -> NamedArray:
     """Replace NaN and infinite entries in an array."""
-@overload
-def nan_to_num(
-    x: PlainArray,
-    copy: builtins.bool = True,
-    nan: ArrayLike = 0.0,
-    posinf: ArrayLike | None = None,
-    neginf: ArrayLike | None = None,
-) -> PlainArray: ...
 @overload
 def nan_to_num(
     x: jax.typing.ArrayLike,
@@ -2989,7 +2932,7 @@ def nextafter(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def nextafter(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
-def nextafter(x: PlainArray, y: ArrayLike, /) -> PlainArray: ...
+def nextafter(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def nextafter(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise next floating point value after ``x`` towards ``y``."""
@@ -3031,7 +2974,7 @@ def not_equal(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def not_equal(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
-def not_equal(x: PlainArray, y: ArrayLike, /) -> PlainArray: ...
+def not_equal(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def not_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Returns element-wise truth value of ``x != y``."""
@@ -3092,7 +3035,7 @@ def outer(a: NamedArray, b: ArrayLike, out: None = None) -> NamedArray:
 @overload
 def outer(a: ArrayLike, b: NamedArray, out: None = None) -> NamedArray: ...
 @overload
-def outer(a: PlainArray, b: ArrayLike, out: None = None) -> PlainArray: ...
+def outer(a: PlainArray, b: jax.typing.ArrayLike, out: None = None) -> PlainArray: ...
 @overload
 def outer(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, out: None = None) -> jax.Array:
     """Compute the outer product of two arrays."""
@@ -3186,16 +3129,8 @@ def piecewise(
 ) -> NamedArray: ...
 @overload
 def piecewise(
-    x: PlainArray,
-    condlist: EitherArray | Sequence[ArrayLike],
-    funclist: list[ArrayLike | Callable[..., EitherArray]],
-    *args: object,
-    **kw: object,
-) -> PlainArray: ...
-@overload
-def piecewise(
     x: jax.typing.ArrayLike,
-    condlist: EitherArray | Sequence[jax.typing.ArrayLike],
+    condlist: jax.Array | Sequence[jax.typing.ArrayLike],
     funclist: list[ArrayLike | Callable[..., EitherArray]],
     *args: object,
     **kw: object,
@@ -3216,7 +3151,11 @@ def place(
 ) -> NamedArray: ...
 @overload
 def place(
-    arr: PlainArray, mask: ArrayLike, vals: ArrayLike, *, inplace: builtins.bool = True,
+    arr: PlainArray,
+    mask: jax.typing.ArrayLike,
+    vals: jax.typing.ArrayLike,
+    *,
+    inplace: builtins.bool = True,
 ) -> PlainArray: ...
 @overload
 def place(
@@ -3241,7 +3180,7 @@ def polyadd(a1: NamedArray, a2: ArrayLike) -> NamedArray:
 @overload
 def polyadd(a1: ArrayLike, a2: NamedArray) -> NamedArray: ...
 @overload
-def polyadd(a1: PlainArray, a2: ArrayLike) -> PlainArray: ...
+def polyadd(a1: PlainArray, a2: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def polyadd(a1: jax.typing.ArrayLike, a2: jax.typing.ArrayLike) -> jax.Array:
     """Returns the sum of the two polynomials."""
@@ -3271,8 +3210,6 @@ def polyfit(
 def polyint(p: NamedArray, m: int = 1, k: ArrayLike | None = None) -> NamedArray:
     """Returns the coefficients of the integration of specified order of a polynomial."""
 @overload
-def polyint(p: PlainArray, m: int = 1, k: ArrayLike | None = None) -> PlainArray: ...
-@overload
 def polyint(p: jax.typing.ArrayLike, m: int = 1, k: ArrayLike | None = None) -> jax.Array:
     """Returns the coefficients of the integration of specified order of a polynomial."""
 @overload
@@ -3286,7 +3223,7 @@ def polymul(
 ) -> NamedArray: ...
 @overload
 def polymul(
-    a1: PlainArray, a2: ArrayLike, *, trim_leading_zeros: builtins.bool = False,
+    a1: PlainArray, a2: jax.typing.ArrayLike, *, trim_leading_zeros: builtins.bool = False,
 ) -> PlainArray: ...
 @overload
 def polymul(
@@ -3302,7 +3239,7 @@ def polysub(a1: NamedArray, a2: ArrayLike) -> NamedArray:
 @overload
 def polysub(a1: ArrayLike, a2: NamedArray) -> NamedArray: ...
 @overload
-def polysub(a1: PlainArray, a2: ArrayLike) -> PlainArray: ...
+def polysub(a1: PlainArray, a2: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def polysub(a1: jax.typing.ArrayLike, a2: jax.typing.ArrayLike) -> jax.Array:
     """Returns the difference of two polynomials."""
@@ -3312,7 +3249,7 @@ def polyval(p: NamedArray, x: ArrayLike, *, unroll: int = 16) -> NamedArray:
 @overload
 def polyval(p: ArrayLike, x: NamedArray, *, unroll: int = 16) -> NamedArray: ...
 @overload
-def polyval(p: PlainArray, x: ArrayLike, *, unroll: int = 16) -> PlainArray: ...
+def polyval(p: PlainArray, x: jax.typing.ArrayLike, *, unroll: int = 16) -> PlainArray: ...
 @overload
 def polyval(p: jax.typing.ArrayLike, x: jax.typing.ArrayLike, *, unroll: int = 16) -> jax.Array:
     """Evaluates the polynomial at specific values."""
@@ -3330,7 +3267,7 @@ def pow(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def pow(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def pow(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def pow(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def pow(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.power`"""
@@ -3340,7 +3277,7 @@ def power(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def power(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def power(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def power(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def power(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise base ``x1`` exponential of ``x2``."""
@@ -3396,8 +3333,8 @@ def put(
 @overload
 def put(
     a: PlainArray,
-    ind: ArrayLike,
-    v: ArrayLike,
+    ind: jax.typing.ArrayLike,
+    v: jax.typing.ArrayLike,
     mode: str | None = None,
     *,
     inplace: builtins.bool = True,
@@ -3494,7 +3431,7 @@ def remainder(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def remainder(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def remainder(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def remainder(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def remainder(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Returns element-wise remainder of the division."""
@@ -3556,7 +3493,7 @@ def right_shift(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def right_shift(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def right_shift(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def right_shift(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def right_shift(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Right shift the bits of ``x1`` to the amount specified in ``x2``."""
@@ -3684,15 +3621,6 @@ def setdiff1d(
 ) -> NamedArray: ...
 @overload
 def setdiff1d(
-    ar1: PlainArray,
-    ar2: ArrayLike,
-    assume_unique: builtins.bool = False,
-    *,
-    size: int | None = None,
-    fill_value: ArrayLike | None = None,
-) -> PlainArray: ...
-@overload
-def setdiff1d(
     ar1: jax.typing.ArrayLike,
     ar2: jax.typing.ArrayLike,
     assume_unique: builtins.bool = False,
@@ -3720,15 +3648,6 @@ def setxor1d(
     size: int | None = None,
     fill_value: ArrayLike | None = None,
 ) -> NamedArray: ...
-@overload
-def setxor1d(
-    ar1: PlainArray,
-    ar2: ArrayLike,
-    assume_unique: builtins.bool = False,
-    *,
-    size: int | None = None,
-    fill_value: ArrayLike | None = None,
-) -> PlainArray: ...
 @overload
 def setxor1d(
     ar1: jax.typing.ArrayLike,
@@ -3939,7 +3858,7 @@ def subtract(
 ) -> NamedArray: ...
 @overload
 def subtract(
-    x1: PlainArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> PlainArray: ...
 @overload
 def subtract(
@@ -4166,7 +4085,7 @@ def true_divide(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def true_divide(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def true_divide(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def true_divide(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def true_divide(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculates the division of x1 by x2 element-wise"""
@@ -4196,14 +4115,6 @@ def union1d(
     size: int | None = None,
     fill_value: ArrayLike | None = None,
 ) -> NamedArray: ...
-@overload
-def union1d(
-    ar1: PlainArray,
-    ar2: ArrayLike,
-    *,
-    size: int | None = None,
-    fill_value: ArrayLike | None = None,
-) -> PlainArray: ...
 @overload
 def union1d(
     ar1: jax.typing.ArrayLike,
@@ -4278,10 +4189,6 @@ def unique_values(
     x: NamedArray, /, *, size: int | None = None, fill_value: ArrayLike | None = None,
 ) -> NamedArray:
     """Return unique values from x, along with indices, inverse indices, and counts."""
-@overload
-def unique_values(
-    x: PlainArray, /, *, size: int | None = None, fill_value: ArrayLike | None = None,
-) -> PlainArray: ...
 @overload
 def unique_values(
     x: jax.typing.ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None,
@@ -4374,7 +4281,7 @@ def vdot(
 @overload
 def vdot(
     a: PlainArray,
-    b: ArrayLike,
+    b: jax.typing.ArrayLike,
     *,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
@@ -4410,7 +4317,7 @@ def vecmat(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def vecmat(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def vecmat(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def vecmat(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def vecmat(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Batched conjugate vector-matrix product."""
@@ -4423,7 +4330,7 @@ def vstack(tup: NamedArray, dtype: DType | None = None) -> NamedArray:
 def vstack(tup: PlainArray, dtype: DType | None = None) -> PlainArray: ...
 @overload
 def vstack(
-    tup: np.ndarray | EitherArray | Sequence[jax.typing.ArrayLike], dtype: DType | None = None,
+    tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike], dtype: DType | None = None,
 ) -> jax.Array:
     """Vertically stack arrays."""
 def where(

@@ -122,7 +122,7 @@ def matmul(
 @overload
 def matmul(
     x1: PlainArray,
-    x2: ArrayLike,
+    x2: jax.typing.ArrayLike,
     /,
     *,
     precision: jax.lax.PrecisionLike = None,
@@ -169,14 +169,6 @@ def matrix_rank(
     tol: ArrayLike | None = None,
 ) -> NamedArray:
     """Compute the rank of a matrix."""
-@overload
-def matrix_rank(
-    M: PlainArray,
-    rtol: ArrayLike | None = None,
-    *,
-    hermitian: bool = False,
-    tol: ArrayLike | None = None,
-) -> PlainArray: ...
 @overload
 def matrix_rank(
     M: jax.typing.ArrayLike,
@@ -227,7 +219,7 @@ def outer(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def outer(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
-def outer(x1: PlainArray, x2: ArrayLike, /) -> PlainArray: ...
+def outer(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def outer(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute the outer product of two 1-dimensional arrays."""
@@ -240,14 +232,6 @@ def pinv(
     rcond: ArrayLike | None = None,
 ) -> NamedArray:
     """Compute the (Moore-Penrose) pseudo-inverse of a matrix."""
-@overload
-def pinv(
-    a: PlainArray,
-    rtol: ArrayLike | None = None,
-    hermitian: bool = False,
-    *,
-    rcond: ArrayLike | None = None,
-) -> PlainArray: ...
 @overload
 def pinv(
     a: jax.typing.ArrayLike,
@@ -267,7 +251,7 @@ def solve(a: NamedArray, b: ArrayLike) -> NamedArray:
 @overload
 def solve(a: ArrayLike, b: NamedArray) -> NamedArray: ...
 @overload
-def solve(a: PlainArray, b: ArrayLike) -> PlainArray: ...
+def solve(a: PlainArray, b: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def solve(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike) -> jax.Array:
     """Solve a linear system of equations."""

@@ -29,13 +29,6 @@ def cho_solve(
 @overload
 def cho_solve(
     c_and_lower: tuple[ArrayLike, bool],
-    b: PlainArray,
-    overwrite_b: bool = False,
-    check_finite: bool = True,
-) -> PlainArray: ...
-@overload
-def cho_solve(
-    c_and_lower: tuple[ArrayLike, bool],
     b: jax.typing.ArrayLike,
     overwrite_b: bool = False,
     check_finite: bool = True,
@@ -162,8 +155,6 @@ def hadamard(n: int, dtype: DType = ...) -> AnyArray:
 def hankel(c: NamedArray, r: ArrayLike | None = None) -> NamedArray:
     """Construct a Hankel matrix."""
 @overload
-def hankel(c: PlainArray, r: ArrayLike | None = None) -> PlainArray: ...
-@overload
 def hankel(c: jax.typing.ArrayLike, r: ArrayLike | None = None) -> jax.Array:
     """Construct a Hankel matrix."""
 def helmert(n: int, full: bool = False) -> AnyArray:
@@ -194,7 +185,7 @@ def leslie(f: NamedArray, s: ArrayLike) -> NamedArray:
 @overload
 def leslie(f: ArrayLike, s: NamedArray) -> NamedArray: ...
 @overload
-def leslie(f: PlainArray, s: ArrayLike) -> PlainArray: ...
+def leslie(f: PlainArray, s: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def leslie(f: jax.typing.ArrayLike, s: jax.typing.ArrayLike) -> jax.Array:
     """Construct a Leslie matrix."""
@@ -215,14 +206,6 @@ def lu_solve(
     check_finite: bool = True,
 ) -> NamedArray:
     """Solve a linear system using an LU factorization"""
-@overload
-def lu_solve(
-    lu_and_piv: tuple[EitherArray, ArrayLike],
-    b: PlainArray,
-    trans: int = 0,
-    overwrite_b: bool = False,
-    check_finite: bool = True,
-) -> PlainArray: ...
 @overload
 def lu_solve(
     lu_and_piv: tuple[EitherArray, ArrayLike],
@@ -292,7 +275,7 @@ def solve(
 @overload
 def solve(
     a: PlainArray,
-    b: ArrayLike,
+    b: jax.typing.ArrayLike,
     lower: bool = False,
     overwrite_a: bool = False,
     overwrite_b: bool = False,
@@ -329,7 +312,12 @@ def solve_sylvester(
 ) -> NamedArray: ...
 @overload
 def solve_sylvester(
-    A: PlainArray, B: ArrayLike, C: ArrayLike, *, method: str = 'schur', tol: float = 1e-08,
+    A: PlainArray,
+    B: jax.typing.ArrayLike,
+    C: jax.typing.ArrayLike,
+    *,
+    method: str = 'schur',
+    tol: float = 1e-08,
 ) -> PlainArray: ...
 @overload
 def solve_sylvester(
@@ -369,7 +357,7 @@ def solve_triangular(
 @overload
 def solve_triangular(
     a: PlainArray,
-    b: ArrayLike,
+    b: jax.typing.ArrayLike,
     trans: int | str = 0,
     lower: bool = False,
     unit_diagonal: bool = False,
@@ -409,8 +397,6 @@ def svd(
 @overload
 def toeplitz(c: NamedArray, r: ArrayLike | None = None) -> NamedArray:
     """Construct a Toeplitz matrix."""
-@overload
-def toeplitz(c: PlainArray, r: ArrayLike | None = None) -> PlainArray: ...
 @overload
 def toeplitz(c: jax.typing.ArrayLike, r: ArrayLike | None = None) -> jax.Array:
     """Construct a Toeplitz matrix."""

@@ -31,15 +31,15 @@ def convolve(
 @overload
 def convolve(
     in1: PlainArray,
-    in2: EitherArray,
+    in2: jax.Array,
     mode: Literal['full', 'same', 'valid'] = 'full',
     method: str = 'auto',
     precision: jax.lax.PrecisionLike = None,
 ) -> PlainArray: ...
 @overload
 def convolve(
-    in1: EitherArray,
-    in2: EitherArray,
+    in1: jax.Array,
+    in2: jax.Array,
     mode: Literal['full', 'same', 'valid'] = 'full',
     method: str = 'auto',
     precision: jax.lax.PrecisionLike = None,
@@ -67,7 +67,7 @@ def convolve2d(
 @overload
 def convolve2d(
     in1: PlainArray,
-    in2: EitherArray,
+    in2: jax.Array,
     mode: Literal['full', 'same', 'valid'] = 'full',
     boundary: str = 'fill',
     fillvalue: float = 0,
@@ -75,8 +75,8 @@ def convolve2d(
 ) -> PlainArray: ...
 @overload
 def convolve2d(
-    in1: EitherArray,
-    in2: EitherArray,
+    in1: jax.Array,
+    in2: jax.Array,
     mode: Literal['full', 'same', 'valid'] = 'full',
     boundary: str = 'fill',
     fillvalue: float = 0,
@@ -103,15 +103,15 @@ def correlate(
 @overload
 def correlate(
     in1: PlainArray,
-    in2: EitherArray,
+    in2: jax.Array,
     mode: Literal['full', 'same', 'valid'] = 'full',
     method: str = 'auto',
     precision: jax.lax.PrecisionLike = None,
 ) -> PlainArray: ...
 @overload
 def correlate(
-    in1: EitherArray,
-    in2: EitherArray,
+    in1: jax.Array,
+    in2: jax.Array,
     mode: Literal['full', 'same', 'valid'] = 'full',
     method: str = 'auto',
     precision: jax.lax.PrecisionLike = None,
@@ -139,7 +139,7 @@ def correlate2d(
 @overload
 def correlate2d(
     in1: PlainArray,
-    in2: EitherArray,
+    in2: jax.Array,
     mode: Literal['full', 'same', 'valid'] = 'full',
     boundary: str = 'fill',
     fillvalue: float = 0,
@@ -147,8 +147,8 @@ def correlate2d(
 ) -> PlainArray: ...
 @overload
 def correlate2d(
-    in1: EitherArray,
-    in2: EitherArray,
+    in1: jax.Array,
+    in2: jax.Array,
     mode: Literal['full', 'same', 'valid'] = 'full',
     boundary: str = 'fill',
     fillvalue: float = 0,

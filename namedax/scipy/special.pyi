@@ -26,7 +26,7 @@ def beta(a: NamedArray, b: ArrayLike) -> NamedArray:
 @overload
 def beta(a: ArrayLike, b: NamedArray) -> NamedArray: ...
 @overload
-def beta(a: PlainArray, b: ArrayLike) -> PlainArray: ...
+def beta(a: PlainArray, b: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def beta(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike) -> jax.Array:
     """The beta function"""
@@ -38,7 +38,7 @@ def betainc(a: ArrayLike, b: NamedArray, x: ArrayLike) -> NamedArray: ...
 @overload
 def betainc(a: ArrayLike, b: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
-def betainc(a: PlainArray, b: ArrayLike, x: ArrayLike) -> PlainArray: ...
+def betainc(a: PlainArray, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def betainc(
     a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike,
@@ -50,7 +50,7 @@ def betaln(a: NamedArray, b: ArrayLike) -> NamedArray:
 @overload
 def betaln(a: ArrayLike, b: NamedArray) -> NamedArray: ...
 @overload
-def betaln(a: PlainArray, b: ArrayLike) -> PlainArray: ...
+def betaln(a: PlainArray, b: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def betaln(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike) -> jax.Array:
     """Natural log of the absolute value of the beta function"""
@@ -60,7 +60,7 @@ def boxcox(x: NamedArray, lmbda: ArrayLike) -> NamedArray:
 @overload
 def boxcox(x: ArrayLike, lmbda: NamedArray) -> NamedArray: ...
 @overload
-def boxcox(x: PlainArray, lmbda: ArrayLike) -> PlainArray: ...
+def boxcox(x: PlainArray, lmbda: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def boxcox(x: jax.typing.ArrayLike, lmbda: jax.typing.ArrayLike) -> jax.Array:
     """Box-Cox power transformation."""
@@ -70,7 +70,7 @@ def boxcox1p(x: NamedArray, lmbda: ArrayLike) -> NamedArray:
 @overload
 def boxcox1p(x: ArrayLike, lmbda: NamedArray) -> NamedArray: ...
 @overload
-def boxcox1p(x: PlainArray, lmbda: ArrayLike) -> PlainArray: ...
+def boxcox1p(x: PlainArray, lmbda: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def boxcox1p(x: jax.typing.ArrayLike, lmbda: jax.typing.ArrayLike) -> jax.Array:
     """Box-Cox transformation of ``1 + x``."""
@@ -80,7 +80,7 @@ def comb(N: NamedArray, k: ArrayLike, *, repetition: bool = False) -> NamedArray
 @overload
 def comb(N: ArrayLike, k: NamedArray, *, repetition: bool = False) -> NamedArray: ...
 @overload
-def comb(N: PlainArray, k: ArrayLike, *, repetition: bool = False) -> PlainArray: ...
+def comb(N: PlainArray, k: jax.typing.ArrayLike, *, repetition: bool = False) -> PlainArray: ...
 @overload
 def comb(
     N: jax.typing.ArrayLike, k: jax.typing.ArrayLike, *, repetition: bool = False,
@@ -172,7 +172,7 @@ def expn(n: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def expn(n: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
-def expn(n: PlainArray, x: ArrayLike) -> PlainArray: ...
+def expn(n: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def expn(n: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Generalized exponential integral function."""
@@ -200,7 +200,7 @@ def gammainc(a: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def gammainc(a: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
-def gammainc(a: PlainArray, x: ArrayLike) -> PlainArray: ...
+def gammainc(a: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def gammainc(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """The regularized lower incomplete gamma function."""
@@ -210,7 +210,7 @@ def gammaincc(a: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def gammaincc(a: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
-def gammaincc(a: PlainArray, x: ArrayLike) -> PlainArray: ...
+def gammaincc(a: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def gammaincc(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """The regularized upper incomplete gamma function."""
@@ -238,7 +238,7 @@ def hyp1f1(a: ArrayLike, b: NamedArray, x: ArrayLike) -> NamedArray: ...
 @overload
 def hyp1f1(a: ArrayLike, b: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
-def hyp1f1(a: PlainArray, b: ArrayLike, x: ArrayLike) -> PlainArray: ...
+def hyp1f1(a: PlainArray, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def hyp1f1(
     a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike,
@@ -251,8 +251,6 @@ def hyp2f1(a: NamedArray, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> NamedArra
 def hyp2f1(a: ArrayLike, b: NamedArray, c: ArrayLike, x: ArrayLike) -> NamedArray: ...
 @overload
 def hyp2f1(a: ArrayLike, b: ArrayLike, c: NamedArray, x: ArrayLike) -> NamedArray: ...
-@overload
-def hyp2f1(a: PlainArray, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> PlainArray: ...
 @overload
 def hyp2f1(
     a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, c: jax.typing.ArrayLike, x: ArrayLike,
@@ -296,7 +294,7 @@ def kl_div(p: NamedArray, q: ArrayLike) -> NamedArray:
 @overload
 def kl_div(p: ArrayLike, q: NamedArray) -> NamedArray: ...
 @overload
-def kl_div(p: PlainArray, q: ArrayLike) -> PlainArray: ...
+def kl_div(p: PlainArray, q: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def kl_div(p: jax.typing.ArrayLike, q: jax.typing.ArrayLike) -> jax.Array:
     """The Kullback-Leibler divergence."""
@@ -348,7 +346,7 @@ def multigammaln(a: NamedArray, d: ArrayLike) -> NamedArray:
 @overload
 def multigammaln(a: ArrayLike, d: NamedArray) -> NamedArray: ...
 @overload
-def multigammaln(a: PlainArray, d: ArrayLike) -> PlainArray: ...
+def multigammaln(a: PlainArray, d: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def multigammaln(a: jax.typing.ArrayLike, d: jax.typing.ArrayLike) -> jax.Array:
     """The natural log of the multivariate gamma function."""
@@ -374,7 +372,7 @@ def owens_t(h: NamedArray, a: ArrayLike) -> NamedArray:
 @overload
 def owens_t(h: ArrayLike, a: NamedArray) -> NamedArray: ...
 @overload
-def owens_t(h: PlainArray, a: ArrayLike) -> PlainArray: ...
+def owens_t(h: PlainArray, a: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def owens_t(h: jax.typing.ArrayLike, a: jax.typing.ArrayLike) -> jax.Array:
     """Owen's T function."""
@@ -384,7 +382,7 @@ def poch(z: NamedArray, m: ArrayLike) -> NamedArray:
 @overload
 def poch(z: ArrayLike, m: NamedArray) -> NamedArray: ...
 @overload
-def poch(z: PlainArray, m: ArrayLike) -> PlainArray: ...
+def poch(z: PlainArray, m: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def poch(z: jax.typing.ArrayLike, m: jax.typing.ArrayLike) -> jax.Array:
     """The Pochammer symbol."""
@@ -394,7 +392,7 @@ def polygamma(n: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def polygamma(n: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
-def polygamma(n: PlainArray, x: ArrayLike) -> PlainArray: ...
+def polygamma(n: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def polygamma(n: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """The polygamma function."""
@@ -404,7 +402,7 @@ def rel_entr(p: NamedArray, q: ArrayLike) -> NamedArray:
 @overload
 def rel_entr(p: ArrayLike, q: NamedArray) -> NamedArray: ...
 @overload
-def rel_entr(p: PlainArray, q: ArrayLike) -> PlainArray: ...
+def rel_entr(p: PlainArray, q: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def rel_entr(p: jax.typing.ArrayLike, q: jax.typing.ArrayLike) -> jax.Array:
     """The relative entropy function."""
@@ -431,7 +429,7 @@ def spence(x: NamedArray) -> NamedArray:
 @overload
 def spence(x: PlainArray) -> PlainArray: ...
 @overload
-def spence(x: EitherArray) -> jax.Array:
+def spence(x: jax.Array) -> jax.Array:
     """Spence's function, also known as the dilogarithm for real values."""
 @overload
 def sph_harm_y(
@@ -463,18 +461,9 @@ def sph_harm_y(
 ) -> NamedArray: ...
 @overload
 def sph_harm_y(
-    n: PlainArray,
-    m: EitherArray,
-    theta: EitherArray,
-    phi: EitherArray,
-    diff_n: int | None = None,
-    n_max: int | None = None,
-) -> PlainArray: ...
-@overload
-def sph_harm_y(
-    n: EitherArray,
-    m: EitherArray,
-    theta: EitherArray,
+    n: jax.Array,
+    m: jax.Array,
+    theta: jax.Array,
     phi: EitherArray,
     diff_n: int | None = None,
     n_max: int | None = None,
@@ -494,7 +483,7 @@ def xlog1py(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def xlog1py(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def xlog1py(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def xlog1py(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def xlog1py(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Compute x*log(1 + y), returning 0 for x=0."""
@@ -504,15 +493,13 @@ def xlogy(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def xlogy(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
-def xlogy(x: PlainArray, y: ArrayLike) -> PlainArray: ...
+def xlogy(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def xlogy(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Compute x*log(y), returning 0 for x=0."""
 @overload
 def zeta(x: NamedArray, q: ArrayLike | None = None) -> NamedArray:
     """The Hurwitz zeta function."""
-@overload
-def zeta(x: PlainArray, q: ArrayLike | None = None) -> PlainArray: ...
 @overload
 def zeta(x: jax.typing.ArrayLike, q: ArrayLike | None = None) -> jax.Array:
     """The Hurwitz zeta function."""

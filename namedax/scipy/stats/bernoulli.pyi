@@ -16,7 +16,7 @@ def cdf(k: NamedArray, p: ArrayLike) -> NamedArray:
 @overload
 def cdf(k: ArrayLike, p: NamedArray) -> NamedArray: ...
 @overload
-def cdf(k: PlainArray, p: ArrayLike) -> PlainArray: ...
+def cdf(k: PlainArray, p: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def cdf(k: jax.typing.ArrayLike, p: jax.typing.ArrayLike) -> jax.Array:
     """Bernoulli cumulative distribution function."""
@@ -26,8 +26,6 @@ def logpmf(k: NamedArray, p: ArrayLike, loc: ArrayLike = 0) -> NamedArray:
 @overload
 def logpmf(k: ArrayLike, p: NamedArray, loc: ArrayLike = 0) -> NamedArray: ...
 @overload
-def logpmf(k: PlainArray, p: ArrayLike, loc: ArrayLike = 0) -> PlainArray: ...
-@overload
 def logpmf(k: jax.typing.ArrayLike, p: jax.typing.ArrayLike, loc: ArrayLike = 0) -> jax.Array:
     """Bernoulli log probability mass function."""
 @overload
@@ -35,8 +33,6 @@ def pmf(k: NamedArray, p: ArrayLike, loc: ArrayLike = 0) -> NamedArray:
     """Bernoulli probability mass function."""
 @overload
 def pmf(k: ArrayLike, p: NamedArray, loc: ArrayLike = 0) -> NamedArray: ...
-@overload
-def pmf(k: PlainArray, p: ArrayLike, loc: ArrayLike = 0) -> PlainArray: ...
 @overload
 def pmf(k: jax.typing.ArrayLike, p: jax.typing.ArrayLike, loc: ArrayLike = 0) -> jax.Array:
     """Bernoulli probability mass function."""
@@ -46,7 +42,7 @@ def ppf(q: NamedArray, p: ArrayLike) -> NamedArray:
 @overload
 def ppf(q: ArrayLike, p: NamedArray) -> NamedArray: ...
 @overload
-def ppf(q: PlainArray, p: ArrayLike) -> PlainArray: ...
+def ppf(q: PlainArray, p: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def ppf(q: jax.typing.ArrayLike, p: jax.typing.ArrayLike) -> jax.Array:
     """Bernoulli percent point function."""

@@ -8,7 +8,6 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.results import PlainArray
 
 @overload
 def cdf(
@@ -23,10 +22,6 @@ def cdf(
 def cdf(
     x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> NamedArray: ...
-@overload
-def cdf(
-    x: PlainArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> PlainArray: ...
 @overload
 def cdf(
     x: jax.typing.ArrayLike,
@@ -49,10 +44,6 @@ def logcdf(
 def logcdf(
     x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> NamedArray: ...
-@overload
-def logcdf(
-    x: PlainArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> PlainArray: ...
 @overload
 def logcdf(
     x: jax.typing.ArrayLike,
@@ -75,10 +66,6 @@ def logpdf(
 def logpdf(
     x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> NamedArray: ...
-@overload
-def logpdf(
-    x: PlainArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> PlainArray: ...
 @overload
 def logpdf(
     x: jax.typing.ArrayLike,
@@ -101,10 +88,6 @@ def logsf(
 def logsf(
     x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> NamedArray: ...
-@overload
-def logsf(
-    x: PlainArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> PlainArray: ...
 @overload
 def logsf(
     x: jax.typing.ArrayLike,
@@ -127,10 +110,6 @@ def pdf(
 def pdf(
     x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> NamedArray: ...
-@overload
-def pdf(
-    x: PlainArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> PlainArray: ...
 @overload
 def pdf(
     x: jax.typing.ArrayLike,
@@ -153,10 +132,6 @@ def sf(
 def sf(
     x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> NamedArray: ...
-@overload
-def sf(
-    x: PlainArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> PlainArray: ...
 @overload
 def sf(
     x: jax.typing.ArrayLike,

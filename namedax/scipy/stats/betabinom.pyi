@@ -8,7 +8,6 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.results import PlainArray
 
 @overload
 def logpmf(
@@ -23,10 +22,6 @@ def logpmf(
 def logpmf(
     k: ArrayLike, n: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0,
 ) -> NamedArray: ...
-@overload
-def logpmf(
-    k: PlainArray, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0,
-) -> PlainArray: ...
 @overload
 def logpmf(
     k: jax.typing.ArrayLike,
@@ -49,10 +44,6 @@ def pmf(
 def pmf(
     k: ArrayLike, n: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0,
 ) -> NamedArray: ...
-@overload
-def pmf(
-    k: PlainArray, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0,
-) -> PlainArray: ...
 @overload
 def pmf(
     k: jax.typing.ArrayLike,

@@ -8,7 +8,6 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.results import PlainArray
 
 @overload
 def logpmf(k: NamedArray, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> NamedArray:
@@ -17,8 +16,6 @@ def logpmf(k: NamedArray, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Nam
 def logpmf(k: ArrayLike, n: NamedArray, p: ArrayLike, loc: ArrayLike = 0) -> NamedArray: ...
 @overload
 def logpmf(k: ArrayLike, n: ArrayLike, p: NamedArray, loc: ArrayLike = 0) -> NamedArray: ...
-@overload
-def logpmf(k: PlainArray, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> PlainArray: ...
 @overload
 def logpmf(
     k: jax.typing.ArrayLike,
@@ -34,8 +31,6 @@ def pmf(k: NamedArray, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> NamedA
 def pmf(k: ArrayLike, n: NamedArray, p: ArrayLike, loc: ArrayLike = 0) -> NamedArray: ...
 @overload
 def pmf(k: ArrayLike, n: ArrayLike, p: NamedArray, loc: ArrayLike = 0) -> NamedArray: ...
-@overload
-def pmf(k: PlainArray, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> PlainArray: ...
 @overload
 def pmf(
     k: jax.typing.ArrayLike,

@@ -8,15 +8,12 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.results import PlainArray
 
 @overload
 def cdf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Chi-square cumulative distribution function."""
 @overload
 def cdf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def cdf(x: PlainArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def cdf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
@@ -33,10 +30,6 @@ def logcdf(
 ) -> NamedArray: ...
 @overload
 def logcdf(
-    x: PlainArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> PlainArray: ...
-@overload
-def logcdf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
     """Chi-square log cumulative distribution function."""
@@ -51,10 +44,6 @@ def logpdf(
 ) -> NamedArray: ...
 @overload
 def logpdf(
-    x: PlainArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> PlainArray: ...
-@overload
-def logpdf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
     """Chi-square log probability distribution function."""
@@ -63,8 +52,6 @@ def logsf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     """Chi-square log survival function."""
 @overload
 def logsf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def logsf(x: PlainArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def logsf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
@@ -76,8 +63,6 @@ def pdf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) 
 @overload
 def pdf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def pdf(x: PlainArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def pdf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
@@ -87,8 +72,6 @@ def sf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
     """Chi-square survival function."""
 @overload
 def sf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def sf(x: PlainArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def sf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,

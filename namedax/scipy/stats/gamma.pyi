@@ -8,15 +8,12 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.results import PlainArray
 
 @overload
 def cdf(x: NamedArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Gamma cumulative distribution function."""
 @overload
 def cdf(x: ArrayLike, a: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def cdf(x: PlainArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def cdf(
     x: jax.typing.ArrayLike, a: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
@@ -28,8 +25,6 @@ def logcdf(x: NamedArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 @overload
 def logcdf(x: ArrayLike, a: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def logcdf(x: PlainArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def logcdf(
     x: jax.typing.ArrayLike, a: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
@@ -39,8 +34,6 @@ def logpdf(x: NamedArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     """Gamma log probability distribution function."""
 @overload
 def logpdf(x: ArrayLike, a: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def logpdf(x: PlainArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def logpdf(
     x: jax.typing.ArrayLike, a: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
@@ -52,8 +45,6 @@ def logsf(x: NamedArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
 @overload
 def logsf(x: ArrayLike, a: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def logsf(x: PlainArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def logsf(
     x: jax.typing.ArrayLike, a: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
@@ -64,8 +55,6 @@ def pdf(x: NamedArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
 @overload
 def pdf(x: ArrayLike, a: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def pdf(x: PlainArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def pdf(
     x: jax.typing.ArrayLike, a: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
@@ -75,8 +64,6 @@ def sf(x: NamedArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     """Gamma survival function."""
 @overload
 def sf(x: ArrayLike, a: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def sf(x: PlainArray, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def sf(
     x: jax.typing.ArrayLike, a: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,

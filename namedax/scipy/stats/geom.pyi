@@ -8,15 +8,12 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.results import PlainArray
 
 @overload
 def logpmf(k: NamedArray, p: ArrayLike, loc: ArrayLike = 0) -> NamedArray:
     """Geometric log probability mass function."""
 @overload
 def logpmf(k: ArrayLike, p: NamedArray, loc: ArrayLike = 0) -> NamedArray: ...
-@overload
-def logpmf(k: PlainArray, p: ArrayLike, loc: ArrayLike = 0) -> PlainArray: ...
 @overload
 def logpmf(k: jax.typing.ArrayLike, p: jax.typing.ArrayLike, loc: ArrayLike = 0) -> jax.Array:
     """Geometric log probability mass function."""
@@ -25,8 +22,6 @@ def pmf(k: NamedArray, p: ArrayLike, loc: ArrayLike = 0) -> NamedArray:
     """Geometric probability mass function."""
 @overload
 def pmf(k: ArrayLike, p: NamedArray, loc: ArrayLike = 0) -> NamedArray: ...
-@overload
-def pmf(k: PlainArray, p: ArrayLike, loc: ArrayLike = 0) -> PlainArray: ...
 @overload
 def pmf(k: jax.typing.ArrayLike, p: jax.typing.ArrayLike, loc: ArrayLike = 0) -> jax.Array:
     """Geometric probability mass function."""

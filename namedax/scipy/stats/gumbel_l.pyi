@@ -8,13 +8,10 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.results import PlainArray
 
 @overload
 def cdf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Gumbel Distribution (Left Skewed) cumulative density function."""
-@overload
-def cdf(x: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def cdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Gumbel Distribution (Left Skewed) cumulative density function."""
@@ -22,15 +19,11 @@ def cdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> ja
 def logcdf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Gumbel Distribution (Left Skewed) log cumulative density function."""
 @overload
-def logcdf(x: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def logcdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Gumbel Distribution (Left Skewed) log cumulative density function."""
 @overload
 def logpdf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Gumbel Distribution (Left Skewed) log probability distribution function."""
-@overload
-def logpdf(x: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def logpdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Gumbel Distribution (Left Skewed) log probability distribution function."""
@@ -38,15 +31,11 @@ def logpdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
 def logsf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Gumbel Distribution (Left Skewed) log survival function."""
 @overload
-def logsf(x: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def logsf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Gumbel Distribution (Left Skewed) log survival function."""
 @overload
 def pdf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Gumbel Distribution (Left Skewed) probability distribution function."""
-@overload
-def pdf(x: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def pdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Gumbel Distribution (Left Skewed) probability distribution function."""
@@ -54,15 +43,11 @@ def pdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> ja
 def ppf(p: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Gumbel Distribution (Left Skewed) percent point function (inverse of CDF)"""
 @overload
-def ppf(p: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def ppf(p: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Gumbel Distribution (Left Skewed) percent point function (inverse of CDF)"""
 @overload
 def sf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Gumbel Distribution (Left Skewed) survival function."""
-@overload
-def sf(x: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def sf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Gumbel Distribution (Left Skewed) survival function."""

@@ -8,13 +8,10 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.results import PlainArray
 
 @overload
 def cdf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Normal cumulative distribution function."""
-@overload
-def cdf(x: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def cdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Normal cumulative distribution function."""
@@ -22,15 +19,11 @@ def cdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> ja
 def isf(q: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Normal distribution inverse survival function."""
 @overload
-def isf(q: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def isf(q: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Normal distribution inverse survival function."""
 @overload
 def logcdf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Normal log cumulative distribution function."""
-@overload
-def logcdf(x: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def logcdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Normal log cumulative distribution function."""
@@ -38,15 +31,11 @@ def logcdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
 def logpdf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Normal log probability distribution function."""
 @overload
-def logpdf(x: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def logpdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Normal log probability distribution function."""
 @overload
 def logsf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Normal distribution log survival function."""
-@overload
-def logsf(x: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def logsf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Normal distribution log survival function."""
@@ -54,23 +43,17 @@ def logsf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> 
 def pdf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Normal probability distribution function."""
 @overload
-def pdf(x: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def pdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Normal probability distribution function."""
 @overload
 def ppf(q: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Normal distribution percent point function."""
 @overload
-def ppf(q: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def ppf(q: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Normal distribution percent point function."""
 @overload
 def sf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Normal distribution survival function."""
-@overload
-def sf(x: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def sf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Normal distribution survival function."""

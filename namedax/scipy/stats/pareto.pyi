@@ -8,15 +8,12 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.results import PlainArray
 
 @overload
 def cdf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Pareto cumulative distribution function."""
 @overload
 def cdf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def cdf(x: PlainArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def cdf(
     x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
@@ -28,8 +25,6 @@ def logcdf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 @overload
 def logcdf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def logcdf(x: PlainArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def logcdf(
     x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
@@ -39,8 +34,6 @@ def logpdf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     """Pareto log probability distribution function."""
 @overload
 def logpdf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def logpdf(x: PlainArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def logpdf(
     x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
@@ -52,8 +45,6 @@ def logsf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
 @overload
 def logsf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def logsf(x: PlainArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def logsf(
     x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
@@ -63,8 +54,6 @@ def pdf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
     """Pareto probability distribution function."""
 @overload
 def pdf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def pdf(x: PlainArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def pdf(
     x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
@@ -76,8 +65,6 @@ def ppf(q: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
 @overload
 def ppf(q: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
 @overload
-def ppf(q: PlainArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def ppf(
     q: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
@@ -87,8 +74,6 @@ def sf(x: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     """Pareto survival function."""
 @overload
 def sf(x: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def sf(x: PlainArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def sf(
     x: jax.typing.ArrayLike, b: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,

@@ -8,7 +8,6 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.results import PlainArray
 
 @overload
 def cdf(k: NamedArray, mu: ArrayLike, loc: ArrayLike = 0) -> NamedArray:
@@ -16,15 +15,11 @@ def cdf(k: NamedArray, mu: ArrayLike, loc: ArrayLike = 0) -> NamedArray:
 @overload
 def cdf(k: ArrayLike, mu: NamedArray, loc: ArrayLike = 0) -> NamedArray: ...
 @overload
-def cdf(k: PlainArray, mu: ArrayLike, loc: ArrayLike = 0) -> PlainArray: ...
-@overload
 def cdf(k: jax.typing.ArrayLike, mu: jax.typing.ArrayLike, loc: ArrayLike = 0) -> jax.Array:
     """Poisson cumulative distribution function."""
 @overload
 def entropy(mu: NamedArray, loc: ArrayLike = 0) -> NamedArray:
     """Shannon entropy of the Poisson distribution."""
-@overload
-def entropy(mu: PlainArray, loc: ArrayLike = 0) -> PlainArray: ...
 @overload
 def entropy(mu: jax.typing.ArrayLike, loc: ArrayLike = 0) -> jax.Array:
     """Shannon entropy of the Poisson distribution."""
@@ -34,8 +29,6 @@ def logpmf(k: NamedArray, mu: ArrayLike, loc: ArrayLike = 0) -> NamedArray:
 @overload
 def logpmf(k: ArrayLike, mu: NamedArray, loc: ArrayLike = 0) -> NamedArray: ...
 @overload
-def logpmf(k: PlainArray, mu: ArrayLike, loc: ArrayLike = 0) -> PlainArray: ...
-@overload
 def logpmf(k: jax.typing.ArrayLike, mu: jax.typing.ArrayLike, loc: ArrayLike = 0) -> jax.Array:
     """Poisson log probability mass function."""
 @overload
@@ -43,8 +36,6 @@ def pmf(k: NamedArray, mu: ArrayLike, loc: ArrayLike = 0) -> NamedArray:
     """Poisson probability mass function."""
 @overload
 def pmf(k: ArrayLike, mu: NamedArray, loc: ArrayLike = 0) -> NamedArray: ...
-@overload
-def pmf(k: PlainArray, mu: ArrayLike, loc: ArrayLike = 0) -> PlainArray: ...
 @overload
 def pmf(k: jax.typing.ArrayLike, mu: jax.typing.ArrayLike, loc: ArrayLike = 0) -> jax.Array:
     """Poisson probability mass function."""

@@ -8,7 +8,6 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.results import PlainArray
 
 @overload
 def logpdf(
@@ -21,10 +20,6 @@ def logpdf(
 ) -> NamedArray: ...
 @overload
 def logpdf(
-    x: PlainArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> PlainArray: ...
-@overload
-def logpdf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> jax.Array:
     """Student's T log probability distribution function."""
@@ -33,8 +28,6 @@ def pdf(x: NamedArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) 
     """Student's T probability distribution function."""
 @overload
 def pdf(x: ArrayLike, df: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray: ...
-@overload
-def pdf(x: PlainArray, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def pdf(
     x: jax.typing.ArrayLike, df: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,

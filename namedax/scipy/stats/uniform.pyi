@@ -8,13 +8,10 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.results import PlainArray
 
 @overload
 def cdf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Uniform cumulative distribution function."""
-@overload
-def cdf(x: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def cdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Uniform cumulative distribution function."""
@@ -22,23 +19,17 @@ def cdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> ja
 def logpdf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Uniform log probability distribution function."""
 @overload
-def logpdf(x: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def logpdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Uniform log probability distribution function."""
 @overload
 def pdf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Uniform probability distribution function."""
 @overload
-def pdf(x: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
-@overload
 def pdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Uniform probability distribution function."""
 @overload
 def ppf(q: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Uniform distribution percent point function."""
-@overload
-def ppf(q: PlainArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> PlainArray: ...
 @overload
 def ppf(q: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
     """Uniform distribution percent point function."""
