@@ -501,8 +501,10 @@ def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
 
 
 def _nearest_integer(what: str, value: object) -> str:
-    is_finite = isinstance(value, (float, np.floating)) and bool(np.isfinite(value))
-    return f" Pass {what}={round(value)}." if is_finite and what.isidentifier() else ""  # type: ignore[arg-type, call-overload]
+    """Return a sentence with the integer next to a float; empty for other values."""
+    if isinstance(value, (float, np.floating)) and np.isfinite(value) and what.isidentifier():
+        return f" Pass {what}={round(float(value))}."
+    return ""
 
 
 def check_options(op: str, **options: object) -> None:

@@ -166,7 +166,7 @@ def _replicate_on(call: _Call, mesh: Mesh) -> None:
         data: Any = call.leaves[i].data if is_named(call.leaves[i]) else None
         known: Any = None if data is None else jax.typeof(data).sharding.mesh
         if known is not None and not known.empty and known.axis_types != mesh.axis_types:
-            move = jax.reshard if isinstance(data, jax.core.Tracer) else jax.device_put
+            move: Any = jax.reshard if isinstance(data, jax.core.Tracer) else jax.device_put
             data = move(data, NamedSharding(mesh, PartitionSpec()))
             call.leaves[i] = make_in_region(data, call.leaves[i].dims)
 

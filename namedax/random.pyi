@@ -14,7 +14,7 @@ import jax
 from jax.random import key_dtype as key_dtype  # type: ignore[attr-defined, unused-ignore]
 from jax.random import random_gamma_p as random_gamma_p  # type: ignore[attr-defined, unused-ignore]
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import AnyArray, ArrayLike, EitherArray
 from namedax.core.array import NamedArray
 from namedax.core.names import DType, PyTree
 
@@ -89,7 +89,7 @@ def beta(
     """Sample Beta random values with given shape and float dtype."""
 @overload
 def binomial(
-    key: AnyArray,
+    key: EitherArray,
     n: ArrayLike,
     p: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -100,7 +100,7 @@ def binomial(
     """Sample Binomial random values with given shape and float dtype."""
 @overload
 def binomial(
-    key: AnyArray,
+    key: EitherArray,
     n: ArrayLike,
     p: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -128,7 +128,7 @@ def bits(
     """Sample uniform bits in the form of unsigned integers."""
 @overload
 def categorical(
-    key: AnyArray,
+    key: EitherArray,
     logits: ArrayLike,
     axis: Any = -1,
     shape: Sequence[int] | None = None,
@@ -141,7 +141,7 @@ def categorical(
     """Draw indices along an axis of `logits` with the probabilities `softmax(logits, axis)`."""
 @overload
 def categorical(
-    key: AnyArray,
+    key: EitherArray,
     logits: ArrayLike,
     axis: Any = -1,
     shape: Sequence[int] | None = None,
@@ -170,9 +170,9 @@ def categorical(
       the categories last. The names of `named_shape` come first in the given order, then the
       others, sorted.
 
-    Communication: every device adds its block of the noise to its block of the logits, and
-    contributes its best category. Over sharded categories this costs two all-reduces of the result,
-    otherwise nothing. Without replacement the logits are gathered.
+    Communication: every device adds its block of the noise to its block of the logits, and offers
+    its best category. Over sharded categories this costs two all-reduces of the result, otherwise
+    nothing. Without replacement the logits are gathered.
     """
 @overload
 def cauchy(
@@ -216,7 +216,7 @@ def chisquare(
     """Sample Chisquare random values with given shape and float dtype."""
 @overload
 def choice(
-    key: AnyArray,
+    key: EitherArray,
     a: ArrayLike,
     shape: Sequence[int] = (),
     replace: bool = True,
@@ -229,7 +229,7 @@ def choice(
     """Draw random elements of `a` along an axis, or random numbers below `a`."""
 @overload
 def choice(
-    key: AnyArray,
+    key: EitherArray,
     a: ArrayLike,
     shape: Sequence[int] = (),
     replace: bool = True,
@@ -439,14 +439,8 @@ def key(
     """Create a pseudo-random number generator (PRNG) key given an integer seed."""
 def key_data(keys: ArrayLike) -> AnyArray:
     """Recover the bits of key data underlying a PRNG key array."""
-def key_impl(keys: AnyArray) -> Hashable:
-    """Return the generator of `keys`, as `jax.random.key_impl` does.
-
-    Args:
-      keys: an array of keys, named or not.
-
-    Communication: none.
-    """
+def key_impl(keys: EitherArray) -> Hashable:
+    """Return the generator of `keys`, as `jax.random.key_impl` does."""
 @overload
 def laplace(
     key: ArrayLike,
@@ -548,7 +542,7 @@ def maxwell(
     """Sample from a one sided Maxwell distribution."""
 @overload
 def multinomial(
-    key: AnyArray,
+    key: EitherArray,
     n: ArrayLike,
     p: ArrayLike,
     *,
@@ -560,7 +554,7 @@ def multinomial(
     """Sample from a multinomial distribution."""
 @overload
 def multinomial(
-    key: AnyArray,
+    key: EitherArray,
     n: ArrayLike,
     p: ArrayLike,
     *,
@@ -658,7 +652,7 @@ def pareto(
 ) -> AnyArray:
     """Sample Pareto random values with given shape and float dtype."""
 def permutation(
-    key: AnyArray,
+    key: EitherArray,
     x: ArrayLike,
     axis: Any = 0,
     independent: bool = False,
@@ -771,14 +765,14 @@ def rayleigh(
     """Sample Rayleigh random values with given shape and float dtype."""
 @overload
 def split(
-    key: AnyArray,
+    key: EitherArray,
     num: int | Sequence[int] | None = None,
     *,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Split one key into new keys, along positional or named axes."""
 @overload
-def split(key: AnyArray, num: int | Sequence[int] | None = None) -> AnyArray:
+def split(key: EitherArray, num: int | Sequence[int] | None = None) -> AnyArray:
     """Split one key into new keys, along positional or named axes.
 
     See `nx.split`.
@@ -917,7 +911,7 @@ def weibull_min(
 ) -> AnyArray:
     """Sample from a Weibull distribution."""
 def wrap_key_data(
-    key_bits_array: AnyArray,
+    key_bits_array: EitherArray,
     *,
     impl: str | Any | Hashable | None = None,
     dtype: str | Any | None = None,

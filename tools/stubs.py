@@ -8,6 +8,7 @@ there are any.
 - `namedax/definitions.py`: an import of each public name from its module, which leads an editor
   from the stub to the source.
 - A stub beside each module that shows a namespace of JAX (`namedax.namespaces.lifting.Namespace`).
+- `namedax/core/annotations.pyi` and `results.pyi`: the types of results for other code;
 - `namedax/core/methods.pyi`: the operators and methods of `NamedArray`, which `import namedax` adds
   to the class.
 
@@ -406,6 +407,8 @@ class _Stub:
         if p.annotation is _EMPTY:
             return p.replace(annotation=self.undeclared(p, is_elementwise=is_elementwise))
         text = self.annotation(p.annotation, scope)
+        if re.search(r"\bAnyArray\b", text):  # the type of results
+            text = re.sub(r"\bAnyArray\b", self.use(_ANNOTATIONS, "EitherArray"), text)
         if scope.jax and p.default is None and not _accepts_none(text):  # implicit in JAX
             text += " | None"
         return p.replace(annotation=text)
@@ -501,9 +504,18 @@ class _Stub:
             self.dotted("jax.typing.ArrayLike")
             for j in operands:
                 unnamed = re.sub(r"\bArrayLike\b", "jax.typing.ArrayLike", parameters[j].annotation)
-                unnamed = re.sub(r"\bAnyArray\b", "jax.Array", unnamed)
+                unnamed = re.sub(r"\bEitherArray\b", "jax.Array", unnamed)
                 parameters[j] = parameters[j].replace(annotation=unnamed)
-        else:
+            others = [p.annotation for i, p in enumerate(parameters) if i not in operands]
+        if plain == "jax.Array" and not any(re.search(r"(?<!typing\.)Array", a) for a in others):
+            # a result without names stays one
+            bare = self.use("namedax.core.results", "PlainArray")
+            these = [
+                p.replace(annotation=bare) if j == operands[0] else p
+                for j, p in enumerate(parameters)
+            ]
+            self.define(name, these, bare, "", "@overload")
+        if plain != "jax.Array":
             self.use(_ANNOTATIONS, "AnyArray")
         self.define(name, parameters, plain, doc, "@overload")
 
@@ -540,7 +552,7 @@ class _Stub:
 
 
 def _is_operand(annotation: str) -> bool:
-    return not {"AnyArray", "ArrayLike"}.isdisjoint(annotation.split(" | "))
+    return not {"AnyArray", "ArrayLike", "EitherArray"}.isdisjoint(annotation.split(" | "))
 
 
 def _parts(parameters: list[inspect.Parameter]) -> list[str]:
@@ -834,6 +846,63 @@ def methods() -> str:
     )
 
 
+# --- results without names --------------------------------------------------------------------
+
+
+_RESULTS = '''\
+"""The type of results without named axes, for type checkers.
+
+The module does not exist at run time.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import jax
+
+from namedax.core.methods import Methods
+from namedax.core.names import Dims
+
+# A result is a `NamedArray`, or a `jax.Array` if no named axis is left. Which one depends on axis
+# names, which types do not have. With these attributes a checker accepts `nx.dot(x, y, "k").dims`.
+class PlainArray(Methods, jax.Array):  # type: ignore[misc]
+    """A `jax.Array` in place of a `NamedArray` without names, with the attributes of both."""
+
+    @property
+    def data(self) -> jax.Array: ...
+    @property
+    def dims(self) -> Dims: ...
+    @property
+    def named_shape(self) -> Mapping[Hashable, int]: ...
+    def item(self, *args: int) -> Any: ...
+    def tolist(self) -> Any: ...
+'''
+
+
+def for_users() -> dict[pathlib.Path, str]:
+    """Return the aliases as type checkers of other code read them, and the type of plain results.
+
+    Within the package mypy reads `annotations.py`: its functions return arrays of JAX.
+    """
+    source = (PACKAGE / "core" / "annotations.py").read_text()
+    _, _, rest = source.partition('"""')[2].partition('"""')
+    rest = re.sub(r"\n__all__ = .*\n", "", rest.partition("annotations\n")[2].lstrip("\n"))
+    rest = rest.replace(
+        "from namedax.core.array import NamedArray\n",
+        "from namedax.core.array import NamedArray\nfrom namedax.core.results import PlainArray\n",
+    ).replace(
+        "AnyArray: TypeAlias = NamedArray | jax.Array\n",
+        "AnyArray: TypeAlias = NamedArray | PlainArray\n",
+        1,
+    )
+    head = HEADER.format(version=jax.__version__)
+    doc = '"""The aliases of `annotations.py`, with results as type checkers of other code see them."""'
+    return {
+        PACKAGE / "core" / "annotations.pyi": f"{head}\n{doc}\n\n{rest}",
+        PACKAGE / "core" / "results.pyi": f"{head}\n{_RESULTS}",
+    }
+
+
 # --- all stubs -----------------------------------------------------------------------------------
 
 
@@ -846,6 +915,7 @@ def stubs() -> dict[pathlib.Path, str]:
         PACKAGE / "__init__.pyi": face(),
         PACKAGE / "definitions.py": definitions(),
         PACKAGE / "core" / "methods.pyi": methods(),
+        **for_users(),
     }
     for name, space in lifting.NAMESPACES.items():
         path = PACKAGE.joinpath(*name.split(".")[1:])

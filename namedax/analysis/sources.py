@@ -21,7 +21,15 @@ from namedax.core.user_code import first_user_line
 from namedax.ops.loops.pipeline_timetable import Schedule
 from namedax.programs.evaluator import calls_jax
 
-__all__ = ["Origin", "Source", "first_of_users", "origin_of_name", "region_of", "source_of"]
+__all__ = [
+    "NOWHERE",
+    "Origin",
+    "Source",
+    "first_of_users",
+    "origin_of_name",
+    "region_of",
+    "source_of",
+]
 
 _SCOPE = re.compile(r"nx\.([\w.]+)\{([^{}]*)\}")
 _PIPELINE = re.compile(r"pipeline_(\w+?)_of_(\d+)_stages_(\d+)_rounds_(\d+)_microbatches")

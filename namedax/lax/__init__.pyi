@@ -200,9 +200,10 @@ from jax.lax import while_p as while_p  # type: ignore[attr-defined, unused-igno
 from jax.lax import xor_p as xor_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import zeta_p as zeta_p  # type: ignore[attr-defined, unused-ignore]
 
-from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, EitherArray
 from namedax.core.array import NamedArray
 from namedax.core.names import AxisName, DType, PyTree
+from namedax.core.results import PlainArray
 from namedax.ops.sorting.sorting import TopK
 from namedax.lax import linalg as linalg
 
@@ -210,17 +211,23 @@ from namedax.lax import linalg as linalg
 def abs(x: NamedArray) -> NamedArray:
     """Elementwise absolute value: :math:`|x|`."""
 @overload
+def abs(x: PlainArray) -> PlainArray: ...
+@overload
 def abs(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise absolute value: :math:`|x|`."""
 @overload
 def acos(x: NamedArray) -> NamedArray:
     """Elementwise arc cosine: :math:`\\mathrm{acos}(x)`."""
 @overload
+def acos(x: PlainArray) -> PlainArray: ...
+@overload
 def acos(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise arc cosine: :math:`\\mathrm{acos}(x)`."""
 @overload
 def acosh(x: NamedArray) -> NamedArray:
     """Elementwise inverse hyperbolic cosine: :math:`\\mathrm{acosh}(x)`."""
+@overload
+def acosh(x: PlainArray) -> PlainArray: ...
 @overload
 def acosh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse hyperbolic cosine: :math:`\\mathrm{acosh}(x)`."""
@@ -229,6 +236,8 @@ def add(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise addition: :math:`x + y`."""
 @overload
 def add(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def add(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def add(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise addition: :math:`x + y`."""
@@ -300,7 +309,7 @@ def all_to_all(
       PositionalAxisError: a positional axis does not exist, or its size does not fit.
     """
 def approx_max_k(
-    operand: AnyArray,
+    operand: EitherArray,
     k: int,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,
@@ -309,7 +318,7 @@ def approx_max_k(
 ) -> tuple[AnyArray, AnyArray]:
     """Returns max ``k`` values and their indices of the ``operand`` in an approximate manner."""
 def approx_min_k(
-    operand: AnyArray,
+    operand: EitherArray,
     k: int,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,
@@ -331,11 +340,15 @@ def argmin(operand: ArrayLike, axis: AxisSpec, index_dtype: DType) -> AnyArray:
 def asin(x: NamedArray) -> NamedArray:
     """Elementwise arc sine: :math:`\\mathrm{asin}(x)`."""
 @overload
+def asin(x: PlainArray) -> PlainArray: ...
+@overload
 def asin(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise arc sine: :math:`\\mathrm{asin}(x)`."""
 @overload
 def asinh(x: NamedArray) -> NamedArray:
     """Elementwise inverse hyperbolic sine: :math:`\\mathrm{asinh}(x)`."""
+@overload
+def asinh(x: PlainArray) -> PlainArray: ...
 @overload
 def asinh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse hyperbolic sine: :math:`\\mathrm{asinh}(x)`."""
@@ -374,6 +387,8 @@ def associative_scan(
 def atan(x: NamedArray) -> NamedArray:
     """Elementwise arc tangent: :math:`\\mathrm{atan}(x)`."""
 @overload
+def atan(x: PlainArray) -> PlainArray: ...
+@overload
 def atan(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise arc tangent: :math:`\\mathrm{atan}(x)`."""
 @overload
@@ -382,11 +397,15 @@ def atan2(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def atan2(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def atan2(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def atan2(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise two-term arc tangent: :math:`\\mathrm{atan}({x \\over y})`."""
 @overload
 def atanh(x: NamedArray) -> NamedArray:
     """Elementwise inverse hyperbolic tangent: :math:`\\mathrm{atanh}(x)`."""
+@overload
+def atanh(x: PlainArray) -> PlainArray: ...
 @overload
 def atanh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse hyperbolic tangent: :math:`\\mathrm{atanh}(x)`."""
@@ -410,13 +429,17 @@ def axis_size(axis_name: AxisName) -> int:
     """
 @overload
 def batch_matmul(
-    lhs: NamedArray, rhs: AnyArray, precision: jax.lax.PrecisionLike = None,
+    lhs: NamedArray, rhs: EitherArray, precision: jax.lax.PrecisionLike = None,
 ) -> NamedArray:
     """Batch matrix multiplication."""
 @overload
 def batch_matmul(
-    lhs: AnyArray, rhs: NamedArray, precision: jax.lax.PrecisionLike = None,
+    lhs: EitherArray, rhs: NamedArray, precision: jax.lax.PrecisionLike = None,
 ) -> NamedArray: ...
+@overload
+def batch_matmul(
+    lhs: PlainArray, rhs: jax.Array, precision: jax.lax.PrecisionLike = None,
+) -> PlainArray: ...
 @overload
 def batch_matmul(
     lhs: jax.Array, rhs: jax.Array, precision: jax.lax.PrecisionLike = None,
@@ -428,6 +451,8 @@ def bessel_i0e(x: NamedArray) -> NamedArray:
     :math:`\\mathrm{i0e}(x) = e^{-|x|} \\mathrm{i0}(x)`
     """
 @overload
+def bessel_i0e(x: PlainArray) -> PlainArray: ...
+@overload
 def bessel_i0e(x: jax.typing.ArrayLike) -> jax.Array:
     """Exponentially scaled modified Bessel function of order 0:
     :math:`\\mathrm{i0e}(x) = e^{-|x|} \\mathrm{i0}(x)`
@@ -437,6 +462,8 @@ def bessel_i1e(x: NamedArray) -> NamedArray:
     """Exponentially scaled modified Bessel function of order 1:
     :math:`\\mathrm{i1e}(x) = e^{-|x|} \\mathrm{i1}(x)`
     """
+@overload
+def bessel_i1e(x: PlainArray) -> PlainArray: ...
 @overload
 def bessel_i1e(x: jax.typing.ArrayLike) -> jax.Array:
     """Exponentially scaled modified Bessel function of order 1:
@@ -450,6 +477,8 @@ def betainc(a: ArrayLike, b: NamedArray, x: ArrayLike) -> NamedArray: ...
 @overload
 def betainc(a: ArrayLike, b: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
+def betainc(a: PlainArray, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def betainc(
     a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike,
 ) -> jax.Array:
@@ -457,6 +486,8 @@ def betainc(
 @overload
 def bitcast_convert_type(operand: NamedArray, new_dtype: DType) -> NamedArray:
     """Elementwise bitcast."""
+@overload
+def bitcast_convert_type(operand: PlainArray, new_dtype: DType) -> PlainArray: ...
 @overload
 def bitcast_convert_type(operand: jax.typing.ArrayLike, new_dtype: DType) -> jax.Array:
     """Elementwise bitcast."""
@@ -466,11 +497,15 @@ def bitwise_and(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def bitwise_and(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def bitwise_and(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def bitwise_and(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise AND: :math:`x \\wedge y`."""
 @overload
 def bitwise_not(x: NamedArray) -> NamedArray:
     """Elementwise NOT: :math:`\\neg x`."""
+@overload
+def bitwise_not(x: PlainArray) -> PlainArray: ...
 @overload
 def bitwise_not(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise NOT: :math:`\\neg x`."""
@@ -480,6 +515,8 @@ def bitwise_or(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def bitwise_or(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def bitwise_or(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def bitwise_or(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise OR: :math:`x \\vee y`."""
 @overload
@@ -488,6 +525,8 @@ def bitwise_xor(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def bitwise_xor(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def bitwise_xor(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def bitwise_xor(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise exclusive OR: :math:`x \\oplus y`."""
 @overload
@@ -495,6 +534,10 @@ def broadcast(
     operand: NamedArray, sizes: Sequence[int], *, out_sharding: object = None,
 ) -> NamedArray:
     """Broadcasts an array, adding new leading dimensions only."""
+@overload
+def broadcast(
+    operand: PlainArray, sizes: Sequence[int], *, out_sharding: object = None,
+) -> PlainArray: ...
 @overload
 def broadcast(
     operand: jax.typing.ArrayLike, sizes: Sequence[int], *, out_sharding: object = None,
@@ -511,6 +554,14 @@ def broadcast_in_dim(
     """General broadcasting operation."""
 @overload
 def broadcast_in_dim(
+    operand: PlainArray,
+    shape: Sequence[int],
+    broadcast_dimensions: Sequence[int],
+    *,
+    out_sharding: object = None,
+) -> PlainArray: ...
+@overload
+def broadcast_in_dim(
     operand: jax.typing.ArrayLike,
     shape: Sequence[int],
     broadcast_dimensions: Sequence[int],
@@ -524,11 +575,15 @@ def broadcast_like(arr: NamedArray, like_arr: ArrayLike) -> NamedArray:
 @overload
 def broadcast_like(arr: ArrayLike, like_arr: NamedArray) -> NamedArray: ...
 @overload
+def broadcast_like(arr: PlainArray, like_arr: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def broadcast_like(arr: jax.typing.ArrayLike, like_arr: jax.typing.ArrayLike) -> jax.Array:
     """Broadcasts an array to match the shape and sharding of another array."""
 @overload
 def broadcast_to_rank(x: NamedArray, rank: int) -> NamedArray:
     """Adds leading dimensions of ``1`` to give ``x`` rank ``rank``."""
+@overload
+def broadcast_to_rank(x: PlainArray, rank: int) -> PlainArray: ...
 @overload
 def broadcast_to_rank(x: jax.typing.ArrayLike, rank: int) -> jax.Array:
     """Adds leading dimensions of ``1`` to give ``x`` rank ``rank``."""
@@ -537,6 +592,10 @@ def cbrt(
     x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
 ) -> NamedArray:
     """Elementwise cube root: :math:`\\sqrt[3]{x}`."""
+@overload
+def cbrt(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
 @overload
 def cbrt(
     x: jax.typing.ArrayLike,
@@ -548,6 +607,8 @@ def cbrt(
 def ceil(x: NamedArray) -> NamedArray:
     """Elementwise ceiling: :math:`\\left\\lceil x \\right\\rceil`."""
 @overload
+def ceil(x: PlainArray) -> PlainArray: ...
+@overload
 def ceil(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise ceiling: :math:`\\left\\lceil x \\right\\rceil`."""
 @overload
@@ -558,6 +619,8 @@ def clamp(min: ArrayLike, x: NamedArray, max: ArrayLike) -> NamedArray: ...
 @overload
 def clamp(min: ArrayLike, x: ArrayLike, max: NamedArray) -> NamedArray: ...
 @overload
+def clamp(min: PlainArray, x: jax.typing.ArrayLike, max: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def clamp(
     min: jax.typing.ArrayLike, x: jax.typing.ArrayLike, max: jax.typing.ArrayLike,
 ) -> jax.Array:
@@ -565,6 +628,8 @@ def clamp(
 @overload
 def clz(x: NamedArray) -> NamedArray:
     """Elementwise count-leading-zeros."""
+@overload
+def clz(x: PlainArray) -> PlainArray: ...
 @overload
 def clz(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise count-leading-zeros."""
@@ -575,6 +640,10 @@ def collapse(
     """Collapses dimensions of an array into a single dimension."""
 @overload
 def collapse(
+    operand: PlainArray, start_dimension: int, stop_dimension: int | None = None,
+) -> PlainArray: ...
+@overload
+def collapse(
     operand: jax.Array, start_dimension: int, stop_dimension: int | None = None,
 ) -> jax.Array:
     """Collapses dimensions of an array into a single dimension."""
@@ -583,6 +652,8 @@ def complex(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise make complex number: :math:`x + jy`."""
 @overload
 def complex(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def complex(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def complex(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise make complex number: :math:`x + jy`."""
@@ -606,12 +677,14 @@ def cond(
 def conj(x: NamedArray) -> NamedArray:
     """Elementwise complex conjugate function: :math:`\\overline{x}`."""
 @overload
+def conj(x: PlainArray) -> PlainArray: ...
+@overload
 def conj(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise complex conjugate function: :math:`\\overline{x}`."""
 @overload
 def conv(
     lhs: NamedArray,
-    rhs: AnyArray,
+    rhs: EitherArray,
     window_strides: Sequence[int],
     padding: str,
     precision: jax.lax.PrecisionLike = None,
@@ -620,13 +693,22 @@ def conv(
     """Convenience wrapper around `conv_general_dilated`."""
 @overload
 def conv(
-    lhs: AnyArray,
+    lhs: EitherArray,
     rhs: NamedArray,
     window_strides: Sequence[int],
     padding: str,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
 ) -> NamedArray: ...
+@overload
+def conv(
+    lhs: PlainArray,
+    rhs: jax.Array,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> PlainArray: ...
 @overload
 def conv(
     lhs: jax.Array,
@@ -640,7 +722,7 @@ def conv(
 @overload
 def conv_general_dilated(
     lhs: NamedArray,
-    rhs: AnyArray,
+    rhs: EitherArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None = None,
@@ -655,7 +737,7 @@ def conv_general_dilated(
     """General n-dimensional convolution operator, with optional dilation."""
 @overload
 def conv_general_dilated(
-    lhs: AnyArray,
+    lhs: EitherArray,
     rhs: NamedArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
@@ -668,6 +750,21 @@ def conv_general_dilated(
     preferred_element_type: DType | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray: ...
+@overload
+def conv_general_dilated(
+    lhs: PlainArray,
+    rhs: jax.Array,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> PlainArray: ...
 @overload
 def conv_general_dilated(
     lhs: jax.Array,
@@ -711,6 +808,18 @@ def conv_general_dilated_local(
 ) -> NamedArray: ...
 @overload
 def conv_general_dilated_local(
+    lhs: PlainArray,
+    rhs: jax.typing.ArrayLike,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    filter_shape: Sequence[int],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    precision: jax.lax.PrecisionLike = None,
+) -> PlainArray: ...
+@overload
+def conv_general_dilated_local(
     lhs: jax.typing.ArrayLike,
     rhs: jax.typing.ArrayLike,
     window_strides: Sequence[int],
@@ -737,6 +846,18 @@ def conv_general_dilated_patches(
     """Extract patches subject to the receptive field of `conv_general_dilated`."""
 @overload
 def conv_general_dilated_patches(
+    lhs: PlainArray,
+    filter_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    precision: jax.lax.Precision | None = None,
+    preferred_element_type: Any | None = None,
+) -> PlainArray: ...
+@overload
+def conv_general_dilated_patches(
     lhs: jax.typing.ArrayLike,
     filter_shape: Sequence[int],
     window_strides: Sequence[int],
@@ -751,7 +872,7 @@ def conv_general_dilated_patches(
 @overload
 def conv_transpose(
     lhs: NamedArray,
-    rhs: AnyArray,
+    rhs: EitherArray,
     strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     rhs_dilation: Sequence[int] | None = None,
@@ -764,7 +885,7 @@ def conv_transpose(
     """Convenience wrapper for calculating the N-d convolution "transpose"."""
 @overload
 def conv_transpose(
-    lhs: AnyArray,
+    lhs: EitherArray,
     rhs: NamedArray,
     strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
@@ -775,6 +896,19 @@ def conv_transpose(
     preferred_element_type: DType | None = None,
     use_consistent_padding: bool = False,
 ) -> NamedArray: ...
+@overload
+def conv_transpose(
+    lhs: PlainArray,
+    rhs: jax.Array,
+    strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    transpose_kernel: bool = False,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    use_consistent_padding: bool = False,
+) -> PlainArray: ...
 @overload
 def conv_transpose(
     lhs: jax.Array,
@@ -792,7 +926,7 @@ def conv_transpose(
 @overload
 def conv_with_general_padding(
     lhs: NamedArray,
-    rhs: AnyArray,
+    rhs: EitherArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None,
@@ -803,7 +937,7 @@ def conv_with_general_padding(
     """Convenience wrapper around `conv_general_dilated`."""
 @overload
 def conv_with_general_padding(
-    lhs: AnyArray,
+    lhs: EitherArray,
     rhs: NamedArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
@@ -812,6 +946,17 @@ def conv_with_general_padding(
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
 ) -> NamedArray: ...
+@overload
+def conv_with_general_padding(
+    lhs: PlainArray,
+    rhs: jax.Array,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> PlainArray: ...
 @overload
 def conv_with_general_padding(
     lhs: jax.Array,
@@ -828,6 +973,8 @@ def conv_with_general_padding(
 def convert_element_type(operand: NamedArray, new_dtype: DType | Any) -> NamedArray:
     """Elementwise cast."""
 @overload
+def convert_element_type(operand: PlainArray, new_dtype: DType | Any) -> PlainArray: ...
+@overload
 def convert_element_type(operand: jax.typing.ArrayLike, new_dtype: DType | Any) -> jax.Array:
     """Elementwise cast."""
 @overload
@@ -835,6 +982,10 @@ def cos(
     x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
 ) -> NamedArray:
     """Elementwise cosine: :math:`\\mathrm{cos}(x)`."""
+@overload
+def cos(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
 @overload
 def cos(
     x: jax.typing.ArrayLike,
@@ -845,6 +996,8 @@ def cos(
 @overload
 def cosh(x: NamedArray) -> NamedArray:
     """Elementwise hyperbolic cosine: :math:`\\mathrm{cosh}(x)`."""
+@overload
+def cosh(x: PlainArray) -> PlainArray: ...
 @overload
 def cosh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise hyperbolic cosine: :math:`\\mathrm{cosh}(x)`."""
@@ -937,6 +1090,8 @@ def cumsum(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> Any
 def digamma(x: NamedArray) -> NamedArray:
     """Elementwise digamma: :math:`\\psi(x)`."""
 @overload
+def digamma(x: PlainArray) -> PlainArray: ...
+@overload
 def digamma(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise digamma: :math:`\\psi(x)`."""
 @overload
@@ -944,6 +1099,8 @@ def div(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise division: :math:`x \\over y`."""
 @overload
 def div(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def div(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def div(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise division: :math:`x \\over y`."""
@@ -970,6 +1127,16 @@ def dot(
 ) -> NamedArray: ...
 @overload
 def dot(
+    lhs: PlainArray,
+    rhs: jax.typing.ArrayLike,
+    *,
+    dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]] | None = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: object = None,
+) -> PlainArray: ...
+@overload
+def dot(
     lhs: jax.typing.ArrayLike,
     rhs: jax.typing.ArrayLike,
     *,
@@ -1002,6 +1169,16 @@ def dot_general(
 ) -> NamedArray: ...
 @overload
 def dot_general(
+    lhs: PlainArray,
+    rhs: jax.typing.ArrayLike,
+    dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]],
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    *,
+    out_sharding: object = None,
+) -> PlainArray: ...
+@overload
+def dot_general(
     lhs: jax.typing.ArrayLike,
     rhs: jax.typing.ArrayLike,
     dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]],
@@ -1012,7 +1189,7 @@ def dot_general(
 ) -> jax.Array:
     """Alias of :func:`jax.lax.dot`."""
 def dynamic_index_in_dim(
-    operand: AnyArray | np.ndarray,
+    operand: EitherArray | np.ndarray,
     index: ArrayLike,
     axis: AxisSpec = 0,
     keepdims: bool = True,
@@ -1023,7 +1200,7 @@ def dynamic_index_in_dim(
 @overload
 def dynamic_slice(
     operand: NamedArray,
-    start_indices: AnyArray | np.ndarray | Sequence[ArrayLike],
+    start_indices: EitherArray | np.ndarray | Sequence[ArrayLike],
     slice_sizes: Sequence[int],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
@@ -1034,12 +1211,20 @@ def dynamic_slice(
     """
 @overload
 def dynamic_slice(
-    operand: AnyArray | np.ndarray,
+    operand: EitherArray | np.ndarray,
     start_indices: NamedArray,
     slice_sizes: Sequence[int],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> NamedArray: ...
+@overload
+def dynamic_slice(
+    operand: PlainArray,
+    start_indices: jax.Array | np.ndarray | Sequence[jax.typing.ArrayLike],
+    slice_sizes: Sequence[int],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> PlainArray: ...
 @overload
 def dynamic_slice(
     operand: jax.Array | np.ndarray,
@@ -1053,7 +1238,7 @@ def dynamic_slice(
     operator.
     """
 def dynamic_slice_in_dim(
-    operand: AnyArray | np.ndarray,
+    operand: EitherArray | np.ndarray,
     start_index: ArrayLike,
     slice_size: int,
     axis: AxisSpec = 0,
@@ -1062,7 +1247,7 @@ def dynamic_slice_in_dim(
 ) -> AnyArray:
     """Convenience wrapper around :func:`lax.dynamic_slice` applied to one dimension."""
 def dynamic_update_index_in_dim(
-    operand: AnyArray | np.ndarray,
+    operand: EitherArray | np.ndarray,
     update: ArrayLike,
     index: ArrayLike,
     axis: AxisSpec,
@@ -1076,7 +1261,7 @@ def dynamic_update_index_in_dim(
 def dynamic_update_slice(
     operand: NamedArray,
     update: ArrayLike,
-    start_indices: AnyArray | Sequence[ArrayLike],
+    start_indices: EitherArray | Sequence[ArrayLike],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> NamedArray:
@@ -1086,20 +1271,28 @@ def dynamic_update_slice(
     """
 @overload
 def dynamic_update_slice(
-    operand: AnyArray | np.ndarray,
+    operand: EitherArray | np.ndarray,
     update: NamedArray,
-    start_indices: AnyArray | Sequence[ArrayLike],
+    start_indices: EitherArray | Sequence[ArrayLike],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> NamedArray: ...
 @overload
 def dynamic_update_slice(
-    operand: AnyArray | np.ndarray,
+    operand: EitherArray | np.ndarray,
     update: ArrayLike,
     start_indices: NamedArray,
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> NamedArray: ...
+@overload
+def dynamic_update_slice(
+    operand: PlainArray,
+    update: jax.typing.ArrayLike,
+    start_indices: jax.Array | Sequence[jax.typing.ArrayLike],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> PlainArray: ...
 @overload
 def dynamic_update_slice(
     operand: jax.Array | np.ndarray,
@@ -1113,7 +1306,7 @@ def dynamic_update_slice(
     operator.
     """
 def dynamic_update_slice_in_dim(
-    operand: AnyArray | np.ndarray,
+    operand: EitherArray | np.ndarray,
     update: ArrayLike,
     start_index: ArrayLike,
     axis: AxisSpec,
@@ -1129,17 +1322,23 @@ def eq(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def eq(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def eq(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def eq(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise equals: :math:`x = y`."""
 @overload
 def erf(x: NamedArray) -> NamedArray:
     """Elementwise error function: :math:`\\mathrm{erf}(x)`."""
 @overload
+def erf(x: PlainArray) -> PlainArray: ...
+@overload
 def erf(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise error function: :math:`\\mathrm{erf}(x)`."""
 @overload
 def erf_inv(x: NamedArray) -> NamedArray:
     """Elementwise inverse error function: :math:`\\mathrm{erf}^{-1}(x)`."""
+@overload
+def erf_inv(x: PlainArray) -> PlainArray: ...
 @overload
 def erf_inv(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse error function: :math:`\\mathrm{erf}^{-1}(x)`."""
@@ -1148,6 +1347,8 @@ def erfc(x: NamedArray) -> NamedArray:
     """Elementwise complementary error function:
     :math:`\\mathrm{erfc}(x) = 1 - \\mathrm{erf}(x)`.
     """
+@overload
+def erfc(x: PlainArray) -> PlainArray: ...
 @overload
 def erfc(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise complementary error function:
@@ -1160,6 +1361,10 @@ def exp(
     """Elementwise exponential: :math:`e^x`."""
 @overload
 def exp(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
+@overload
+def exp(
     x: jax.typing.ArrayLike,
     *,
     accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
@@ -1170,6 +1375,10 @@ def exp2(
     x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
 ) -> NamedArray:
     """Elementwise base-2 exponential: :math:`2^x`."""
+@overload
+def exp2(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
 @overload
 def exp2(
     x: jax.typing.ArrayLike,
@@ -1189,6 +1398,10 @@ def expm1(
     """Elementwise :math:`e^{x} - 1`."""
 @overload
 def expm1(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
+@overload
+def expm1(
     x: jax.typing.ArrayLike,
     *,
     accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
@@ -1199,6 +1412,8 @@ def fft(x: object, fft_type: jax.lax.FftType | str, fft_lengths: Sequence[int]) 
 @overload
 def floor(x: NamedArray) -> NamedArray:
     """Elementwise floor: :math:`\\left\\lfloor x \\right\\rfloor`."""
+@overload
+def floor(x: PlainArray) -> PlainArray: ...
 @overload
 def floor(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise floor: :math:`\\left\\lfloor x \\right\\rfloor`."""
@@ -1245,6 +1460,14 @@ def full_like(
 ) -> NamedArray: ...
 @overload
 def full_like(
+    x: PlainArray,
+    fill_value: jax.typing.ArrayLike,
+    dtype: DType | None = None,
+    shape: Sequence[int] | None = None,
+    sharding: jax.sharding.Sharding | None = None,
+) -> PlainArray: ...
+@overload
+def full_like(
     x: jax.typing.ArrayLike | jax.ShapeDtypeStruct,
     fill_value: jax.typing.ArrayLike,
     dtype: DType | None = None,
@@ -1279,6 +1502,18 @@ def gather(
 ) -> NamedArray: ...
 @overload
 def gather(
+    operand: PlainArray,
+    start_indices: jax.typing.ArrayLike,
+    dimension_numbers: jax.lax.GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+    fill_value: object = None,
+) -> PlainArray: ...
+@overload
+def gather(
     operand: jax.typing.ArrayLike,
     start_indices: jax.typing.ArrayLike,
     dimension_numbers: jax.lax.GatherDimensionNumbers,
@@ -1296,6 +1531,8 @@ def ge(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def ge(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def ge(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def ge(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise greater-than-or-equals: :math:`x \\geq y`."""
 @overload
@@ -1303,6 +1540,8 @@ def gt(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise greater-than: :math:`x > y`."""
 @overload
 def gt(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def gt(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def gt(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise greater-than: :math:`x > y`."""
@@ -1312,6 +1551,8 @@ def igamma(a: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def igamma(a: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
+def igamma(a: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def igamma(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise regularized incomplete gamma function."""
 @overload
@@ -1319,6 +1560,8 @@ def igamma_grad_a(a: NamedArray, x: ArrayLike) -> NamedArray:
     """Elementwise derivative of the regularized incomplete gamma function."""
 @overload
 def igamma_grad_a(a: ArrayLike, x: NamedArray) -> NamedArray: ...
+@overload
+def igamma_grad_a(a: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def igamma_grad_a(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise derivative of the regularized incomplete gamma function."""
@@ -1328,11 +1571,15 @@ def igammac(a: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def igammac(a: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
+def igammac(a: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def igammac(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise complementary regularized incomplete gamma function."""
 @overload
 def imag(x: NamedArray) -> NamedArray:
     """Elementwise extract imaginary part: :math:`\\mathrm{Im}(x)`."""
+@overload
+def imag(x: PlainArray) -> PlainArray: ...
 @overload
 def imag(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise extract imaginary part: :math:`\\mathrm{Im}(x)`."""
@@ -1354,17 +1601,21 @@ def index_in_dim(
       AxisSizeError: the index is out of range, or the name would keep a size that it cannot have in
         this mapped function.
     """
-def index_take(src: AnyArray, idxs: AnyArray, axes: AxisSpec) -> AnyArray:
+def index_take(src: EitherArray, idxs: EitherArray, axes: AxisSpec) -> AnyArray:
     """The named version of `jax.lax.index_take`, with the same arguments; see JAX for these."""
 @overload
 def integer_pow(x: NamedArray, y: int) -> NamedArray:
     """Elementwise power: :math:`x^y`, where :math:`y` is a static integer."""
+@overload
+def integer_pow(x: PlainArray, y: int) -> PlainArray: ...
 @overload
 def integer_pow(x: jax.typing.ArrayLike, y: int) -> jax.Array:
     """Elementwise power: :math:`x^y`, where :math:`y` is a static integer."""
 @overload
 def is_finite(x: NamedArray) -> NamedArray:
     """Elementwise :math:`\\mathrm{isfinite}`."""
+@overload
+def is_finite(x: PlainArray) -> PlainArray: ...
 @overload
 def is_finite(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise :math:`\\mathrm{isfinite}`."""
@@ -1374,11 +1625,15 @@ def le(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def le(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def le(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def le(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise less-than-or-equals: :math:`x \\leq y`."""
 @overload
 def lgamma(x: NamedArray) -> NamedArray:
     """Elementwise log gamma: :math:`\\mathrm{log}(\\Gamma(x))`."""
+@overload
+def lgamma(x: PlainArray) -> PlainArray: ...
 @overload
 def lgamma(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise log gamma: :math:`\\mathrm{log}(\\Gamma(x))`."""
@@ -1387,6 +1642,10 @@ def log(
     x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
 ) -> NamedArray:
     """Elementwise natural logarithm: :math:`\\mathrm{log}(x)`."""
+@overload
+def log(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
 @overload
 def log(
     x: jax.typing.ArrayLike,
@@ -1399,6 +1658,10 @@ def log1p(
     x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
 ) -> NamedArray:
     """Elementwise :math:`\\mathrm{log}(1 + x)`."""
+@overload
+def log1p(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
 @overload
 def log1p(
     x: jax.typing.ArrayLike,
@@ -1411,6 +1674,10 @@ def logistic(
     x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
 ) -> NamedArray:
     """Elementwise logistic (sigmoid) function: :math:`\\frac{1}{1 + e^{-x}}`."""
+@overload
+def logistic(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
 @overload
 def logistic(
     x: jax.typing.ArrayLike,
@@ -1423,6 +1690,8 @@ def lt(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise less-than: :math:`x < y`."""
 @overload
 def lt(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def lt(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def lt(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise less-than: :math:`x < y`."""
@@ -1462,6 +1731,8 @@ def max(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def max(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def max(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def max(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise maximum: :math:`\\mathrm{max}(x, y)`."""
 @overload
@@ -1470,6 +1741,8 @@ def min(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def min(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def min(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def min(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise minimum: :math:`\\mathrm{min}(x, y)`"""
 @overload
@@ -1477,6 +1750,10 @@ def mul(x: NamedArray, y: ArrayLike, *, out_dtype: DType | None = None) -> Named
     """Elementwise multiplication: :math:`x \\times y`."""
 @overload
 def mul(x: ArrayLike, y: NamedArray, *, out_dtype: DType | None = None) -> NamedArray: ...
+@overload
+def mul(
+    x: PlainArray, y: jax.typing.ArrayLike, *, out_dtype: DType | None = None,
+) -> PlainArray: ...
 @overload
 def mul(
     x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, *, out_dtype: DType | None = None,
@@ -1488,6 +1765,8 @@ def mulhi(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def mulhi(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
+def mulhi(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def mulhi(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Elementwise multiply-high: high bits of :math:`x \\times y`."""
 @overload
@@ -1496,11 +1775,15 @@ def ne(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def ne(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def ne(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def ne(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise not-equals: :math:`x \\neq y`."""
 @overload
 def neg(x: NamedArray) -> NamedArray:
     """Elementwise negation: :math:`-x`."""
+@overload
+def neg(x: PlainArray) -> PlainArray: ...
 @overload
 def neg(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise negation: :math:`-x`."""
@@ -1509,6 +1792,8 @@ def nextafter(x1: NamedArray, x2: ArrayLike) -> NamedArray:
     """Returns the next representable value after ``x1`` in the direction of ``x2``."""
 @overload
 def nextafter(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
+@overload
+def nextafter(x1: PlainArray, x2: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def nextafter(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Returns the next representable value after ``x1`` in the direction of ``x2``."""
@@ -1535,6 +1820,12 @@ def pad(
     padding_value: NamedArray,
     padding_config: Sequence[tuple[int, int, int]],
 ) -> NamedArray: ...
+@overload
+def pad(
+    operand: PlainArray,
+    padding_value: jax.typing.ArrayLike,
+    padding_config: Sequence[tuple[int, int, int]],
+) -> PlainArray: ...
 @overload
 def pad(
     operand: jax.typing.ArrayLike,
@@ -1709,11 +2000,15 @@ def polygamma(m: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def polygamma(m: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
+def polygamma(m: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def polygamma(m: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise polygamma: :math:`\\psi^{(m)}(x)`."""
 @overload
 def population_count(x: NamedArray) -> NamedArray:
     """Elementwise popcount, count the number of set bits in each element."""
+@overload
+def population_count(x: PlainArray) -> PlainArray: ...
 @overload
 def population_count(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise popcount, count the number of set bits in each element."""
@@ -1722,6 +2017,8 @@ def pow(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise power: :math:`x^y`."""
 @overload
 def pow(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def pow(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def pow(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise power: :math:`x^y`."""
@@ -1856,32 +2153,32 @@ def ragged_all_to_all(
 @overload
 def ragged_dot(
     lhs: NamedArray,
-    rhs: AnyArray,
-    group_sizes: AnyArray,
+    rhs: EitherArray,
+    group_sizes: EitherArray,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Ragged matrix multiplication."""
 @overload
 def ragged_dot(
-    lhs: AnyArray,
+    lhs: EitherArray,
     rhs: NamedArray,
-    group_sizes: AnyArray,
+    group_sizes: EitherArray,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray: ...
 @overload
 def ragged_dot(
-    lhs: AnyArray,
-    rhs: AnyArray,
+    lhs: EitherArray,
+    rhs: EitherArray,
     group_sizes: NamedArray,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray: ...
 @overload
@@ -1891,42 +2188,42 @@ def ragged_dot(
     group_sizes: jax.Array,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Ragged matrix multiplication."""
 @overload
 def ragged_dot_general(
     lhs: NamedArray,
-    rhs: AnyArray,
-    group_sizes: AnyArray,
+    rhs: EitherArray,
+    group_sizes: EitherArray,
     ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Ragged matrix multiplication."""
 @overload
 def ragged_dot_general(
-    lhs: AnyArray,
+    lhs: EitherArray,
     rhs: NamedArray,
-    group_sizes: AnyArray,
+    group_sizes: EitherArray,
     ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray: ...
 @overload
 def ragged_dot_general(
-    lhs: AnyArray,
-    rhs: AnyArray,
+    lhs: EitherArray,
+    rhs: EitherArray,
     group_sizes: NamedArray,
     ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray: ...
 @overload
@@ -1937,7 +2234,7 @@ def ragged_dot_general(
     ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    group_offset: AnyArray | None = None,
+    group_offset: EitherArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Ragged matrix multiplication."""
@@ -1947,11 +2244,15 @@ def random_gamma_grad(*args: object) -> PyTree:
 def real(x: NamedArray) -> NamedArray:
     """Elementwise extract real part: :math:`\\mathrm{Re}(x)`."""
 @overload
+def real(x: PlainArray) -> PlainArray: ...
+@overload
 def real(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise extract real part: :math:`\\mathrm{Re}(x)`."""
 @overload
 def reciprocal(x: NamedArray) -> NamedArray:
     """Elementwise reciprocal: :math:`1 \\over x`."""
+@overload
+def reciprocal(x: PlainArray) -> PlainArray: ...
 @overload
 def reciprocal(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise reciprocal: :math:`1 \\over x`."""
@@ -2041,6 +2342,8 @@ def reduce_precision(operand: NamedArray, exponent_bits: int, mantissa_bits: int
     operator.
     """
 @overload
+def reduce_precision(operand: PlainArray, exponent_bits: int, mantissa_bits: int) -> PlainArray: ...
+@overload
 def reduce_precision(
     operand: jax.typing.ArrayLike, exponent_bits: int, mantissa_bits: int,
 ) -> jax.Array:
@@ -2105,6 +2408,8 @@ def rem(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def rem(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def rem(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def rem(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise remainder: :math:`x \\bmod y`."""
 def reshape(
@@ -2149,6 +2454,8 @@ def rng_uniform(a: object, b: object, shape: object) -> PyTree:
 def round(x: NamedArray, rounding_method: jax.lax.RoundingMethod = ...) -> NamedArray:
     """Elementwise round."""
 @overload
+def round(x: PlainArray, rounding_method: jax.lax.RoundingMethod = ...) -> PlainArray: ...
+@overload
 def round(x: jax.typing.ArrayLike, rounding_method: jax.lax.RoundingMethod = ...) -> jax.Array:
     """Elementwise round."""
 @overload
@@ -2158,17 +2465,21 @@ def rsqrt(
     """Elementwise reciprocal square root:  :math:`1 \\over \\sqrt{x}`."""
 @overload
 def rsqrt(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
+@overload
+def rsqrt(
     x: jax.typing.ArrayLike,
     *,
     accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
 ) -> jax.Array:
     """Elementwise reciprocal square root:  :math:`1 \\over \\sqrt{x}`."""
 def scaled_dot(
-    lhs: AnyArray,
-    rhs: AnyArray,
+    lhs: EitherArray,
+    rhs: EitherArray,
     *,
-    lhs_scale: AnyArray | None = None,
-    rhs_scale: AnyArray | None = None,
+    lhs_scale: EitherArray | None = None,
+    rhs_scale: EitherArray | None = None,
     dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]] | None = None,
     preferred_element_type: DType | None = None,
 ) -> PyTree:
@@ -2226,6 +2537,17 @@ def scatter(
 ) -> NamedArray: ...
 @overload
 def scatter(
+    operand: PlainArray,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> PlainArray: ...
+@overload
+def scatter(
     operand: jax.typing.ArrayLike,
     scatter_indices: jax.typing.ArrayLike,
     updates: jax.typing.ArrayLike,
@@ -2272,6 +2594,17 @@ def scatter_add(
 ) -> NamedArray: ...
 @overload
 def scatter_add(
+    operand: PlainArray,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> PlainArray: ...
+@overload
+def scatter_add(
     operand: jax.typing.ArrayLike,
     scatter_indices: jax.typing.ArrayLike,
     updates: jax.typing.ArrayLike,
@@ -2285,8 +2618,8 @@ def scatter_add(
 @overload
 def scatter_apply(
     operand: NamedArray,
-    scatter_indices: AnyArray,
-    func: Callable[[AnyArray], AnyArray],
+    scatter_indices: EitherArray,
+    func: Callable[[EitherArray], EitherArray],
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     update_shape: Sequence[int] = (),
@@ -2297,9 +2630,9 @@ def scatter_apply(
     """Scatter-apply operator."""
 @overload
 def scatter_apply(
-    operand: AnyArray,
+    operand: EitherArray,
     scatter_indices: NamedArray,
-    func: Callable[[AnyArray], AnyArray],
+    func: Callable[[EitherArray], EitherArray],
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     update_shape: Sequence[int] = (),
@@ -2311,7 +2644,7 @@ def scatter_apply(
 def scatter_apply(
     operand: jax.Array,
     scatter_indices: jax.Array,
-    func: Callable[[AnyArray], AnyArray],
+    func: Callable[[EitherArray], EitherArray],
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
     *,
     update_shape: Sequence[int] = (),
@@ -2354,6 +2687,17 @@ def scatter_max(
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
+@overload
+def scatter_max(
+    operand: PlainArray,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> PlainArray: ...
 @overload
 def scatter_max(
     operand: jax.typing.ArrayLike,
@@ -2400,6 +2744,17 @@ def scatter_min(
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
+@overload
+def scatter_min(
+    operand: PlainArray,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> PlainArray: ...
 @overload
 def scatter_min(
     operand: jax.typing.ArrayLike,
@@ -2446,6 +2801,17 @@ def scatter_mul(
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
+@overload
+def scatter_mul(
+    operand: PlainArray,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> PlainArray: ...
 @overload
 def scatter_mul(
     operand: jax.typing.ArrayLike,
@@ -2492,6 +2858,17 @@ def scatter_sub(
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> NamedArray: ...
+@overload
+def scatter_sub(
+    operand: PlainArray,
+    scatter_indices: jax.typing.ArrayLike,
+    updates: jax.typing.ArrayLike,
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> PlainArray: ...
 @overload
 def scatter_sub(
     operand: jax.typing.ArrayLike,
@@ -2513,6 +2890,10 @@ def select(pred: ArrayLike, on_true: NamedArray, on_false: ArrayLike) -> NamedAr
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: NamedArray) -> NamedArray: ...
 @overload
 def select(
+    pred: PlainArray, on_true: jax.typing.ArrayLike, on_false: jax.typing.ArrayLike,
+) -> PlainArray: ...
+@overload
+def select(
     pred: jax.typing.ArrayLike, on_true: jax.typing.ArrayLike, on_false: jax.typing.ArrayLike,
 ) -> jax.Array:
     """Selects between two branches based on a boolean predicate."""
@@ -2528,6 +2909,8 @@ def shift_left(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def shift_left(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def shift_left(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def shift_left(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise left shift: :math:`x \\ll y`."""
 @overload
@@ -2535,6 +2918,8 @@ def shift_right_arithmetic(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise arithmetic right shift: :math:`x \\gg y`."""
 @overload
 def shift_right_arithmetic(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def shift_right_arithmetic(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def shift_right_arithmetic(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise arithmetic right shift: :math:`x \\gg y`."""
@@ -2544,11 +2929,15 @@ def shift_right_logical(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def shift_right_logical(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def shift_right_logical(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def shift_right_logical(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise logical right shift: :math:`x \\gg y`."""
 @overload
 def sign(x: NamedArray) -> NamedArray:
     """Elementwise sign."""
+@overload
+def sign(x: PlainArray) -> PlainArray: ...
 @overload
 def sign(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise sign."""
@@ -2559,6 +2948,10 @@ def sin(
     """Elementwise sine: :math:`\\mathrm{sin}(x)`."""
 @overload
 def sin(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
+@overload
+def sin(
     x: jax.typing.ArrayLike,
     *,
     accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
@@ -2567,6 +2960,8 @@ def sin(
 @overload
 def sinh(x: NamedArray) -> NamedArray:
     """Elementwise hyperbolic sine: :math:`\\mathrm{sinh}(x)`."""
+@overload
+def sinh(x: PlainArray) -> PlainArray: ...
 @overload
 def sinh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise hyperbolic sine: :math:`\\mathrm{sinh}(x)`."""
@@ -2581,6 +2976,13 @@ def slice(
     <https://www.openxla.org/xla/operation_semantics#slice>`_
     operator.
     """
+@overload
+def slice(
+    operand: PlainArray,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> PlainArray: ...
 @overload
 def slice(
     operand: jax.typing.ArrayLike,
@@ -2624,7 +3026,7 @@ def sort(
     See `nx.sort`.
     """
 def sort_key_val(
-    keys: AnyArray, values: ArrayLike, dimension: AxisSpec = -1, is_stable: bool = True,
+    keys: EitherArray, values: ArrayLike, dimension: AxisSpec = -1, is_stable: bool = True,
 ) -> tuple[AnyArray, AnyArray]:
     """Sorts ``keys`` along ``dimension`` and applies the same permutation to ``values``."""
 def split(operand: ArrayLike, sizes: Sequence[int], axis: AxisSpec = 0) -> Sequence[AnyArray]:
@@ -2636,6 +3038,10 @@ def sqrt(
     """Elementwise square root: :math:`\\sqrt{x}`."""
 @overload
 def sqrt(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
+@overload
+def sqrt(
     x: jax.typing.ArrayLike,
     *,
     accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
@@ -2644,6 +3050,8 @@ def sqrt(
 @overload
 def square(x: NamedArray) -> NamedArray:
     """Elementwise square: :math:`x^2`."""
+@overload
+def square(x: PlainArray) -> PlainArray: ...
 @overload
 def square(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise square: :math:`x^2`."""
@@ -2658,6 +3066,8 @@ def sub(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Elementwise subtraction: :math:`x - y`."""
 @overload
 def sub(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def sub(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def sub(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise subtraction: :math:`x - y`."""
@@ -2678,6 +3088,10 @@ def tan(
     """Elementwise tangent: :math:`\\mathrm{tan}(x)`."""
 @overload
 def tan(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
+@overload
+def tan(
     x: jax.typing.ArrayLike,
     *,
     accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
@@ -2690,6 +3104,10 @@ def tanh(
     """Elementwise hyperbolic tangent: :math:`\\mathrm{tanh}(x)`."""
 @overload
 def tanh(
+    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
+) -> PlainArray: ...
+@overload
+def tanh(
     x: jax.typing.ArrayLike,
     *,
     accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
@@ -2698,6 +3116,8 @@ def tanh(
 @overload
 def tile(operand: NamedArray, reps: Sequence[int]) -> NamedArray:
     """Tiles an array by repeating it along each dimension."""
+@overload
+def tile(operand: PlainArray, reps: Sequence[int]) -> PlainArray: ...
 @overload
 def tile(operand: jax.typing.ArrayLike, reps: Sequence[int]) -> jax.Array:
     """Tiles an array by repeating it along each dimension."""
@@ -2715,6 +3135,8 @@ def transpose(operand: NamedArray, permutation: Sequence[int] | np.ndarray) -> N
     operator.
     """
 @overload
+def transpose(operand: PlainArray, permutation: Sequence[int] | np.ndarray) -> PlainArray: ...
+@overload
 def transpose(
     operand: jax.typing.ArrayLike, permutation: Sequence[int] | np.ndarray,
 ) -> jax.Array:
@@ -2725,7 +3147,7 @@ def transpose(
 def unstack(x: ArrayLike, axis: AxisSpec = 0) -> tuple[AnyArray, ...]:
     """Unstacks an array along an axis."""
 def while_loop(
-    cond_fun: Callable[[PyTree], AnyArray],
+    cond_fun: Callable[[PyTree], EitherArray],
     body_fun: Callable[[PyTree], PyTree],
     init_val: PyTree,
 ) -> PyTree:
@@ -2758,6 +3180,8 @@ def zeta(x: NamedArray, q: ArrayLike) -> NamedArray:
     """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`"""
 @overload
 def zeta(x: ArrayLike, q: NamedArray) -> NamedArray: ...
+@overload
+def zeta(x: PlainArray, q: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def zeta(x: jax.typing.ArrayLike, q: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`"""

@@ -26,13 +26,16 @@ from jax.lax.linalg import triangular_solve_p as triangular_solve_p  # type: ign
 from jax.lax.linalg import tridiagonal_p as tridiagonal_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax.linalg import tridiagonal_solve_p as tridiagonal_solve_p  # type: ignore[attr-defined, unused-ignore]
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import AnyArray, ArrayLike, EitherArray
 from namedax.core.array import NamedArray
 from namedax.core.names import PyTree
+from namedax.core.results import PlainArray
 
 @overload
 def cholesky(x: NamedArray, *, symmetrize_input: bool = True) -> NamedArray:
     """Cholesky decomposition."""
+@overload
+def cholesky(x: PlainArray, *, symmetrize_input: bool = True) -> PlainArray: ...
 @overload
 def cholesky(x: jax.Array, *, symmetrize_input: bool = True) -> jax.Array:
     """Cholesky decomposition."""
@@ -41,6 +44,8 @@ def cholesky_update(r_matrix: NamedArray, w_vector: ArrayLike) -> NamedArray:
     """Cholesky rank-1 update."""
 @overload
 def cholesky_update(r_matrix: ArrayLike, w_vector: NamedArray) -> NamedArray: ...
+@overload
+def cholesky_update(r_matrix: PlainArray, w_vector: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def cholesky_update(
     r_matrix: jax.typing.ArrayLike, w_vector: jax.typing.ArrayLike,
@@ -57,7 +62,7 @@ def eig(
 ) -> list[AnyArray]:
     """Eigendecomposition of a general matrix."""
 def eigh(
-    x: AnyArray,
+    x: EitherArray,
     *,
     lower: bool = True,
     symmetrize_input: bool = True,
@@ -74,6 +79,8 @@ def householder_product(a: NamedArray, taus: ArrayLike) -> NamedArray:
 @overload
 def householder_product(a: ArrayLike, taus: NamedArray) -> NamedArray: ...
 @overload
+def householder_product(a: PlainArray, taus: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def householder_product(a: jax.typing.ArrayLike, taus: jax.typing.ArrayLike) -> jax.Array:
     """Product of elementary Householder reflectors."""
 def lu(x: ArrayLike) -> tuple[AnyArray, AnyArray, AnyArray]:
@@ -81,6 +88,8 @@ def lu(x: ArrayLike) -> tuple[AnyArray, AnyArray, AnyArray]:
 @overload
 def lu_pivots_to_permutation(pivots: NamedArray, permutation_size: int) -> NamedArray:
     """Converts the pivots (row swaps) returned by LU to a permutation."""
+@overload
+def lu_pivots_to_permutation(pivots: PlainArray, permutation_size: int) -> PlainArray: ...
 @overload
 def lu_pivots_to_permutation(pivots: jax.typing.ArrayLike, permutation_size: int) -> jax.Array:
     """Converts the pivots (row swaps) returned by LU to a permutation."""
@@ -97,6 +106,15 @@ def ormqr(
 def ormqr(
     a: ArrayLike, taus: ArrayLike, c: NamedArray, *, left: bool = True, transpose: bool = False,
 ) -> NamedArray: ...
+@overload
+def ormqr(
+    a: PlainArray,
+    taus: jax.typing.ArrayLike,
+    c: jax.typing.ArrayLike,
+    *,
+    left: bool = True,
+    transpose: bool = False,
+) -> PlainArray: ...
 @overload
 def ormqr(
     a: jax.typing.ArrayLike,
@@ -175,6 +193,17 @@ def triangular_solve(
 ) -> NamedArray: ...
 @overload
 def triangular_solve(
+    a: PlainArray,
+    b: jax.typing.ArrayLike,
+    *,
+    left_side: bool = False,
+    lower: bool = False,
+    transpose_a: bool = False,
+    conjugate_a: bool = False,
+    unit_diagonal: bool = False,
+) -> PlainArray: ...
+@overload
+def triangular_solve(
     a: jax.typing.ArrayLike,
     b: jax.typing.ArrayLike,
     *,
@@ -191,19 +220,39 @@ def tridiagonal(
     """Reduces a symmetric/Hermitian matrix to tridiagonal form."""
 @overload
 def tridiagonal_solve(
-    dl: NamedArray, d: AnyArray, du: AnyArray, b: AnyArray, *, perturb_singular: bool = False,
+    dl: NamedArray,
+    d: EitherArray,
+    du: EitherArray,
+    b: EitherArray,
+    *,
+    perturb_singular: bool = False,
 ) -> NamedArray:
     """Computes the solution of a tridiagonal linear system."""
 @overload
 def tridiagonal_solve(
-    dl: AnyArray, d: NamedArray, du: AnyArray, b: AnyArray, *, perturb_singular: bool = False,
+    dl: EitherArray,
+    d: NamedArray,
+    du: EitherArray,
+    b: EitherArray,
+    *,
+    perturb_singular: bool = False,
 ) -> NamedArray: ...
 @overload
 def tridiagonal_solve(
-    dl: AnyArray, d: AnyArray, du: NamedArray, b: AnyArray, *, perturb_singular: bool = False,
+    dl: EitherArray,
+    d: EitherArray,
+    du: NamedArray,
+    b: EitherArray,
+    *,
+    perturb_singular: bool = False,
 ) -> NamedArray: ...
 @overload
 def tridiagonal_solve(
-    dl: jax.Array, d: jax.Array, du: jax.Array, b: AnyArray, *, perturb_singular: bool = False,
+    dl: jax.Array,
+    d: jax.Array,
+    du: jax.Array,
+    b: EitherArray,
+    *,
+    perturb_singular: bool = False,
 ) -> jax.Array:
     """Computes the solution of a tridiagonal linear system."""

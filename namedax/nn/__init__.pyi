@@ -8,9 +8,10 @@ import jax
 import jax.typing
 from jax.nn import get_scaled_dot_general_config as get_scaled_dot_general_config  # type: ignore[attr-defined, unused-ignore]
 
-from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, EitherArray
 from namedax.core.array import NamedArray
 from namedax.core.names import DType, PyTree
+from namedax.core.results import PlainArray
 from namedax.ops.nn.kv_cache import KVCache as KVCache
 from namedax.ops.nn.normalization import Moments as Moments
 from namedax.ops.experts.routing import Routing as Routing
@@ -380,6 +381,8 @@ def elu(x: jax.typing.ArrayLike, alpha: ArrayLike = 1.0) -> jax.Array:
 def gelu(x: NamedArray, approximate: bool = True) -> NamedArray:
     """Gaussian error linear unit activation function."""
 @overload
+def gelu(x: PlainArray, approximate: bool = True) -> PlainArray: ...
+@overload
 def gelu(x: jax.typing.ArrayLike, approximate: bool = True) -> jax.Array:
     """Gaussian error linear unit activation function."""
 def glu(x: ArrayLike, axis: AxisSpec = -1) -> AnyArray:
@@ -430,11 +433,15 @@ def grouped_dot(
 def hard_sigmoid(x: NamedArray) -> NamedArray:
     """Hard Sigmoid activation function."""
 @overload
+def hard_sigmoid(x: PlainArray) -> PlainArray: ...
+@overload
 def hard_sigmoid(x: jax.typing.ArrayLike) -> jax.Array:
     """Hard Sigmoid activation function."""
 @overload
 def hard_silu(x: NamedArray) -> NamedArray:
     """Hard SiLU (swish) activation function"""
+@overload
+def hard_silu(x: PlainArray) -> PlainArray: ...
 @overload
 def hard_silu(x: jax.typing.ArrayLike) -> jax.Array:
     """Hard SiLU (swish) activation function"""
@@ -442,17 +449,23 @@ def hard_silu(x: jax.typing.ArrayLike) -> jax.Array:
 def hard_swish(x: NamedArray) -> NamedArray:
     """Hard SiLU (swish) activation function"""
 @overload
+def hard_swish(x: PlainArray) -> PlainArray: ...
+@overload
 def hard_swish(x: jax.typing.ArrayLike) -> jax.Array:
     """Hard SiLU (swish) activation function"""
 @overload
 def hard_tanh(x: NamedArray) -> NamedArray:
     """Hard :math:`\\mathrm{tanh}` activation function."""
 @overload
+def hard_tanh(x: PlainArray) -> PlainArray: ...
+@overload
 def hard_tanh(x: jax.typing.ArrayLike) -> jax.Array:
     """Hard :math:`\\mathrm{tanh}` activation function."""
 @overload
 def identity(x: NamedArray) -> NamedArray:
     """Identity activation function."""
+@overload
+def identity(x: PlainArray) -> PlainArray: ...
 @overload
 def identity(x: jax.typing.ArrayLike) -> jax.Array:
     """Identity activation function."""
@@ -552,11 +565,15 @@ def load_balancing_loss(
 def log1mexp(x: NamedArray) -> NamedArray:
     """Numerically stable calculation of :math:`\\log(1 - \\exp(-x))`."""
 @overload
+def log1mexp(x: PlainArray) -> PlainArray: ...
+@overload
 def log1mexp(x: jax.typing.ArrayLike) -> jax.Array:
     """Numerically stable calculation of :math:`\\log(1 - \\exp(-x))`."""
 @overload
 def log_sigmoid(x: NamedArray) -> NamedArray:
     """Log-sigmoid activation function."""
+@overload
+def log_sigmoid(x: PlainArray) -> PlainArray: ...
 @overload
 def log_sigmoid(x: jax.typing.ArrayLike) -> jax.Array:
     """Log-sigmoid activation function."""
@@ -706,10 +723,12 @@ def min_pool(
 def mish(x: NamedArray) -> NamedArray:
     """Mish activation function."""
 @overload
+def mish(x: PlainArray) -> PlainArray: ...
+@overload
 def mish(x: jax.typing.ArrayLike) -> jax.Array:
     """Mish activation function."""
 def mixture_of_experts(
-    expert: Callable[[PyTree, NamedArray], AnyArray],
+    expert: Callable[[PyTree, NamedArray], EitherArray],
     params: PyTree,
     x: ArrayLike,
     routing: Routing,
@@ -908,11 +927,15 @@ def relative_position_buckets(
 def relu(x: NamedArray) -> NamedArray:
     """Rectified linear unit activation function."""
 @overload
+def relu(x: PlainArray) -> PlainArray: ...
+@overload
 def relu(x: jax.typing.ArrayLike) -> jax.Array:
     """Rectified linear unit activation function."""
 @overload
 def relu6(x: NamedArray) -> NamedArray:
     """Rectified Linear Unit 6 activation function."""
+@overload
+def relu6(x: PlainArray) -> PlainArray: ...
 @overload
 def relu6(x: jax.typing.ArrayLike) -> jax.Array:
     """Rectified Linear Unit 6 activation function."""
@@ -1040,26 +1063,26 @@ def scaled_dot_general(
 @overload
 def scaled_matmul(
     lhs: NamedArray,
-    rhs: AnyArray,
-    lhs_scales: AnyArray,
-    rhs_scales: AnyArray,
+    rhs: EitherArray,
+    lhs_scales: EitherArray,
+    rhs_scales: EitherArray,
     preferred_element_type: DType = ...,
 ) -> NamedArray:
     """Scaled matrix multiplication function."""
 @overload
 def scaled_matmul(
-    lhs: AnyArray,
+    lhs: EitherArray,
     rhs: NamedArray,
-    lhs_scales: AnyArray,
-    rhs_scales: AnyArray,
+    lhs_scales: EitherArray,
+    rhs_scales: EitherArray,
     preferred_element_type: DType = ...,
 ) -> NamedArray: ...
 @overload
 def scaled_matmul(
-    lhs: AnyArray,
-    rhs: AnyArray,
+    lhs: EitherArray,
+    rhs: EitherArray,
     lhs_scales: NamedArray,
-    rhs_scales: AnyArray,
+    rhs_scales: EitherArray,
     preferred_element_type: DType = ...,
 ) -> NamedArray: ...
 @overload
@@ -1067,7 +1090,7 @@ def scaled_matmul(
     lhs: jax.Array,
     rhs: jax.Array,
     lhs_scales: jax.Array,
-    rhs_scales: AnyArray,
+    rhs_scales: EitherArray,
     preferred_element_type: DType = ...,
 ) -> jax.Array:
     """Scaled matrix multiplication function."""
@@ -1075,11 +1098,15 @@ def scaled_matmul(
 def selu(x: NamedArray) -> NamedArray:
     """Scaled exponential linear unit activation."""
 @overload
+def selu(x: PlainArray) -> PlainArray: ...
+@overload
 def selu(x: jax.typing.ArrayLike) -> jax.Array:
     """Scaled exponential linear unit activation."""
 @overload
 def sigmoid(x: NamedArray) -> NamedArray:
     """Sigmoid activation function."""
+@overload
+def sigmoid(x: PlainArray) -> PlainArray: ...
 @overload
 def sigmoid(x: jax.typing.ArrayLike) -> jax.Array:
     """Sigmoid activation function."""
@@ -1087,11 +1114,15 @@ def sigmoid(x: jax.typing.ArrayLike) -> jax.Array:
 def silu(x: NamedArray) -> NamedArray:
     """SiLU (aka swish) activation function."""
 @overload
+def silu(x: PlainArray) -> PlainArray: ...
+@overload
 def silu(x: jax.typing.ArrayLike) -> jax.Array:
     """SiLU (aka swish) activation function."""
 @overload
 def soft_sign(x: NamedArray) -> NamedArray:
     """Soft-sign activation function."""
+@overload
+def soft_sign(x: PlainArray) -> PlainArray: ...
 @overload
 def soft_sign(x: jax.typing.ArrayLike) -> jax.Array:
     """Soft-sign activation function."""
@@ -1165,17 +1196,23 @@ def softmax_cross_entropy(
 def softplus(x: NamedArray) -> NamedArray:
     """Softplus activation function."""
 @overload
+def softplus(x: PlainArray) -> PlainArray: ...
+@overload
 def softplus(x: jax.typing.ArrayLike) -> jax.Array:
     """Softplus activation function."""
 @overload
 def sparse_plus(x: NamedArray) -> NamedArray:
     """Sparse plus function."""
 @overload
+def sparse_plus(x: PlainArray) -> PlainArray: ...
+@overload
 def sparse_plus(x: jax.typing.ArrayLike) -> jax.Array:
     """Sparse plus function."""
 @overload
 def sparse_sigmoid(x: NamedArray) -> NamedArray:
     """Sparse sigmoid activation function."""
+@overload
+def sparse_sigmoid(x: PlainArray) -> PlainArray: ...
 @overload
 def sparse_sigmoid(x: jax.typing.ArrayLike) -> jax.Array:
     """Sparse sigmoid activation function."""
@@ -1233,11 +1270,15 @@ def standardize(
 def swish(x: NamedArray) -> NamedArray:
     """SiLU (aka swish) activation function."""
 @overload
+def swish(x: PlainArray) -> PlainArray: ...
+@overload
 def swish(x: jax.typing.ArrayLike) -> jax.Array:
     """SiLU (aka swish) activation function."""
 @overload
 def tanh(x: NamedArray, /) -> NamedArray:
     """Calculate element-wise hyperbolic tangent of input."""
+@overload
+def tanh(x: PlainArray, /) -> PlainArray: ...
 @overload
 def tanh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise hyperbolic tangent of input.

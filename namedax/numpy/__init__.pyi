@@ -110,9 +110,10 @@ from jax.numpy import uint8 as uint8  # type: ignore[attr-defined, unused-ignore
 from jax.numpy import unsignedinteger as unsignedinteger  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import vectorize as vectorize  # type: ignore[attr-defined, unused-ignore]
 
-from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, EitherArray
 from namedax.core.array import NamedArray
 from namedax.core.names import AxisName, DType, PyTree, Shape
+from namedax.core.results import PlainArray
 from namedax.resources.wire import Wire
 from namedax.numpy import fft as fft
 from namedax.numpy import linalg as linalg
@@ -132,11 +133,15 @@ class _UniqueInverseResult(NamedTuple):
 def abs(x: NamedArray, /) -> NamedArray:
     """Alias of :func:`jax.numpy.absolute`."""
 @overload
+def abs(x: PlainArray, /) -> PlainArray: ...
+@overload
 def abs(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.absolute`."""
 @overload
 def absolute(x: NamedArray, /) -> NamedArray:
     """Calculate the absolute value element-wise."""
+@overload
+def absolute(x: PlainArray, /) -> PlainArray: ...
 @overload
 def absolute(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate the absolute value element-wise."""
@@ -144,11 +149,15 @@ def absolute(x: jax.typing.ArrayLike, /) -> jax.Array:
 def acos(x: NamedArray, /) -> NamedArray:
     """Alias of :func:`jax.numpy.arccos`"""
 @overload
+def acos(x: PlainArray, /) -> PlainArray: ...
+@overload
 def acos(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.arccos`"""
 @overload
 def acosh(x: NamedArray, /) -> NamedArray:
     """Alias of :func:`jax.numpy.arccosh`"""
+@overload
+def acosh(x: PlainArray, /) -> PlainArray: ...
 @overload
 def acosh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.arccosh`"""
@@ -161,6 +170,10 @@ def add(
 def add(
     x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
 ) -> NamedArray: ...
+@overload
+def add(
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+) -> PlainArray: ...
 @overload
 def add(
     x1: jax.typing.ArrayLike,
@@ -236,6 +249,8 @@ def amin(
 @overload
 def angle(z: NamedArray, deg: builtins.bool = False) -> NamedArray:
     """Return the angle of a complex valued number or array."""
+@overload
+def angle(z: PlainArray, deg: builtins.bool = False) -> PlainArray: ...
 @overload
 def angle(z: jax.typing.ArrayLike, deg: builtins.bool = False) -> jax.Array:
     """Return the angle of a complex valued number or array."""
@@ -316,11 +331,15 @@ def arange(
 def arccos(x: NamedArray, /) -> NamedArray:
     """Compute element-wise inverse of trigonometric cosine of input."""
 @overload
+def arccos(x: PlainArray, /) -> PlainArray: ...
+@overload
 def arccos(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute element-wise inverse of trigonometric cosine of input."""
 @overload
 def arccosh(x: NamedArray, /) -> NamedArray:
     """Calculate element-wise inverse of hyperbolic cosine of input."""
+@overload
+def arccosh(x: PlainArray, /) -> PlainArray: ...
 @overload
 def arccosh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise inverse of hyperbolic cosine of input."""
@@ -328,17 +347,23 @@ def arccosh(x: jax.typing.ArrayLike, /) -> jax.Array:
 def arcsin(x: NamedArray, /) -> NamedArray:
     """Compute element-wise inverse of trigonometric sine of input."""
 @overload
+def arcsin(x: PlainArray, /) -> PlainArray: ...
+@overload
 def arcsin(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute element-wise inverse of trigonometric sine of input."""
 @overload
 def arcsinh(x: NamedArray, /) -> NamedArray:
     """Calculate element-wise inverse of hyperbolic sine of input."""
 @overload
+def arcsinh(x: PlainArray, /) -> PlainArray: ...
+@overload
 def arcsinh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise inverse of hyperbolic sine of input."""
 @overload
 def arctan(x: NamedArray, /) -> NamedArray:
     """Compute element-wise inverse of trigonometric tangent of input."""
+@overload
+def arctan(x: PlainArray, /) -> PlainArray: ...
 @overload
 def arctan(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute element-wise inverse of trigonometric tangent of input."""
@@ -348,11 +373,15 @@ def arctan2(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def arctan2(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
+def arctan2(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def arctan2(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute the arctangent of x1/x2, choosing the correct quadrant."""
 @overload
 def arctanh(x: NamedArray, /) -> NamedArray:
     """Calculate element-wise inverse of hyperbolic tangent of input."""
+@overload
+def arctanh(x: PlainArray, /) -> PlainArray: ...
 @overload
 def arctanh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise inverse of hyperbolic tangent of input."""
@@ -426,6 +455,8 @@ def argwhere(
 def around(a: NamedArray, decimals: int = 0, out: None = None) -> NamedArray:
     """Alias of :func:`jax.numpy.round`"""
 @overload
+def around(a: PlainArray, decimals: int = 0, out: None = None) -> PlainArray: ...
+@overload
 def around(a: jax.typing.ArrayLike, decimals: int = 0, out: None = None) -> jax.Array:
     """Alias of :func:`jax.numpy.round`"""
 @overload
@@ -462,6 +493,10 @@ def array_equal(a1: NamedArray, a2: ArrayLike, equal_nan: builtins.bool = False)
 def array_equal(a1: ArrayLike, a2: NamedArray, equal_nan: builtins.bool = False) -> NamedArray: ...
 @overload
 def array_equal(
+    a1: PlainArray, a2: jax.typing.ArrayLike, equal_nan: builtins.bool = False,
+) -> PlainArray: ...
+@overload
+def array_equal(
     a1: jax.typing.ArrayLike, a2: jax.typing.ArrayLike, equal_nan: builtins.bool = False,
 ) -> jax.Array:
     """Check if two arrays are element-wise equal."""
@@ -470,6 +505,8 @@ def array_equiv(a1: NamedArray, a2: ArrayLike) -> NamedArray:
     """Check if two arrays are element-wise equal."""
 @overload
 def array_equiv(a1: ArrayLike, a2: NamedArray) -> NamedArray: ...
+@overload
+def array_equiv(a1: PlainArray, a2: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def array_equiv(a1: jax.typing.ArrayLike, a2: jax.typing.ArrayLike) -> jax.Array:
     """Check if two arrays are element-wise equal."""
@@ -546,11 +583,15 @@ def asarray(
 def asin(x: NamedArray, /) -> NamedArray:
     """Alias of :func:`jax.numpy.arcsin`"""
 @overload
+def asin(x: PlainArray, /) -> PlainArray: ...
+@overload
 def asin(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.arcsin`"""
 @overload
 def asinh(x: NamedArray, /) -> NamedArray:
     """Alias of :func:`jax.numpy.arcsinh`"""
+@overload
+def asinh(x: PlainArray, /) -> PlainArray: ...
 @overload
 def asinh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.arcsinh`"""
@@ -566,6 +607,15 @@ def astype(
     """Convert an array to a specified dtype."""
 @overload
 def astype(
+    x: PlainArray,
+    dtype: DType | None,
+    /,
+    *,
+    copy: builtins.bool = False,
+    device: Any | jax.sharding.Sharding | None = None,
+) -> PlainArray: ...
+@overload
+def astype(
     x: jax.typing.ArrayLike,
     dtype: DType | None,
     /,
@@ -578,6 +628,8 @@ def astype(
 def atan(x: NamedArray, /) -> NamedArray:
     """Alias of :func:`jax.numpy.arctan`"""
 @overload
+def atan(x: PlainArray, /) -> PlainArray: ...
+@overload
 def atan(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.arctan`"""
 @overload
@@ -586,11 +638,15 @@ def atan2(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def atan2(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
+def atan2(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def atan2(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.arctan2`"""
 @overload
 def atanh(x: NamedArray, /) -> NamedArray:
     """Alias of :func:`jax.numpy.arctanh`"""
+@overload
+def atanh(x: PlainArray, /) -> PlainArray: ...
 @overload
 def atanh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.arctanh`"""
@@ -636,6 +692,10 @@ def bitwise_and(
 ) -> NamedArray: ...
 @overload
 def bitwise_and(
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+) -> PlainArray: ...
+@overload
+def bitwise_and(
     x1: jax.typing.ArrayLike,
     x2: jax.typing.ArrayLike,
     /,
@@ -650,6 +710,8 @@ def bitwise_count(x: NamedArray, /) -> NamedArray:
     of each element of ``x``.
     """
 @overload
+def bitwise_count(x: PlainArray, /) -> PlainArray: ...
+@overload
 def bitwise_count(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Counts the number of 1 bits in the binary representation of the absolute value
     of each element of ``x``.
@@ -657,6 +719,8 @@ def bitwise_count(x: jax.typing.ArrayLike, /) -> jax.Array:
 @overload
 def bitwise_invert(x: NamedArray, /) -> NamedArray:
     """Alias of :func:`jax.numpy.invert`."""
+@overload
+def bitwise_invert(x: PlainArray, /) -> PlainArray: ...
 @overload
 def bitwise_invert(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.invert`."""
@@ -666,11 +730,15 @@ def bitwise_left_shift(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def bitwise_left_shift(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
+def bitwise_left_shift(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def bitwise_left_shift(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.left_shift`."""
 @overload
 def bitwise_not(x: NamedArray, /) -> NamedArray:
     """Alias of :func:`jax.numpy.invert`."""
+@overload
+def bitwise_not(x: PlainArray, /) -> PlainArray: ...
 @overload
 def bitwise_not(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.invert`."""
@@ -683,6 +751,10 @@ def bitwise_or(
 def bitwise_or(
     x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
 ) -> NamedArray: ...
+@overload
+def bitwise_or(
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+) -> PlainArray: ...
 @overload
 def bitwise_or(
     x1: jax.typing.ArrayLike,
@@ -699,6 +771,8 @@ def bitwise_right_shift(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def bitwise_right_shift(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
+def bitwise_right_shift(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def bitwise_right_shift(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.right_shift`."""
 @overload
@@ -712,6 +786,10 @@ def bitwise_xor(
 ) -> NamedArray: ...
 @overload
 def bitwise_xor(
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+) -> PlainArray: ...
+@overload
+def bitwise_xor(
     x1: jax.typing.ArrayLike,
     x2: jax.typing.ArrayLike,
     /,
@@ -723,6 +801,8 @@ def bitwise_xor(
 @overload
 def block(arrays: NamedArray) -> NamedArray:
     """Create an array from a list of blocks."""
+@overload
+def block(arrays: PlainArray) -> PlainArray: ...
 @overload
 def block(arrays: jax.typing.ArrayLike | list[jax.typing.ArrayLike]) -> jax.Array:
     """Create an array from a list of blocks."""
@@ -770,18 +850,22 @@ def broadcast_to(
 def cbrt(x: NamedArray, /) -> NamedArray:
     """Calculates element-wise cube root of the input array."""
 @overload
+def cbrt(x: PlainArray, /) -> PlainArray: ...
+@overload
 def cbrt(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculates element-wise cube root of the input array."""
 @overload
 def ceil(x: NamedArray, /) -> NamedArray:
     """Round input to the nearest integer upwards."""
 @overload
+def ceil(x: PlainArray, /) -> PlainArray: ...
+@overload
 def ceil(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Round input to the nearest integer upwards."""
 @overload
 def choose(
     a: NamedArray,
-    choices: AnyArray | np.ndarray | Sequence[ArrayLike],
+    choices: EitherArray | np.ndarray | Sequence[ArrayLike],
     out: None = None,
     mode: str = 'raise',
 ) -> NamedArray:
@@ -790,6 +874,13 @@ def choose(
 def choose(
     a: ArrayLike, choices: NamedArray, out: None = None, mode: str = 'raise',
 ) -> NamedArray: ...
+@overload
+def choose(
+    a: PlainArray,
+    choices: jax.Array | np.ndarray | Sequence[jax.typing.ArrayLike],
+    out: None = None,
+    mode: str = 'raise',
+) -> PlainArray: ...
 @overload
 def choose(
     a: jax.typing.ArrayLike,
@@ -805,6 +896,8 @@ def clip(
 @overload
 def column_stack(tup: NamedArray) -> NamedArray:
     """Stack arrays column-wise."""
+@overload
+def column_stack(tup: PlainArray) -> PlainArray: ...
 @overload
 def column_stack(tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike]) -> jax.Array:
     """Stack arrays column-wise."""
@@ -863,11 +956,15 @@ def concatenate(
 def conj(x: NamedArray, /) -> NamedArray:
     """Alias of :func:`jax.numpy.conjugate`"""
 @overload
+def conj(x: PlainArray, /) -> PlainArray: ...
+@overload
 def conj(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.conjugate`"""
 @overload
 def conjugate(x: NamedArray, /) -> NamedArray:
     """Return element-wise complex-conjugate of the input."""
+@overload
+def conjugate(x: PlainArray, /) -> PlainArray: ...
 @overload
 def conjugate(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise complex-conjugate of the input."""
@@ -913,6 +1010,8 @@ def convolve(
 def copy(a: NamedArray, order: str | None = None) -> NamedArray:
     """Return a copy of the array."""
 @overload
+def copy(a: PlainArray, order: str | None = None) -> PlainArray: ...
+@overload
 def copy(a: jax.typing.ArrayLike, order: str | None = None) -> jax.Array:
     """Return a copy of the array."""
 @overload
@@ -920,6 +1019,8 @@ def copysign(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
     """Copies the sign of each element in ``x2`` to the corresponding element in ``x1``."""
 @overload
 def copysign(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
+@overload
+def copysign(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def copysign(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Copies the sign of each element in ``x2`` to the corresponding element in ``x1``."""
@@ -977,6 +1078,15 @@ def correlate(
 ) -> NamedArray: ...
 @overload
 def correlate(
+    a: PlainArray,
+    v: jax.typing.ArrayLike,
+    mode: str = 'valid',
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> PlainArray: ...
+@overload
+def correlate(
     a: jax.typing.ArrayLike,
     v: jax.typing.ArrayLike,
     mode: str = 'valid',
@@ -989,11 +1099,15 @@ def correlate(
 def cos(x: NamedArray, /) -> NamedArray:
     """Compute a trigonometric cosine of each element of input."""
 @overload
+def cos(x: PlainArray, /) -> PlainArray: ...
+@overload
 def cos(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute a trigonometric cosine of each element of input."""
 @overload
 def cosh(x: NamedArray, /) -> NamedArray:
     """Calculate element-wise hyperbolic cosine of input."""
+@overload
+def cosh(x: PlainArray, /) -> PlainArray: ...
 @overload
 def cosh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise hyperbolic cosine of input."""
@@ -1193,11 +1307,15 @@ def cumulative_sum(
 def deg2rad(x: NamedArray, /) -> NamedArray:
     """Convert angles from degrees to radians."""
 @overload
+def deg2rad(x: PlainArray, /) -> PlainArray: ...
+@overload
 def deg2rad(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Convert angles from degrees to radians."""
 @overload
 def degrees(x: NamedArray, /) -> NamedArray:
     """Alias of :func:`jax.numpy.rad2deg`"""
+@overload
+def degrees(x: PlainArray, /) -> PlainArray: ...
 @overload
 def degrees(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.rad2deg`"""
@@ -1213,6 +1331,8 @@ def delete(
 def diag(v: NamedArray, k: int = 0) -> NamedArray:
     """Returns the specified diagonal or constructs a diagonal array."""
 @overload
+def diag(v: PlainArray, k: int = 0) -> PlainArray: ...
+@overload
 def diag(v: jax.typing.ArrayLike, k: int = 0) -> jax.Array:
     """Returns the specified diagonal or constructs a diagonal array."""
 def diag_indices_from(arr: ArrayLike) -> tuple[AnyArray, ...]:
@@ -1220,6 +1340,8 @@ def diag_indices_from(arr: ArrayLike) -> tuple[AnyArray, ...]:
 @overload
 def diagflat(v: NamedArray, k: int = 0) -> NamedArray:
     """Return a 2-D array with the flattened input array laid out on the diagonal."""
+@overload
+def diagflat(v: PlainArray, k: int = 0) -> PlainArray: ...
 @overload
 def diagflat(v: jax.typing.ArrayLike, k: int = 0) -> jax.Array:
     """Return a 2-D array with the flattened input array laid out on the diagonal."""
@@ -1298,6 +1420,14 @@ def digitize(
 ) -> NamedArray: ...
 @overload
 def digitize(
+    x: PlainArray,
+    bins: jax.typing.ArrayLike,
+    right: builtins.bool = False,
+    *,
+    method: str | None = None,
+) -> PlainArray: ...
+@overload
+def digitize(
     x: jax.typing.ArrayLike,
     bins: jax.typing.ArrayLike,
     right: builtins.bool = False,
@@ -1310,6 +1440,8 @@ def divide(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
     """Alias of :func:`jax.numpy.true_divide`."""
 @overload
 def divide(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
+@overload
+def divide(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def divide(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.true_divide`."""
@@ -1336,6 +1468,15 @@ def dot(
 ) -> NamedArray: ...
 @overload
 def dot(
+    a: PlainArray,
+    b: jax.typing.ArrayLike,
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: object = None,
+) -> PlainArray: ...
+@overload
+def dot(
     a: jax.typing.ArrayLike,
     b: jax.typing.ArrayLike,
     *,
@@ -1349,6 +1490,8 @@ def dsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int]) -> li
 @overload
 def dstack(tup: NamedArray, dtype: DType | None = None) -> NamedArray:
     """Stack arrays depth-wise."""
+@overload
+def dstack(tup: PlainArray, dtype: DType | None = None) -> PlainArray: ...
 @overload
 def dstack(
     tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike], dtype: DType | None = None,
@@ -1374,7 +1517,7 @@ def einsum(
     optimize: str | builtins.bool | list[tuple[int, ...]] = 'auto',
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    _dot_general: Callable[..., AnyArray] = ...,
+    _dot_general: Callable[..., EitherArray] = ...,
     out_sharding: object = None,
     overlap: Literal[False, True, 'bidirectional'] | None = None,
     wire: Literal['bf16', 'float8_e4m3', 'int8'] | Wire | None = None,
@@ -1416,6 +1559,14 @@ def empty_like(
     """Create an empty array with the same shape and dtype as an array."""
 @overload
 def empty_like(
+    prototype: PlainArray,
+    dtype: DType | None = None,
+    shape: Any = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+) -> PlainArray: ...
+@overload
+def empty_like(
     prototype: jax.typing.ArrayLike | jax.ShapeDtypeStruct,
     dtype: DType | None = None,
     shape: Any = None,
@@ -1429,17 +1580,23 @@ def equal(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def equal(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
+def equal(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Returns element-wise truth value of ``x == y``."""
 @overload
 def exp(x: NamedArray, /) -> NamedArray:
     """Calculate element-wise exponential of the input."""
 @overload
+def exp(x: PlainArray, /) -> PlainArray: ...
+@overload
 def exp(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise exponential of the input."""
 @overload
 def exp2(x: NamedArray, /) -> NamedArray:
     """Calculate element-wise base-2 exponential of input."""
+@overload
+def exp2(x: PlainArray, /) -> PlainArray: ...
 @overload
 def exp2(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise base-2 exponential of input."""
@@ -1465,6 +1622,8 @@ def expand_dims(a: ArrayLike, axis: AxisSpec) -> AnyArray:
 @overload
 def expm1(x: NamedArray, /) -> NamedArray:
     """Calculate ``exp(x)-1`` of each element of the input."""
+@overload
+def expm1(x: PlainArray, /) -> PlainArray: ...
 @overload
 def expm1(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate ``exp(x)-1`` of each element of the input."""
@@ -1498,6 +1657,8 @@ def extract(
 def fabs(x: NamedArray, /) -> NamedArray:
     """Compute the element-wise absolute values of the real-valued input."""
 @overload
+def fabs(x: PlainArray, /) -> PlainArray: ...
+@overload
 def fabs(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute the element-wise absolute values of the real-valued input."""
 @overload
@@ -1517,6 +1678,14 @@ def fill_diagonal(
     *,
     inplace: builtins.bool = True,
 ) -> NamedArray: ...
+@overload
+def fill_diagonal(
+    a: PlainArray,
+    val: jax.typing.ArrayLike,
+    wrap: builtins.bool = False,
+    *,
+    inplace: builtins.bool = True,
+) -> PlainArray: ...
 @overload
 def fill_diagonal(
     a: jax.typing.ArrayLike,
@@ -1567,11 +1736,15 @@ def flip(m: ArrayLike, axis: AxisSpec = None) -> AnyArray:
 def fliplr(m: NamedArray) -> NamedArray:
     """Reverse the order of elements of an array along axis 1."""
 @overload
+def fliplr(m: PlainArray) -> PlainArray: ...
+@overload
 def fliplr(m: jax.typing.ArrayLike) -> jax.Array:
     """Reverse the order of elements of an array along axis 1."""
 @overload
 def flipud(m: NamedArray) -> NamedArray:
     """Reverse the order of elements of an array along axis 0."""
+@overload
+def flipud(m: PlainArray) -> PlainArray: ...
 @overload
 def flipud(m: jax.typing.ArrayLike) -> jax.Array:
     """Reverse the order of elements of an array along axis 0."""
@@ -1583,11 +1756,15 @@ def float_power(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def float_power(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
+def float_power(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def float_power(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise base ``x`` exponential of ``y``."""
 @overload
 def floor(x: NamedArray, /) -> NamedArray:
     """Round input to the nearest integer downwards."""
+@overload
+def floor(x: PlainArray, /) -> PlainArray: ...
 @overload
 def floor(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Round input to the nearest integer downwards."""
@@ -1597,6 +1774,8 @@ def floor_divide(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def floor_divide(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
+def floor_divide(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def floor_divide(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculates the floor division of x1 by x2 element-wise"""
 @overload
@@ -1604,6 +1783,8 @@ def fmax(x1: NamedArray, x2: ArrayLike) -> NamedArray:
     """Return element-wise maximum of the input arrays."""
 @overload
 def fmax(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
+@overload
+def fmax(x1: PlainArray, x2: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def fmax(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Return element-wise maximum of the input arrays."""
@@ -1613,6 +1794,8 @@ def fmin(x1: NamedArray, x2: ArrayLike) -> NamedArray:
 @overload
 def fmin(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
 @overload
+def fmin(x1: PlainArray, x2: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def fmin(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Return element-wise minimum of the input arrays."""
 @overload
@@ -1620,6 +1803,8 @@ def fmod(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
     """Calculate element-wise floating-point modulo operation."""
 @overload
 def fmod(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
+@overload
+def fmod(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def fmod(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise floating-point modulo operation."""
@@ -1691,6 +1876,16 @@ def full_like(
 ) -> NamedArray: ...
 @overload
 def full_like(
+    a: PlainArray,
+    fill_value: jax.typing.ArrayLike,
+    dtype: DType | None = None,
+    shape: Any = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> PlainArray: ...
+@overload
+def full_like(
     a: jax.typing.ArrayLike | jax.ShapeDtypeStruct,
     fill_value: jax.typing.ArrayLike,
     dtype: DType | None = None,
@@ -1705,6 +1900,8 @@ def gcd(x1: NamedArray, x2: ArrayLike) -> NamedArray:
     """Compute the greatest common divisor of two arrays."""
 @overload
 def gcd(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
+@overload
+def gcd(x1: PlainArray, x2: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def gcd(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Compute the greatest common divisor of two arrays."""
@@ -1745,6 +1942,8 @@ def greater(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def greater(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
+def greater(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def greater(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x > y``."""
 @overload
@@ -1753,6 +1952,8 @@ def greater_equal(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def greater_equal(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
+def greater_equal(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def greater_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x >= y``."""
 @overload
@@ -1760,6 +1961,8 @@ def heaviside(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
     """Compute the heaviside step function."""
 @overload
 def heaviside(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
+@overload
+def heaviside(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def heaviside(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute the heaviside step function."""
@@ -1781,7 +1984,7 @@ def histogram2d(
     x: ArrayLike,
     y: ArrayLike,
     bins: ArrayLike | list[ArrayLike] = 10,
-    range: Sequence[None | AnyArray | Sequence[ArrayLike]] | None = None,
+    range: Sequence[None | EitherArray | Sequence[ArrayLike]] | None = None,
     weights: ArrayLike | None = None,
     density: builtins.bool | None = None,
 ) -> tuple[AnyArray, AnyArray, AnyArray]:
@@ -1790,7 +1993,7 @@ def histogram2d(
 def histogram_bin_edges(
     a: NamedArray,
     bins: ArrayLike = 10,
-    range: None | AnyArray | Sequence[ArrayLike] | None = None,
+    range: None | EitherArray | Sequence[ArrayLike] | None = None,
     weights: ArrayLike | None = None,
 ) -> NamedArray:
     """Compute the bin edges for a histogram."""
@@ -1798,14 +2001,14 @@ def histogram_bin_edges(
 def histogram_bin_edges(
     a: jax.typing.ArrayLike,
     bins: ArrayLike = 10,
-    range: None | AnyArray | Sequence[ArrayLike] | None = None,
+    range: None | EitherArray | Sequence[ArrayLike] | None = None,
     weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Compute the bin edges for a histogram."""
 def histogramdd(
     sample: ArrayLike,
     bins: ArrayLike | list[ArrayLike] = 10,
-    range: Sequence[None | AnyArray | Sequence[ArrayLike]] | None = None,
+    range: Sequence[None | EitherArray | Sequence[ArrayLike]] | None = None,
     weights: ArrayLike | None = None,
     density: builtins.bool | None = None,
 ) -> tuple[AnyArray, list[AnyArray]]:
@@ -1815,6 +2018,8 @@ def hsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int]) -> li
 @overload
 def hstack(tup: NamedArray, dtype: DType | None = None) -> NamedArray:
     """Horizontally stack arrays."""
+@overload
+def hstack(tup: PlainArray, dtype: DType | None = None) -> PlainArray: ...
 @overload
 def hstack(
     tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike], dtype: DType | None = None,
@@ -1826,17 +2031,23 @@ def hypot(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def hypot(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
+def hypot(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def hypot(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise hypotenuse for the given legs of a right angle triangle."""
 @overload
 def i0(x: NamedArray) -> NamedArray:
     """Calculate modified Bessel function of first kind, zeroth order."""
 @overload
+def i0(x: PlainArray) -> PlainArray: ...
+@overload
 def i0(x: jax.typing.ArrayLike) -> jax.Array:
     """Calculate modified Bessel function of first kind, zeroth order."""
 @overload
 def imag(val: NamedArray, /) -> NamedArray:
     """Return element-wise imaginary of part of the complex argument."""
+@overload
+def imag(val: PlainArray, /) -> PlainArray: ...
 @overload
 def imag(val: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise imaginary of part of the complex argument."""
@@ -1857,6 +2068,14 @@ def inner(
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
 ) -> NamedArray: ...
+@overload
+def inner(
+    a: PlainArray,
+    b: jax.typing.ArrayLike,
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> PlainArray: ...
 @overload
 def inner(
     a: jax.typing.ArrayLike,
@@ -1923,6 +2142,8 @@ def intersect1d(
 def invert(x: NamedArray, /) -> NamedArray:
     """Compute the bitwise inversion of an input."""
 @overload
+def invert(x: PlainArray, /) -> PlainArray: ...
+@overload
 def invert(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute the bitwise inversion of an input."""
 @overload
@@ -1955,6 +2176,8 @@ def isclose(
 def iscomplex(x: NamedArray) -> NamedArray:
     """Return boolean array showing where the input is complex."""
 @overload
+def iscomplex(x: PlainArray) -> PlainArray: ...
+@overload
 def iscomplex(x: jax.typing.ArrayLike) -> jax.Array:
     """Return boolean array showing where the input is complex."""
 def iscomplexobj(x: ArrayLike) -> builtins.bool:
@@ -1968,6 +2191,8 @@ def iscomplexobj(x: ArrayLike) -> builtins.bool:
 @overload
 def isfinite(x: NamedArray, /) -> NamedArray:
     """Return a boolean array indicating whether each element of input is finite."""
+@overload
+def isfinite(x: PlainArray, /) -> PlainArray: ...
 @overload
 def isfinite(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return a boolean array indicating whether each element of input is finite."""
@@ -1992,6 +2217,15 @@ def isin(
 ) -> NamedArray: ...
 @overload
 def isin(
+    element: PlainArray,
+    test_elements: jax.typing.ArrayLike,
+    assume_unique: builtins.bool = False,
+    invert: builtins.bool = False,
+    *,
+    method: object = 'auto',
+) -> PlainArray: ...
+@overload
+def isin(
     element: jax.typing.ArrayLike,
     test_elements: jax.typing.ArrayLike,
     assume_unique: builtins.bool = False,
@@ -2004,11 +2238,15 @@ def isin(
 def isinf(x: NamedArray, /) -> NamedArray:
     """Return a boolean array indicating whether each element of input is infinite."""
 @overload
+def isinf(x: PlainArray, /) -> PlainArray: ...
+@overload
 def isinf(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return a boolean array indicating whether each element of input is infinite."""
 @overload
 def isnan(x: NamedArray, /) -> NamedArray:
     """Returns a boolean array indicating whether each element of input is ``NaN``."""
+@overload
+def isnan(x: PlainArray, /) -> PlainArray: ...
 @overload
 def isnan(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Returns a boolean array indicating whether each element of input is ``NaN``."""
@@ -2016,17 +2254,23 @@ def isnan(x: jax.typing.ArrayLike, /) -> jax.Array:
 def isneginf(x: NamedArray, /, out: object = None) -> NamedArray:
     """Return boolean array indicating whether each element of input is negative infinite."""
 @overload
+def isneginf(x: PlainArray, /, out: object = None) -> PlainArray: ...
+@overload
 def isneginf(x: jax.typing.ArrayLike, /, out: object = None) -> jax.Array:
     """Return boolean array indicating whether each element of input is negative infinite."""
 @overload
 def isposinf(x: NamedArray, /, out: object = None) -> NamedArray:
     """Return boolean array indicating whether each element of input is positive infinite."""
 @overload
+def isposinf(x: PlainArray, /, out: object = None) -> PlainArray: ...
+@overload
 def isposinf(x: jax.typing.ArrayLike, /, out: object = None) -> jax.Array:
     """Return boolean array indicating whether each element of input is positive infinite."""
 @overload
 def isreal(x: NamedArray) -> NamedArray:
     """Return boolean array showing where the input is real."""
+@overload
+def isreal(x: PlainArray) -> PlainArray: ...
 @overload
 def isreal(x: jax.typing.ArrayLike) -> jax.Array:
     """Return boolean array showing where the input is real."""
@@ -2049,6 +2293,8 @@ def kron(a: NamedArray, b: ArrayLike) -> NamedArray:
 @overload
 def kron(a: ArrayLike, b: NamedArray) -> NamedArray: ...
 @overload
+def kron(a: PlainArray, b: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def kron(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike) -> jax.Array:
     """Compute the Kronecker product of two input arrays."""
 @overload
@@ -2056,6 +2302,8 @@ def lcm(x1: NamedArray, x2: ArrayLike) -> NamedArray:
     """Compute the least common multiple of two arrays."""
 @overload
 def lcm(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
+@overload
+def lcm(x1: PlainArray, x2: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def lcm(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Compute the least common multiple of two arrays."""
@@ -2065,6 +2313,8 @@ def ldexp(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def ldexp(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
+def ldexp(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def ldexp(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute x1 * 2 ** x2"""
 @overload
@@ -2072,6 +2322,8 @@ def left_shift(x: NamedArray, y: ArrayLike, /) -> NamedArray:
     """Shift bits of ``x`` to left by the amount specified in ``y``, element-wise."""
 @overload
 def left_shift(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
+@overload
+def left_shift(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def left_shift(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Shift bits of ``x`` to left by the amount specified in ``y``, element-wise."""
@@ -2081,6 +2333,8 @@ def less(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def less(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
+def less(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def less(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x < y``."""
 @overload
@@ -2088,6 +2342,8 @@ def less_equal(x: NamedArray, y: ArrayLike, /) -> NamedArray:
     """Return element-wise truth value of ``x <= y``."""
 @overload
 def less_equal(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
+@overload
+def less_equal(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def less_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x <= y``."""
@@ -2143,11 +2399,15 @@ def linspace(
 def log(x: NamedArray, /) -> NamedArray:
     """Calculate element-wise natural logarithm of the input."""
 @overload
+def log(x: PlainArray, /) -> PlainArray: ...
+@overload
 def log(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise natural logarithm of the input."""
 @overload
 def log10(x: NamedArray, /) -> NamedArray:
     """Calculates the base-10 logarithm of x element-wise"""
+@overload
+def log10(x: PlainArray, /) -> PlainArray: ...
 @overload
 def log10(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculates the base-10 logarithm of x element-wise"""
@@ -2155,11 +2415,15 @@ def log10(x: jax.typing.ArrayLike, /) -> jax.Array:
 def log1p(x: NamedArray, /) -> NamedArray:
     """Calculates element-wise logarithm of one plus input, ``log(x+1)``."""
 @overload
+def log1p(x: PlainArray, /) -> PlainArray: ...
+@overload
 def log1p(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculates element-wise logarithm of one plus input, ``log(x+1)``."""
 @overload
 def log2(x: NamedArray, /) -> NamedArray:
     """Calculates the base-2 logarithm of ``x`` element-wise."""
+@overload
+def log2(x: PlainArray, /) -> PlainArray: ...
 @overload
 def log2(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculates the base-2 logarithm of ``x`` element-wise."""
@@ -2174,6 +2438,10 @@ def logaddexp(
 ) -> NamedArray: ...
 @overload
 def logaddexp(
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+) -> PlainArray: ...
+@overload
+def logaddexp(
     x1: jax.typing.ArrayLike,
     x2: jax.typing.ArrayLike,
     /,
@@ -2193,6 +2461,10 @@ def logaddexp2(
 ) -> NamedArray: ...
 @overload
 def logaddexp2(
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+) -> PlainArray: ...
+@overload
+def logaddexp2(
     x1: jax.typing.ArrayLike,
     x2: jax.typing.ArrayLike,
     /,
@@ -2212,6 +2484,10 @@ def logical_and(
 ) -> NamedArray: ...
 @overload
 def logical_and(
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+) -> PlainArray: ...
+@overload
+def logical_and(
     x1: jax.typing.ArrayLike,
     x2: jax.typing.ArrayLike,
     /,
@@ -2224,6 +2500,8 @@ def logical_and(
 def logical_not(x: NamedArray, /) -> NamedArray:
     """Compute NOT bool(x) element-wise."""
 @overload
+def logical_not(x: PlainArray, /) -> PlainArray: ...
+@overload
 def logical_not(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute NOT bool(x) element-wise."""
 @overload
@@ -2235,6 +2513,10 @@ def logical_or(
 def logical_or(
     x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
 ) -> NamedArray: ...
+@overload
+def logical_or(
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+) -> PlainArray: ...
 @overload
 def logical_or(
     x1: jax.typing.ArrayLike,
@@ -2254,6 +2536,10 @@ def logical_xor(
 def logical_xor(
     x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
 ) -> NamedArray: ...
+@overload
+def logical_xor(
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+) -> PlainArray: ...
 @overload
 def logical_xor(
     x1: jax.typing.ArrayLike,
@@ -2295,6 +2581,15 @@ def matmul(
 ) -> NamedArray: ...
 @overload
 def matmul(
+    a: PlainArray,
+    b: jax.typing.ArrayLike,
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> PlainArray: ...
+@overload
+def matmul(
     a: jax.typing.ArrayLike,
     b: jax.typing.ArrayLike,
     *,
@@ -2307,6 +2602,8 @@ def matmul(
 def matrix_transpose(x: NamedArray, /) -> NamedArray:
     """Transpose the last two dimensions of an array."""
 @overload
+def matrix_transpose(x: PlainArray, /) -> PlainArray: ...
+@overload
 def matrix_transpose(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Transpose the last two dimensions of an array."""
 @overload
@@ -2314,6 +2611,8 @@ def matvec(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
     """Batched matrix-vector product."""
 @overload
 def matvec(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
+@overload
+def matvec(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def matvec(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Batched matrix-vector product."""
@@ -2338,6 +2637,10 @@ def maximum(
 def maximum(
     x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
 ) -> NamedArray: ...
+@overload
+def maximum(
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+) -> PlainArray: ...
 @overload
 def maximum(
     x1: jax.typing.ArrayLike,
@@ -2402,6 +2705,10 @@ def minimum(
 ) -> NamedArray: ...
 @overload
 def minimum(
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+) -> PlainArray: ...
+@overload
+def minimum(
     x1: jax.typing.ArrayLike,
     x2: jax.typing.ArrayLike,
     /,
@@ -2415,6 +2722,8 @@ def mod(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
     """Alias of :func:`jax.numpy.remainder`"""
 @overload
 def mod(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
+@overload
+def mod(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def mod(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.remainder`"""
@@ -2446,6 +2755,10 @@ def multiply(
 def multiply(
     x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
 ) -> NamedArray: ...
+@overload
+def multiply(
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+) -> PlainArray: ...
 @overload
 def multiply(
     x1: jax.typing.ArrayLike,
@@ -2688,6 +3001,8 @@ def nextafter(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def nextafter(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
+def nextafter(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def nextafter(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise next floating point value after ``x`` towards ``y``."""
 def nonzero(
@@ -2728,6 +3043,8 @@ def not_equal(x: NamedArray, y: ArrayLike, /) -> NamedArray:
 @overload
 def not_equal(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
+def not_equal(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def not_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Returns element-wise truth value of ``x != y``."""
 @overload
@@ -2764,6 +3081,15 @@ def ones_like(
     """Create an array of ones with the same shape and dtype as an array."""
 @overload
 def ones_like(
+    a: PlainArray,
+    dtype: DType | None = None,
+    shape: Any = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> PlainArray: ...
+@overload
+def ones_like(
     a: jax.typing.ArrayLike | jax.ShapeDtypeStruct,
     dtype: DType | None = None,
     shape: Any = None,
@@ -2778,6 +3104,8 @@ def outer(a: NamedArray, b: ArrayLike, out: None = None) -> NamedArray:
 @overload
 def outer(a: ArrayLike, b: NamedArray, out: None = None) -> NamedArray: ...
 @overload
+def outer(a: PlainArray, b: jax.typing.ArrayLike, out: None = None) -> PlainArray: ...
+@overload
 def outer(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, out: None = None) -> jax.Array:
     """Compute the outer product of two arrays."""
 def packbits(a: ArrayLike, axis: AxisSpec = None, bitorder: str = 'big') -> AnyArray:
@@ -2785,7 +3113,7 @@ def packbits(a: ArrayLike, axis: AxisSpec = None, bitorder: str = 'big') -> AnyA
 @overload
 def pad(
     array: NamedArray,
-    pad_width: int | AnyArray | np.ndarray | Sequence[int | AnyArray | np.ndarray] | Sequence[Sequence[int | AnyArray | np.ndarray]],
+    pad_width: int | EitherArray | np.ndarray | Sequence[int | EitherArray | np.ndarray] | Sequence[Sequence[int | EitherArray | np.ndarray]],
     mode: str = 'constant',
     *,
     constant_values: jax.typing.ArrayLike = 0,
@@ -2806,7 +3134,7 @@ def pad(
 @overload
 def pad(
     array: ArrayLike,
-    pad_width: int | AnyArray | np.ndarray | Sequence[int | AnyArray | np.ndarray] | Sequence[Sequence[int | AnyArray | np.ndarray]],
+    pad_width: int | EitherArray | np.ndarray | Sequence[int | EitherArray | np.ndarray] | Sequence[Sequence[int | EitherArray | np.ndarray]],
     mode: str = 'constant',
     *,
     constant_values: jax.typing.ArrayLike = 0,
@@ -2854,8 +3182,8 @@ def permute_dims(a: ArrayLike, /, axes: Sequence[Hashable] | None = None) -> Any
 @overload
 def piecewise(
     x: NamedArray,
-    condlist: AnyArray | Sequence[ArrayLike],
-    funclist: list[ArrayLike | Callable[..., AnyArray]],
+    condlist: EitherArray | Sequence[ArrayLike],
+    funclist: list[ArrayLike | Callable[..., EitherArray]],
     *args: object,
     **kw: object,
 ) -> NamedArray:
@@ -2864,7 +3192,7 @@ def piecewise(
 def piecewise(
     x: ArrayLike,
     condlist: NamedArray,
-    funclist: list[ArrayLike | Callable[..., AnyArray]],
+    funclist: list[ArrayLike | Callable[..., EitherArray]],
     *args: object,
     **kw: object,
 ) -> NamedArray: ...
@@ -2872,7 +3200,7 @@ def piecewise(
 def piecewise(
     x: jax.typing.ArrayLike,
     condlist: jax.Array | Sequence[jax.typing.ArrayLike],
-    funclist: list[ArrayLike | Callable[..., AnyArray]],
+    funclist: list[ArrayLike | Callable[..., EitherArray]],
     *args: object,
     **kw: object,
 ) -> jax.Array:
@@ -2892,6 +3220,14 @@ def place(
 ) -> NamedArray: ...
 @overload
 def place(
+    arr: PlainArray,
+    mask: jax.typing.ArrayLike,
+    vals: jax.typing.ArrayLike,
+    *,
+    inplace: builtins.bool = True,
+) -> PlainArray: ...
+@overload
+def place(
     arr: jax.typing.ArrayLike,
     mask: jax.typing.ArrayLike,
     vals: jax.typing.ArrayLike,
@@ -2903,6 +3239,8 @@ def place(
 def poly(seq_of_zeros: NamedArray) -> NamedArray:
     """Returns the coefficients of a polynomial for the given sequence of roots."""
 @overload
+def poly(seq_of_zeros: PlainArray) -> PlainArray: ...
+@overload
 def poly(seq_of_zeros: jax.typing.ArrayLike) -> jax.Array:
     """Returns the coefficients of a polynomial for the given sequence of roots."""
 @overload
@@ -2911,11 +3249,15 @@ def polyadd(a1: NamedArray, a2: ArrayLike) -> NamedArray:
 @overload
 def polyadd(a1: ArrayLike, a2: NamedArray) -> NamedArray: ...
 @overload
+def polyadd(a1: PlainArray, a2: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def polyadd(a1: jax.typing.ArrayLike, a2: jax.typing.ArrayLike) -> jax.Array:
     """Returns the sum of the two polynomials."""
 @overload
 def polyder(p: NamedArray, m: int = 1) -> NamedArray:
     """Returns the coefficients of the derivative of specified order of a polynomial."""
+@overload
+def polyder(p: PlainArray, m: int = 1) -> PlainArray: ...
 @overload
 def polyder(p: jax.typing.ArrayLike, m: int = 1) -> jax.Array:
     """Returns the coefficients of the derivative of specified order of a polynomial."""
@@ -2950,6 +3292,10 @@ def polymul(
 ) -> NamedArray: ...
 @overload
 def polymul(
+    a1: PlainArray, a2: jax.typing.ArrayLike, *, trim_leading_zeros: builtins.bool = False,
+) -> PlainArray: ...
+@overload
+def polymul(
     a1: jax.typing.ArrayLike,
     a2: jax.typing.ArrayLike,
     *,
@@ -2962,6 +3308,8 @@ def polysub(a1: NamedArray, a2: ArrayLike) -> NamedArray:
 @overload
 def polysub(a1: ArrayLike, a2: NamedArray) -> NamedArray: ...
 @overload
+def polysub(a1: PlainArray, a2: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def polysub(a1: jax.typing.ArrayLike, a2: jax.typing.ArrayLike) -> jax.Array:
     """Returns the difference of two polynomials."""
 @overload
@@ -2970,11 +3318,15 @@ def polyval(p: NamedArray, x: ArrayLike, *, unroll: int = 16) -> NamedArray:
 @overload
 def polyval(p: ArrayLike, x: NamedArray, *, unroll: int = 16) -> NamedArray: ...
 @overload
+def polyval(p: PlainArray, x: jax.typing.ArrayLike, *, unroll: int = 16) -> PlainArray: ...
+@overload
 def polyval(p: jax.typing.ArrayLike, x: jax.typing.ArrayLike, *, unroll: int = 16) -> jax.Array:
     """Evaluates the polynomial at specific values."""
 @overload
 def positive(x: NamedArray, /) -> NamedArray:
     """Return element-wise positive values of the input."""
+@overload
+def positive(x: PlainArray, /) -> PlainArray: ...
 @overload
 def positive(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise positive values of the input."""
@@ -2984,6 +3336,8 @@ def pow(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def pow(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
+def pow(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def pow(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.power`"""
 @overload
@@ -2991,6 +3345,8 @@ def power(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
     """Calculate element-wise base ``x1`` exponential of ``x2``."""
 @overload
 def power(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
+@overload
+def power(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def power(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise base ``x1`` exponential of ``x2``."""
@@ -3045,6 +3401,15 @@ def put(
 ) -> NamedArray: ...
 @overload
 def put(
+    a: PlainArray,
+    ind: jax.typing.ArrayLike,
+    v: jax.typing.ArrayLike,
+    mode: str | None = None,
+    *,
+    inplace: builtins.bool = True,
+) -> PlainArray: ...
+@overload
+def put(
     a: jax.typing.ArrayLike,
     ind: jax.typing.ArrayLike,
     v: jax.typing.ArrayLike,
@@ -3082,17 +3447,23 @@ def quantile(
 def rad2deg(x: NamedArray, /) -> NamedArray:
     """Convert angles from radians to degrees."""
 @overload
+def rad2deg(x: PlainArray, /) -> PlainArray: ...
+@overload
 def rad2deg(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Convert angles from radians to degrees."""
 @overload
 def radians(x: NamedArray, /) -> NamedArray:
     """Alias of :func:`jax.numpy.deg2rad`"""
 @overload
+def radians(x: PlainArray, /) -> PlainArray: ...
+@overload
 def radians(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.deg2rad`"""
 @overload
 def ravel(a: NamedArray, order: str = 'C', *, out_sharding: object = None) -> NamedArray:
     """Flatten array into a 1-dimensional shape."""
+@overload
+def ravel(a: PlainArray, order: str = 'C', *, out_sharding: object = None) -> PlainArray: ...
 @overload
 def ravel(
     a: jax.typing.ArrayLike, order: str = 'C', *, out_sharding: object = None,
@@ -3111,11 +3482,15 @@ def ravel_multi_index(
 def real(val: NamedArray, /) -> NamedArray:
     """Return element-wise real part of the complex argument."""
 @overload
+def real(val: PlainArray, /) -> PlainArray: ...
+@overload
 def real(val: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise real part of the complex argument."""
 @overload
 def reciprocal(x: NamedArray, /) -> NamedArray:
     """Calculate element-wise reciprocal of the input."""
+@overload
+def reciprocal(x: PlainArray, /) -> PlainArray: ...
 @overload
 def reciprocal(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise reciprocal of the input."""
@@ -3124,6 +3499,8 @@ def remainder(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
     """Returns element-wise remainder of the division."""
 @overload
 def remainder(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
+@overload
+def remainder(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def remainder(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Returns element-wise remainder of the division."""
@@ -3152,6 +3529,15 @@ def reshape(
     """Return a reshaped copy of an array."""
 @overload
 def reshape(
+    a: PlainArray,
+    shape: int | Sequence[int],
+    order: str = 'C',
+    *,
+    copy: builtins.bool | None = None,
+    out_sharding: object = None,
+) -> PlainArray: ...
+@overload
+def reshape(
     a: jax.typing.ArrayLike,
     shape: int | Sequence[int],
     order: str = 'C',
@@ -3163,6 +3549,8 @@ def reshape(
 @overload
 def resize(a: NamedArray, new_shape: Sequence[int]) -> NamedArray:
     """Return a new array with specified shape."""
+@overload
+def resize(a: PlainArray, new_shape: Sequence[int]) -> PlainArray: ...
 @overload
 def resize(a: jax.typing.ArrayLike, new_shape: Sequence[int]) -> jax.Array:
     """Return a new array with specified shape."""
@@ -3180,11 +3568,15 @@ def right_shift(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def right_shift(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
+def right_shift(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def right_shift(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Right shift the bits of ``x1`` to the amount specified in ``x2``."""
 @overload
 def rint(x: NamedArray, /) -> NamedArray:
     """Rounds the elements of x to the nearest integer"""
+@overload
+def rint(x: PlainArray, /) -> PlainArray: ...
 @overload
 def rint(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Rounds the elements of x to the nearest integer"""
@@ -3242,6 +3634,8 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> AnyArray:
 def roots(p: NamedArray, *, strip_zeros: builtins.bool = True) -> NamedArray:
     """Returns the roots of a polynomial given the coefficients ``p``."""
 @overload
+def roots(p: PlainArray, *, strip_zeros: builtins.bool = True) -> PlainArray: ...
+@overload
 def roots(p: jax.typing.ArrayLike, *, strip_zeros: builtins.bool = True) -> jax.Array:
     """Returns the roots of a polynomial given the coefficients ``p``."""
 def rot90(m: ArrayLike, k: int = 1, axes: AxisSpec = (0, 1)) -> AnyArray:
@@ -3249,6 +3643,8 @@ def rot90(m: ArrayLike, k: int = 1, axes: AxisSpec = (0, 1)) -> AnyArray:
 @overload
 def round(a: NamedArray, decimals: int = 0, out: None = None) -> NamedArray:
     """Round input evenly to the given number of decimals."""
+@overload
+def round(a: PlainArray, decimals: int = 0, out: None = None) -> PlainArray: ...
 @overload
 def round(a: jax.typing.ArrayLike, decimals: int = 0, out: None = None) -> jax.Array:
     """Round input evenly to the given number of decimals."""
@@ -3353,11 +3749,15 @@ def shape(a: ArrayLike) -> tuple[int, ...]:
 def sign(x: NamedArray, /) -> NamedArray:
     """Return an element-wise indication of sign of the input."""
 @overload
+def sign(x: PlainArray, /) -> PlainArray: ...
+@overload
 def sign(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return an element-wise indication of sign of the input."""
 @overload
 def signbit(x: NamedArray, /) -> NamedArray:
     """Return the sign bit of array elements."""
+@overload
+def signbit(x: PlainArray, /) -> PlainArray: ...
 @overload
 def signbit(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return the sign bit of array elements."""
@@ -3365,17 +3765,23 @@ def signbit(x: jax.typing.ArrayLike, /) -> jax.Array:
 def sin(x: NamedArray, /) -> NamedArray:
     """Compute a trigonometric sine of each element of input."""
 @overload
+def sin(x: PlainArray, /) -> PlainArray: ...
+@overload
 def sin(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute a trigonometric sine of each element of input."""
 @overload
 def sinc(x: NamedArray, /) -> NamedArray:
     """Calculate the normalized sinc function."""
 @overload
+def sinc(x: PlainArray, /) -> PlainArray: ...
+@overload
 def sinc(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate the normalized sinc function."""
 @overload
 def sinh(x: NamedArray, /) -> NamedArray:
     """Calculate element-wise hyperbolic sine of input."""
+@overload
+def sinh(x: PlainArray, /) -> PlainArray: ...
 @overload
 def sinh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise hyperbolic sine of input."""
@@ -3413,11 +3819,15 @@ def sort(
 def sort_complex(a: NamedArray) -> NamedArray:
     """Return a sorted copy of complex array."""
 @overload
+def sort_complex(a: PlainArray) -> PlainArray: ...
+@overload
 def sort_complex(a: jax.typing.ArrayLike) -> jax.Array:
     """Return a sorted copy of complex array."""
 @overload
 def spacing(x: NamedArray, /) -> NamedArray:
     """Return the spacing between ``x`` and the next adjacent number."""
+@overload
+def spacing(x: PlainArray, /) -> PlainArray: ...
 @overload
 def spacing(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return the spacing between ``x`` and the next adjacent number."""
@@ -3453,11 +3863,15 @@ def split(
 def sqrt(x: NamedArray, /) -> NamedArray:
     """Calculates element-wise non-negative square root of the input array."""
 @overload
+def sqrt(x: PlainArray, /) -> PlainArray: ...
+@overload
 def sqrt(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculates element-wise non-negative square root of the input array."""
 @overload
 def square(x: NamedArray, /) -> NamedArray:
     """Calculate element-wise square of the input array."""
+@overload
+def square(x: PlainArray, /) -> PlainArray: ...
 @overload
 def square(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise square of the input array."""
@@ -3524,6 +3938,10 @@ def subtract(
 def subtract(
     x1: ArrayLike, x2: NamedArray, /, *, out: None = None, where: None = None,
 ) -> NamedArray: ...
+@overload
+def subtract(
+    x1: PlainArray, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
+) -> PlainArray: ...
 @overload
 def subtract(
     x1: jax.typing.ArrayLike,
@@ -3595,6 +4013,8 @@ def take_along_axis(
 @overload
 def tan(x: NamedArray, /) -> NamedArray:
     """Compute a trigonometric tangent of each element of input."""
+@overload
+def tan(x: PlainArray, /) -> PlainArray: ...
 @overload
 def tan(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute a trigonometric tangent of each element of input."""
@@ -3779,11 +4199,15 @@ def true_divide(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def true_divide(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
+def true_divide(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def true_divide(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculates the division of x1 by x2 element-wise"""
 @overload
 def trunc(x: NamedArray) -> NamedArray:
     """Round input to the nearest integer towards zero."""
+@overload
+def trunc(x: PlainArray) -> PlainArray: ...
 @overload
 def trunc(x: jax.typing.ArrayLike) -> jax.Array:
     """Round input to the nearest integer towards zero."""
@@ -3929,6 +4353,10 @@ def vander(
     """Generate a Vandermonde matrix."""
 @overload
 def vander(
+    x: PlainArray, N: int | None = None, increasing: builtins.bool = False,
+) -> PlainArray: ...
+@overload
+def vander(
     x: jax.typing.ArrayLike, N: int | None = None, increasing: builtins.bool = False,
 ) -> jax.Array:
     """Generate a Vandermonde matrix."""
@@ -3965,6 +4393,14 @@ def vdot(
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
 ) -> NamedArray: ...
+@overload
+def vdot(
+    a: PlainArray,
+    b: jax.typing.ArrayLike,
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> PlainArray: ...
 @overload
 def vdot(
     a: jax.typing.ArrayLike,
@@ -4009,6 +4445,8 @@ def vecmat(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def vecmat(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
+def vecmat(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def vecmat(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Batched conjugate vector-matrix product."""
 def vsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int]) -> list[AnyArray]:
@@ -4016,6 +4454,8 @@ def vsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int]) -> li
 @overload
 def vstack(tup: NamedArray, dtype: DType | None = None) -> NamedArray:
     """Vertically stack arrays."""
+@overload
+def vstack(tup: PlainArray, dtype: DType | None = None) -> PlainArray: ...
 @overload
 def vstack(
     tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike], dtype: DType | None = None,
@@ -4085,6 +4525,15 @@ def zeros_like(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Create an array full of zeros with the same shape and dtype as an array."""
+@overload
+def zeros_like(
+    a: PlainArray,
+    dtype: DType | None = None,
+    shape: Any = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> PlainArray: ...
 @overload
 def zeros_like(
     a: jax.typing.ArrayLike | jax.ShapeDtypeStruct,

@@ -10,6 +10,7 @@ import jax.typing
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.core.names import DType, PyTree
+from namedax.core.results import PlainArray
 
 class _EigResult(NamedTuple):
     eigenvalues: AnyArray
@@ -34,6 +35,10 @@ def cholesky(
     """Compute the Cholesky decomposition of a matrix."""
 @overload
 def cholesky(
+    a: PlainArray, *, upper: bool = False, symmetrize_input: bool = True,
+) -> PlainArray: ...
+@overload
+def cholesky(
     a: jax.typing.ArrayLike, *, upper: bool = False, symmetrize_input: bool = True,
 ) -> jax.Array:
     """Compute the Cholesky decomposition of a matrix."""
@@ -45,11 +50,15 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: AxisSpec = -1) -> PyTree:
 def det(a: NamedArray) -> NamedArray:
     """Compute the determinant of an array."""
 @overload
+def det(a: PlainArray) -> PlainArray: ...
+@overload
 def det(a: jax.typing.ArrayLike) -> jax.Array:
     """Compute the determinant of an array."""
 @overload
 def diagonal(x: NamedArray, /, *, offset: int = 0) -> NamedArray:
     """Extract the diagonal of an matrix or stack of matrices."""
+@overload
+def diagonal(x: PlainArray, /, *, offset: int = 0) -> PlainArray: ...
 @overload
 def diagonal(x: jax.typing.ArrayLike, /, *, offset: int = 0) -> jax.Array:
     """Extract the diagonal of an matrix or stack of matrices."""
@@ -61,6 +70,8 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
 def eigvals(a: NamedArray) -> NamedArray:
     """Compute the eigenvalues of a general matrix."""
 @overload
+def eigvals(a: PlainArray) -> PlainArray: ...
+@overload
 def eigvals(a: jax.typing.ArrayLike) -> jax.Array:
     """Compute the eigenvalues of a general matrix."""
 @overload
@@ -70,12 +81,18 @@ def eigvalsh(
     """Compute the eigenvalues of a Hermitian matrix."""
 @overload
 def eigvalsh(
+    a: PlainArray, UPLO: str | None = 'L', *, symmetrize_input: bool = True,
+) -> PlainArray: ...
+@overload
+def eigvalsh(
     a: jax.typing.ArrayLike, UPLO: str | None = 'L', *, symmetrize_input: bool = True,
 ) -> jax.Array:
     """Compute the eigenvalues of a Hermitian matrix."""
 @overload
 def inv(a: NamedArray) -> NamedArray:
     """Return the inverse of a square matrix"""
+@overload
+def inv(a: PlainArray) -> PlainArray: ...
 @overload
 def inv(a: jax.typing.ArrayLike) -> jax.Array:
     """Return the inverse of a square matrix"""
@@ -104,6 +121,15 @@ def matmul(
 ) -> NamedArray: ...
 @overload
 def matmul(
+    x1: PlainArray,
+    x2: jax.typing.ArrayLike,
+    /,
+    *,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> PlainArray: ...
+@overload
+def matmul(
     x1: jax.typing.ArrayLike,
     x2: jax.typing.ArrayLike,
     /,
@@ -119,12 +145,18 @@ def matrix_norm(
     """Compute the norm of a matrix or stack of matrices."""
 @overload
 def matrix_norm(
+    x: PlainArray, /, *, keepdims: bool = False, ord: str | int = 'fro',
+) -> PlainArray: ...
+@overload
+def matrix_norm(
     x: jax.typing.ArrayLike, /, *, keepdims: bool = False, ord: str | int = 'fro',
 ) -> jax.Array:
     """Compute the norm of a matrix or stack of matrices."""
 @overload
 def matrix_power(a: NamedArray, n: int) -> NamedArray:
     """Raise a square matrix to an integer power."""
+@overload
+def matrix_power(a: PlainArray, n: int) -> PlainArray: ...
 @overload
 def matrix_power(a: jax.typing.ArrayLike, n: int) -> jax.Array:
     """Raise a square matrix to an integer power."""
@@ -149,6 +181,8 @@ def matrix_rank(
 @overload
 def matrix_transpose(x: NamedArray, /) -> NamedArray:
     """Transpose a matrix or stack of matrices."""
+@overload
+def matrix_transpose(x: PlainArray, /) -> PlainArray: ...
 @overload
 def matrix_transpose(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Transpose a matrix or stack of matrices."""
@@ -185,6 +219,8 @@ def outer(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
 @overload
 def outer(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
+def outer(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
+@overload
 def outer(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute the outer product of two 1-dimensional arrays."""
 @overload
@@ -215,6 +251,8 @@ def solve(a: NamedArray, b: ArrayLike) -> NamedArray:
 @overload
 def solve(a: ArrayLike, b: NamedArray) -> NamedArray: ...
 @overload
+def solve(a: PlainArray, b: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def solve(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike) -> jax.Array:
     """Solve a linear system of equations."""
 def svd(
@@ -228,6 +266,8 @@ def svd(
 @overload
 def svdvals(x: NamedArray, /) -> NamedArray:
     """Compute the singular values of a matrix."""
+@overload
+def svdvals(x: PlainArray, /) -> PlainArray: ...
 @overload
 def svdvals(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute the singular values of a matrix."""
@@ -249,6 +289,8 @@ def tensordot(
 def tensorinv(a: NamedArray, ind: int = 2) -> NamedArray:
     """Compute the tensor inverse of an array."""
 @overload
+def tensorinv(a: PlainArray, ind: int = 2) -> PlainArray: ...
+@overload
 def tensorinv(a: jax.typing.ArrayLike, ind: int = 2) -> jax.Array:
     """Compute the tensor inverse of an array."""
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: AxisSpec = None) -> AnyArray:
@@ -256,6 +298,8 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: AxisSpec = None) -> AnyArray:
 @overload
 def trace(x: NamedArray, /, *, offset: int = 0, dtype: DType | None = None) -> NamedArray:
     """Compute the trace of a matrix."""
+@overload
+def trace(x: PlainArray, /, *, offset: int = 0, dtype: DType | None = None) -> PlainArray: ...
 @overload
 def trace(
     x: jax.typing.ArrayLike, /, *, offset: int = 0, dtype: DType | None = None,

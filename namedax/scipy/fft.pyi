@@ -3,10 +3,10 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from namedax.core.annotations import AnyArray, AxisSpec
+from namedax.core.annotations import AnyArray, AxisSpec, EitherArray
 
 def dct(
-    x: AnyArray,
+    x: EitherArray,
     type: int = 2,
     n: int | None = None,
     axis: AxisSpec = -1,
@@ -16,7 +16,7 @@ def dct(
 ) -> AnyArray:
     """Computes the discrete cosine transform of the input"""
 def dctn(
-    x: AnyArray,
+    x: EitherArray,
     type: int = 2,
     s: Sequence[int] | None = None,
     axes: AxisSpec = None,
@@ -26,7 +26,7 @@ def dctn(
 ) -> AnyArray:
     """Computes the multidimensional discrete cosine transform of the input"""
 def idct(
-    x: AnyArray,
+    x: EitherArray,
     type: int = 2,
     n: int | None = None,
     axis: AxisSpec = -1,
@@ -36,7 +36,7 @@ def idct(
 ) -> AnyArray:
     """Computes the inverse discrete cosine transform of the input"""
 def idctn(
-    x: AnyArray,
+    x: EitherArray,
     type: int = 2,
     s: Sequence[int] | None = None,
     axes: AxisSpec = None,

@@ -7,9 +7,10 @@ from typing import Any, overload
 import jax
 import jax.typing
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import AnyArray, ArrayLike, EitherArray
 from namedax.core.array import NamedArray
 from namedax.core.names import DType
+from namedax.core.results import PlainArray
 
 def block_diag(*arrs: ArrayLike) -> AnyArray:
     """Create a block diagonal matrix from input arrays."""
@@ -40,6 +41,10 @@ def cholesky(
     """Compute the Cholesky decomposition of a matrix."""
 @overload
 def cholesky(
+    a: PlainArray, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True,
+) -> PlainArray: ...
+@overload
+def cholesky(
     a: jax.typing.ArrayLike,
     lower: bool = False,
     overwrite_a: bool = False,
@@ -50,11 +55,15 @@ def cholesky(
 def circulant(c: NamedArray) -> NamedArray:
     """Construct a circulant matrix."""
 @overload
+def circulant(c: PlainArray) -> PlainArray: ...
+@overload
 def circulant(c: jax.typing.ArrayLike) -> jax.Array:
     """Construct a circulant matrix."""
 @overload
 def companion(a: NamedArray) -> NamedArray:
     """Construct a companion matrix."""
+@overload
+def companion(a: PlainArray) -> PlainArray: ...
 @overload
 def companion(a: jax.typing.ArrayLike) -> jax.Array:
     """Construct a companion matrix."""
@@ -62,11 +71,15 @@ def companion(a: jax.typing.ArrayLike) -> jax.Array:
 def convolution_matrix(a: NamedArray, n: int, mode: str = 'full') -> NamedArray:
     """Construct a convolution matrix."""
 @overload
+def convolution_matrix(a: PlainArray, n: int, mode: str = 'full') -> PlainArray: ...
+@overload
 def convolution_matrix(a: jax.typing.ArrayLike, n: int, mode: str = 'full') -> jax.Array:
     """Construct a convolution matrix."""
 @overload
 def det(a: NamedArray, overwrite_a: bool = False, check_finite: bool = True) -> NamedArray:
     """Compute the determinant of a matrix"""
+@overload
+def det(a: PlainArray, overwrite_a: bool = False, check_finite: bool = True) -> PlainArray: ...
 @overload
 def det(
     a: jax.typing.ArrayLike, overwrite_a: bool = False, check_finite: bool = True,
@@ -95,7 +108,7 @@ def eigh_tridiagonal(
     select: str = 'a',
     select_range: tuple[float, float] | None = None,
     tol: float | None = None,
-    key: AnyArray | None = None,
+    key: EitherArray | None = None,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Solve the eigenvalue problem for a symmetric real tridiagonal matrix"""
 @overload
@@ -103,6 +116,10 @@ def expm(
     A: NamedArray, *, upper_triangular: bool = False, max_squarings: int = 16,
 ) -> NamedArray:
     """Compute the matrix exponential"""
+@overload
+def expm(
+    A: PlainArray, *, upper_triangular: bool = False, max_squarings: int = 16,
+) -> PlainArray: ...
 @overload
 def expm(
     A: jax.typing.ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16,
@@ -116,16 +133,20 @@ def expm_frechet(
 def fiedler(a: NamedArray) -> NamedArray:
     """Construct a symmetric Fiedler matrix."""
 @overload
+def fiedler(a: PlainArray) -> PlainArray: ...
+@overload
 def fiedler(a: jax.typing.ArrayLike) -> jax.Array:
     """Construct a symmetric Fiedler matrix."""
 @overload
 def fiedler_companion(a: NamedArray) -> NamedArray:
     """Construct a Fiedler companion matrix."""
 @overload
+def fiedler_companion(a: PlainArray) -> PlainArray: ...
+@overload
 def fiedler_companion(a: jax.typing.ArrayLike) -> jax.Array:
     """Construct a Fiedler companion matrix."""
 def funm(
-    A: ArrayLike, func: Callable[[AnyArray], AnyArray], disp: bool = True,
+    A: ArrayLike, func: Callable[[EitherArray], EitherArray], disp: bool = True,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Evaluate a matrix-valued function"""
 def hadamard(n: int, dtype: DType = ...) -> AnyArray:
@@ -148,6 +169,8 @@ def hilbert(n: int) -> AnyArray:
 def inv(a: NamedArray, overwrite_a: bool = False, check_finite: bool = True) -> NamedArray:
     """Return the inverse of a square matrix"""
 @overload
+def inv(a: PlainArray, overwrite_a: bool = False, check_finite: bool = True) -> PlainArray: ...
+@overload
 def inv(
     a: jax.typing.ArrayLike, overwrite_a: bool = False, check_finite: bool = True,
 ) -> jax.Array:
@@ -162,6 +185,8 @@ def leslie(f: NamedArray, s: ArrayLike) -> NamedArray:
 @overload
 def leslie(f: ArrayLike, s: NamedArray) -> NamedArray: ...
 @overload
+def leslie(f: PlainArray, s: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def leslie(f: jax.typing.ArrayLike, s: jax.typing.ArrayLike) -> jax.Array:
     """Construct a Leslie matrix."""
 def lu(
@@ -174,7 +199,7 @@ def lu_factor(
     """Factorization for LU-based linear solves"""
 @overload
 def lu_solve(
-    lu_and_piv: tuple[AnyArray, ArrayLike],
+    lu_and_piv: tuple[EitherArray, ArrayLike],
     b: NamedArray,
     trans: int = 0,
     overwrite_b: bool = False,
@@ -183,7 +208,7 @@ def lu_solve(
     """Solve a linear system using an LU factorization"""
 @overload
 def lu_solve(
-    lu_and_piv: tuple[AnyArray, ArrayLike],
+    lu_and_piv: tuple[EitherArray, ArrayLike],
     b: jax.typing.ArrayLike,
     trans: int = 0,
     overwrite_b: bool = False,
@@ -249,6 +274,17 @@ def solve(
 ) -> NamedArray: ...
 @overload
 def solve(
+    a: PlainArray,
+    b: jax.typing.ArrayLike,
+    lower: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    debug: bool = False,
+    check_finite: bool = True,
+    assume_a: str = 'gen',
+) -> PlainArray: ...
+@overload
+def solve(
     a: jax.typing.ArrayLike,
     b: jax.typing.ArrayLike,
     lower: bool = False,
@@ -274,6 +310,15 @@ def solve_sylvester(
 def solve_sylvester(
     A: ArrayLike, B: ArrayLike, C: NamedArray, *, method: str = 'schur', tol: float = 1e-08,
 ) -> NamedArray: ...
+@overload
+def solve_sylvester(
+    A: PlainArray,
+    B: jax.typing.ArrayLike,
+    C: jax.typing.ArrayLike,
+    *,
+    method: str = 'schur',
+    tol: float = 1e-08,
+) -> PlainArray: ...
 @overload
 def solve_sylvester(
     A: jax.typing.ArrayLike,
@@ -311,6 +356,17 @@ def solve_triangular(
 ) -> NamedArray: ...
 @overload
 def solve_triangular(
+    a: PlainArray,
+    b: jax.typing.ArrayLike,
+    trans: int | str = 0,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    overwrite_b: bool = False,
+    debug: Any = None,
+    check_finite: bool = True,
+) -> PlainArray: ...
+@overload
+def solve_triangular(
     a: jax.typing.ArrayLike,
     b: jax.typing.ArrayLike,
     trans: int | str = 0,
@@ -324,6 +380,8 @@ def solve_triangular(
 @overload
 def sqrtm(A: NamedArray, blocksize: int = 1) -> NamedArray:
     """Compute the matrix square root"""
+@overload
+def sqrtm(A: PlainArray, blocksize: int = 1) -> PlainArray: ...
 @overload
 def sqrtm(A: jax.typing.ArrayLike, blocksize: int = 1) -> jax.Array:
     """Compute the matrix square root"""

@@ -11,11 +11,11 @@ from typing import Any
 import jax
 from jax.scipy.optimize import OptimizeResults as OptimizeResults  # type: ignore[attr-defined, unused-ignore]
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import EitherArray
 
 def minimize(
     fun: Callable[..., Any],
-    x0: AnyArray,
+    x0: EitherArray,
     args: tuple[Any, ...] = (),
     *,
     method: str,

@@ -7,13 +7,14 @@ from typing import Literal, overload
 import jax
 import jax.typing
 
-from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, EitherArray
 from namedax.core.array import NamedArray
+from namedax.core.results import PlainArray
 
 @overload
 def convolve(
     in1: NamedArray,
-    in2: AnyArray,
+    in2: EitherArray,
     mode: Literal['full', 'same', 'valid'] = 'full',
     method: str = 'auto',
     precision: jax.lax.PrecisionLike = None,
@@ -21,12 +22,20 @@ def convolve(
     """Convolution of two N-dimensional arrays."""
 @overload
 def convolve(
-    in1: AnyArray,
+    in1: EitherArray,
     in2: NamedArray,
     mode: Literal['full', 'same', 'valid'] = 'full',
     method: str = 'auto',
     precision: jax.lax.PrecisionLike = None,
 ) -> NamedArray: ...
+@overload
+def convolve(
+    in1: PlainArray,
+    in2: jax.Array,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    method: str = 'auto',
+    precision: jax.lax.PrecisionLike = None,
+) -> PlainArray: ...
 @overload
 def convolve(
     in1: jax.Array,
@@ -39,7 +48,7 @@ def convolve(
 @overload
 def convolve2d(
     in1: NamedArray,
-    in2: AnyArray,
+    in2: EitherArray,
     mode: Literal['full', 'same', 'valid'] = 'full',
     boundary: str = 'fill',
     fillvalue: float = 0,
@@ -48,13 +57,22 @@ def convolve2d(
     """Convolution of two 2-dimensional arrays."""
 @overload
 def convolve2d(
-    in1: AnyArray,
+    in1: EitherArray,
     in2: NamedArray,
     mode: Literal['full', 'same', 'valid'] = 'full',
     boundary: str = 'fill',
     fillvalue: float = 0,
     precision: jax.lax.PrecisionLike = None,
 ) -> NamedArray: ...
+@overload
+def convolve2d(
+    in1: PlainArray,
+    in2: jax.Array,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    boundary: str = 'fill',
+    fillvalue: float = 0,
+    precision: jax.lax.PrecisionLike = None,
+) -> PlainArray: ...
 @overload
 def convolve2d(
     in1: jax.Array,
@@ -68,7 +86,7 @@ def convolve2d(
 @overload
 def correlate(
     in1: NamedArray,
-    in2: AnyArray,
+    in2: EitherArray,
     mode: Literal['full', 'same', 'valid'] = 'full',
     method: str = 'auto',
     precision: jax.lax.PrecisionLike = None,
@@ -76,12 +94,20 @@ def correlate(
     """Cross-correlation of two N-dimensional arrays."""
 @overload
 def correlate(
-    in1: AnyArray,
+    in1: EitherArray,
     in2: NamedArray,
     mode: Literal['full', 'same', 'valid'] = 'full',
     method: str = 'auto',
     precision: jax.lax.PrecisionLike = None,
 ) -> NamedArray: ...
+@overload
+def correlate(
+    in1: PlainArray,
+    in2: jax.Array,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    method: str = 'auto',
+    precision: jax.lax.PrecisionLike = None,
+) -> PlainArray: ...
 @overload
 def correlate(
     in1: jax.Array,
@@ -94,7 +120,7 @@ def correlate(
 @overload
 def correlate2d(
     in1: NamedArray,
-    in2: AnyArray,
+    in2: EitherArray,
     mode: Literal['full', 'same', 'valid'] = 'full',
     boundary: str = 'fill',
     fillvalue: float = 0,
@@ -103,13 +129,22 @@ def correlate2d(
     """Cross-correlation of two 2-dimensional arrays."""
 @overload
 def correlate2d(
-    in1: AnyArray,
+    in1: EitherArray,
     in2: NamedArray,
     mode: Literal['full', 'same', 'valid'] = 'full',
     boundary: str = 'fill',
     fillvalue: float = 0,
     precision: jax.lax.PrecisionLike = None,
 ) -> NamedArray: ...
+@overload
+def correlate2d(
+    in1: PlainArray,
+    in2: jax.Array,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    boundary: str = 'fill',
+    fillvalue: float = 0,
+    precision: jax.lax.PrecisionLike = None,
+) -> PlainArray: ...
 @overload
 def correlate2d(
     in1: jax.Array,
@@ -121,7 +156,7 @@ def correlate2d(
 ) -> jax.Array:
     """Cross-correlation of two 2-dimensional arrays."""
 def csd(
-    x: AnyArray,
+    x: EitherArray,
     y: ArrayLike | None,
     fs: ArrayLike = 1.0,
     window: str = 'hann',
@@ -175,7 +210,7 @@ def fftconvolve(
 ) -> AnyArray:
     """Convolve two N-dimensional arrays using Fast Fourier Transform (FFT)."""
 def istft(
-    Zxx: AnyArray,
+    Zxx: EitherArray,
     fs: ArrayLike = 1.0,
     window: str = 'hann',
     nperseg: int | None = None,
@@ -188,7 +223,7 @@ def istft(
 ) -> tuple[AnyArray, AnyArray]:
     """Perform the inverse short-time Fourier transform (ISTFT)."""
 def stft(
-    x: AnyArray,
+    x: EitherArray,
     fs: ArrayLike = 1.0,
     window: str = 'hann',
     nperseg: int = 256,
@@ -202,7 +237,7 @@ def stft(
 ) -> tuple[AnyArray, AnyArray, AnyArray]:
     """Compute the short-time Fourier transform (STFT)."""
 def welch(
-    x: AnyArray,
+    x: EitherArray,
     fs: ArrayLike = 1.0,
     window: str = 'hann',
     nperseg: int | None = None,

@@ -6,14 +6,17 @@ from typing import overload
 import jax
 import jax.typing
 
-from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, EitherArray
 from namedax.core.array import NamedArray
+from namedax.core.results import PlainArray
 
 def bernoulli(n: int) -> AnyArray:
     """Generate the first N Bernoulli numbers."""
 @overload
 def bessel_jn(z: NamedArray, *, v: int, n_iter: int = 50) -> NamedArray:
     """Bessel function of the first kind of integer order and real argument."""
+@overload
+def bessel_jn(z: PlainArray, *, v: int, n_iter: int = 50) -> PlainArray: ...
 @overload
 def bessel_jn(z: jax.typing.ArrayLike, *, v: int, n_iter: int = 50) -> jax.Array:
     """Bessel function of the first kind of integer order and real argument."""
@@ -22,6 +25,8 @@ def beta(a: NamedArray, b: ArrayLike) -> NamedArray:
     """The beta function"""
 @overload
 def beta(a: ArrayLike, b: NamedArray) -> NamedArray: ...
+@overload
+def beta(a: PlainArray, b: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def beta(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike) -> jax.Array:
     """The beta function"""
@@ -33,6 +38,8 @@ def betainc(a: ArrayLike, b: NamedArray, x: ArrayLike) -> NamedArray: ...
 @overload
 def betainc(a: ArrayLike, b: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
+def betainc(a: PlainArray, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def betainc(
     a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike,
 ) -> jax.Array:
@@ -43,6 +50,8 @@ def betaln(a: NamedArray, b: ArrayLike) -> NamedArray:
 @overload
 def betaln(a: ArrayLike, b: NamedArray) -> NamedArray: ...
 @overload
+def betaln(a: PlainArray, b: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def betaln(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike) -> jax.Array:
     """Natural log of the absolute value of the beta function"""
 @overload
@@ -50,6 +59,8 @@ def boxcox(x: NamedArray, lmbda: ArrayLike) -> NamedArray:
     """Box-Cox power transformation."""
 @overload
 def boxcox(x: ArrayLike, lmbda: NamedArray) -> NamedArray: ...
+@overload
+def boxcox(x: PlainArray, lmbda: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def boxcox(x: jax.typing.ArrayLike, lmbda: jax.typing.ArrayLike) -> jax.Array:
     """Box-Cox power transformation."""
@@ -59,6 +70,8 @@ def boxcox1p(x: NamedArray, lmbda: ArrayLike) -> NamedArray:
 @overload
 def boxcox1p(x: ArrayLike, lmbda: NamedArray) -> NamedArray: ...
 @overload
+def boxcox1p(x: PlainArray, lmbda: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def boxcox1p(x: jax.typing.ArrayLike, lmbda: jax.typing.ArrayLike) -> jax.Array:
     """Box-Cox transformation of ``1 + x``."""
 @overload
@@ -66,6 +79,8 @@ def comb(N: NamedArray, k: ArrayLike, *, repetition: bool = False) -> NamedArray
     """The number of combinations of N things taken k at a time ("N choose k")."""
 @overload
 def comb(N: ArrayLike, k: NamedArray, *, repetition: bool = False) -> NamedArray: ...
+@overload
+def comb(N: PlainArray, k: jax.typing.ArrayLike, *, repetition: bool = False) -> PlainArray: ...
 @overload
 def comb(
     N: jax.typing.ArrayLike, k: jax.typing.ArrayLike, *, repetition: bool = False,
@@ -75,11 +90,15 @@ def comb(
 def dawsn(x: NamedArray) -> NamedArray:
     """Dawson's integral."""
 @overload
+def dawsn(x: PlainArray) -> PlainArray: ...
+@overload
 def dawsn(x: jax.typing.ArrayLike) -> jax.Array:
     """Dawson's integral."""
 @overload
 def digamma(x: NamedArray) -> NamedArray:
     """The digamma function"""
+@overload
+def digamma(x: PlainArray) -> PlainArray: ...
 @overload
 def digamma(x: jax.typing.ArrayLike) -> jax.Array:
     """The digamma function"""
@@ -87,11 +106,15 @@ def digamma(x: jax.typing.ArrayLike) -> jax.Array:
 def entr(x: NamedArray) -> NamedArray:
     """The entropy function"""
 @overload
+def entr(x: PlainArray) -> PlainArray: ...
+@overload
 def entr(x: jax.typing.ArrayLike) -> jax.Array:
     """The entropy function"""
 @overload
 def erf(x: NamedArray) -> NamedArray:
     """The error function"""
+@overload
+def erf(x: PlainArray) -> PlainArray: ...
 @overload
 def erf(x: jax.typing.ArrayLike) -> jax.Array:
     """The error function"""
@@ -99,11 +122,15 @@ def erf(x: jax.typing.ArrayLike) -> jax.Array:
 def erfc(x: NamedArray) -> NamedArray:
     """The complement of the error function"""
 @overload
+def erfc(x: PlainArray) -> PlainArray: ...
+@overload
 def erfc(x: jax.typing.ArrayLike) -> jax.Array:
     """The complement of the error function"""
 @overload
 def erfcx(x: NamedArray) -> NamedArray:
     """Scaled complementary error function."""
+@overload
+def erfcx(x: PlainArray) -> PlainArray: ...
 @overload
 def erfcx(x: jax.typing.ArrayLike) -> jax.Array:
     """Scaled complementary error function."""
@@ -111,11 +138,15 @@ def erfcx(x: jax.typing.ArrayLike) -> jax.Array:
 def erfinv(x: NamedArray) -> NamedArray:
     """The inverse of the error function"""
 @overload
+def erfinv(x: PlainArray) -> PlainArray: ...
+@overload
 def erfinv(x: jax.typing.ArrayLike) -> jax.Array:
     """The inverse of the error function"""
 @overload
 def exp1(x: NamedArray) -> NamedArray:
     """Exponential integral function."""
+@overload
+def exp1(x: PlainArray) -> PlainArray: ...
 @overload
 def exp1(x: jax.typing.ArrayLike) -> jax.Array:
     """Exponential integral function."""
@@ -123,11 +154,15 @@ def exp1(x: jax.typing.ArrayLike) -> jax.Array:
 def expi(x: NamedArray) -> NamedArray:
     """Exponential integral function."""
 @overload
+def expi(x: PlainArray) -> PlainArray: ...
+@overload
 def expi(x: jax.typing.ArrayLike) -> jax.Array:
     """Exponential integral function."""
 @overload
 def expit(x: NamedArray) -> NamedArray:
     """The logistic sigmoid (expit) function"""
+@overload
+def expit(x: PlainArray) -> PlainArray: ...
 @overload
 def expit(x: jax.typing.ArrayLike) -> jax.Array:
     """The logistic sigmoid (expit) function"""
@@ -137,11 +172,15 @@ def expn(n: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def expn(n: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
+def expn(n: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def expn(n: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Generalized exponential integral function."""
 @overload
 def factorial(n: NamedArray, exact: bool = False) -> NamedArray:
     """Factorial function"""
+@overload
+def factorial(n: PlainArray, exact: bool = False) -> PlainArray: ...
 @overload
 def factorial(n: jax.typing.ArrayLike, exact: bool = False) -> jax.Array:
     """Factorial function"""
@@ -151,6 +190,8 @@ def fresnel(x: ArrayLike) -> tuple[AnyArray, AnyArray]:
 def gamma(x: NamedArray) -> NamedArray:
     """The gamma function."""
 @overload
+def gamma(x: PlainArray) -> PlainArray: ...
+@overload
 def gamma(x: jax.typing.ArrayLike) -> jax.Array:
     """The gamma function."""
 @overload
@@ -158,6 +199,8 @@ def gammainc(a: NamedArray, x: ArrayLike) -> NamedArray:
     """The regularized lower incomplete gamma function."""
 @overload
 def gammainc(a: ArrayLike, x: NamedArray) -> NamedArray: ...
+@overload
+def gammainc(a: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def gammainc(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """The regularized lower incomplete gamma function."""
@@ -167,17 +210,23 @@ def gammaincc(a: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def gammaincc(a: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
+def gammaincc(a: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def gammaincc(a: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """The regularized upper incomplete gamma function."""
 @overload
 def gammaln(x: NamedArray) -> NamedArray:
     """Natural log of the absolute value of the gamma function."""
 @overload
+def gammaln(x: PlainArray) -> PlainArray: ...
+@overload
 def gammaln(x: jax.typing.ArrayLike) -> jax.Array:
     """Natural log of the absolute value of the gamma function."""
 @overload
 def gammasgn(x: NamedArray) -> NamedArray:
     """Sign of the gamma function."""
+@overload
+def gammasgn(x: PlainArray) -> PlainArray: ...
 @overload
 def gammasgn(x: jax.typing.ArrayLike) -> jax.Array:
     """Sign of the gamma function."""
@@ -188,6 +237,8 @@ def hyp1f1(a: NamedArray, b: ArrayLike, x: ArrayLike) -> NamedArray:
 def hyp1f1(a: ArrayLike, b: NamedArray, x: ArrayLike) -> NamedArray: ...
 @overload
 def hyp1f1(a: ArrayLike, b: ArrayLike, x: NamedArray) -> NamedArray: ...
+@overload
+def hyp1f1(a: PlainArray, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def hyp1f1(
     a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, x: jax.typing.ArrayLike,
@@ -209,11 +260,15 @@ def hyp2f1(
 def i0(x: NamedArray) -> NamedArray:
     """Modified bessel function of zeroth order."""
 @overload
+def i0(x: PlainArray) -> PlainArray: ...
+@overload
 def i0(x: jax.typing.ArrayLike) -> jax.Array:
     """Modified bessel function of zeroth order."""
 @overload
 def i0e(x: NamedArray) -> NamedArray:
     """Exponentially scaled modified bessel function of zeroth order."""
+@overload
+def i0e(x: PlainArray) -> PlainArray: ...
 @overload
 def i0e(x: jax.typing.ArrayLike) -> jax.Array:
     """Exponentially scaled modified bessel function of zeroth order."""
@@ -221,11 +276,15 @@ def i0e(x: jax.typing.ArrayLike) -> jax.Array:
 def i1(x: NamedArray) -> NamedArray:
     """Modified bessel function of first order."""
 @overload
+def i1(x: PlainArray) -> PlainArray: ...
+@overload
 def i1(x: jax.typing.ArrayLike) -> jax.Array:
     """Modified bessel function of first order."""
 @overload
 def i1e(x: NamedArray) -> NamedArray:
     """Exponentially scaled modified bessel function of first order."""
+@overload
+def i1e(x: PlainArray) -> PlainArray: ...
 @overload
 def i1e(x: jax.typing.ArrayLike) -> jax.Array:
     """Exponentially scaled modified bessel function of first order."""
@@ -235,11 +294,15 @@ def kl_div(p: NamedArray, q: ArrayLike) -> NamedArray:
 @overload
 def kl_div(p: ArrayLike, q: NamedArray) -> NamedArray: ...
 @overload
+def kl_div(p: PlainArray, q: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def kl_div(p: jax.typing.ArrayLike, q: jax.typing.ArrayLike) -> jax.Array:
     """The Kullback-Leibler divergence."""
 @overload
 def log_ndtr(x: NamedArray, series_order: int = 3) -> NamedArray:
     """Log Normal distribution function."""
+@overload
+def log_ndtr(x: PlainArray, series_order: int = 3) -> PlainArray: ...
 @overload
 def log_ndtr(x: jax.typing.ArrayLike, series_order: int = 3) -> jax.Array:
     """Log Normal distribution function."""
@@ -263,11 +326,15 @@ def log_softmax(x: ArrayLike, /, *, axis: AxisSpec = None) -> AnyArray:
 def loggamma(x: NamedArray) -> NamedArray:
     """Principal branch of the logarithm of the gamma function."""
 @overload
+def loggamma(x: PlainArray) -> PlainArray: ...
+@overload
 def loggamma(x: jax.typing.ArrayLike) -> jax.Array:
     """Principal branch of the logarithm of the gamma function."""
 @overload
 def logit(x: NamedArray) -> NamedArray:
     """The logit function"""
+@overload
+def logit(x: PlainArray) -> PlainArray: ...
 @overload
 def logit(x: jax.typing.ArrayLike) -> jax.Array:
     """The logit function"""
@@ -289,17 +356,23 @@ def multigammaln(a: NamedArray, d: ArrayLike) -> NamedArray:
 @overload
 def multigammaln(a: ArrayLike, d: NamedArray) -> NamedArray: ...
 @overload
+def multigammaln(a: PlainArray, d: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def multigammaln(a: jax.typing.ArrayLike, d: jax.typing.ArrayLike) -> jax.Array:
     """The natural log of the multivariate gamma function."""
 @overload
 def ndtr(x: NamedArray) -> NamedArray:
     """Normal distribution function."""
 @overload
+def ndtr(x: PlainArray) -> PlainArray: ...
+@overload
 def ndtr(x: jax.typing.ArrayLike) -> jax.Array:
     """Normal distribution function."""
 @overload
 def ndtri(p: NamedArray) -> NamedArray:
     """The inverse of the CDF of the Normal distribution function."""
+@overload
+def ndtri(p: PlainArray) -> PlainArray: ...
 @overload
 def ndtri(p: jax.typing.ArrayLike) -> jax.Array:
     """The inverse of the CDF of the Normal distribution function."""
@@ -309,6 +382,8 @@ def owens_t(h: NamedArray, a: ArrayLike) -> NamedArray:
 @overload
 def owens_t(h: ArrayLike, a: NamedArray) -> NamedArray: ...
 @overload
+def owens_t(h: PlainArray, a: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def owens_t(h: jax.typing.ArrayLike, a: jax.typing.ArrayLike) -> jax.Array:
     """Owen's T function."""
 @overload
@@ -316,6 +391,8 @@ def poch(z: NamedArray, m: ArrayLike) -> NamedArray:
     """The Pochammer symbol."""
 @overload
 def poch(z: ArrayLike, m: NamedArray) -> NamedArray: ...
+@overload
+def poch(z: PlainArray, m: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def poch(z: jax.typing.ArrayLike, m: jax.typing.ArrayLike) -> jax.Array:
     """The Pochammer symbol."""
@@ -325,6 +402,8 @@ def polygamma(n: NamedArray, x: ArrayLike) -> NamedArray:
 @overload
 def polygamma(n: ArrayLike, x: NamedArray) -> NamedArray: ...
 @overload
+def polygamma(n: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def polygamma(n: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """The polygamma function."""
 @overload
@@ -332,6 +411,8 @@ def rel_entr(p: NamedArray, q: ArrayLike) -> NamedArray:
     """The relative entropy function."""
 @overload
 def rel_entr(p: ArrayLike, q: NamedArray) -> NamedArray: ...
+@overload
+def rel_entr(p: PlainArray, q: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def rel_entr(p: jax.typing.ArrayLike, q: jax.typing.ArrayLike) -> jax.Array:
     """The relative entropy function."""
@@ -355,33 +436,35 @@ def softmax(x: ArrayLike, /, *, axis: AxisSpec = None) -> AnyArray:
 def spence(x: NamedArray) -> NamedArray:
     """Spence's function, also known as the dilogarithm for real values."""
 @overload
+def spence(x: PlainArray) -> PlainArray: ...
+@overload
 def spence(x: jax.Array) -> jax.Array:
     """Spence's function, also known as the dilogarithm for real values."""
 @overload
 def sph_harm_y(
     n: NamedArray,
-    m: AnyArray,
-    theta: AnyArray,
-    phi: AnyArray,
+    m: EitherArray,
+    theta: EitherArray,
+    phi: EitherArray,
     diff_n: int | None = None,
     n_max: int | None = None,
 ) -> NamedArray:
     """Computes the spherical harmonics."""
 @overload
 def sph_harm_y(
-    n: AnyArray,
+    n: EitherArray,
     m: NamedArray,
-    theta: AnyArray,
-    phi: AnyArray,
+    theta: EitherArray,
+    phi: EitherArray,
     diff_n: int | None = None,
     n_max: int | None = None,
 ) -> NamedArray: ...
 @overload
 def sph_harm_y(
-    n: AnyArray,
-    m: AnyArray,
+    n: EitherArray,
+    m: EitherArray,
     theta: NamedArray,
-    phi: AnyArray,
+    phi: EitherArray,
     diff_n: int | None = None,
     n_max: int | None = None,
 ) -> NamedArray: ...
@@ -390,7 +473,7 @@ def sph_harm_y(
     n: jax.Array,
     m: jax.Array,
     theta: jax.Array,
-    phi: AnyArray,
+    phi: EitherArray,
     diff_n: int | None = None,
     n_max: int | None = None,
 ) -> jax.Array:
@@ -398,6 +481,8 @@ def sph_harm_y(
 @overload
 def wofz(z: NamedArray) -> NamedArray:
     """Faddeeva function."""
+@overload
+def wofz(z: PlainArray) -> PlainArray: ...
 @overload
 def wofz(z: jax.typing.ArrayLike) -> jax.Array:
     """Faddeeva function."""
@@ -407,6 +492,8 @@ def xlog1py(x: NamedArray, y: ArrayLike) -> NamedArray:
 @overload
 def xlog1py(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
+def xlog1py(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
+@overload
 def xlog1py(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Compute x*log(1 + y), returning 0 for x=0."""
 @overload
@@ -414,6 +501,8 @@ def xlogy(x: NamedArray, y: ArrayLike) -> NamedArray:
     """Compute x*log(y), returning 0 for x=0."""
 @overload
 def xlogy(x: ArrayLike, y: NamedArray) -> NamedArray: ...
+@overload
+def xlogy(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def xlogy(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Compute x*log(y), returning 0 for x=0."""

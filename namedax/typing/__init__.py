@@ -21,9 +21,9 @@ contain them, and describes the differences. `checking` checks the arguments and
 functions.
 """
 
-from namedax.core.annotations import AnyArray as AnyArray
 from namedax.core.annotations import ArrayLike as ArrayLike
 from namedax.core.annotations import AxisSpec as AxisSpec
+from namedax.core.annotations import EitherArray as AnyArray
 from namedax.typing.array_types import ArrayType as ArrayType
 from namedax.typing.array_types import ElementType as ElementType
 from namedax.typing.array_types import any_ as any_

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import json
 import math
+import os
 import pathlib
 import pickle
 import re
@@ -440,6 +441,24 @@ def test_completion_of_methods():
     assert completions("f", "f = nx.xmap(lambda x: x, ['a'], ['a'])\n") >= {"lower", "trace", "eval_shape"}
 
 
+REPORTS = {  # an expression, and what an editor offers after it
+    "nx.explain(nx.sin, 1.0)": {"collectives", "summary", "by", "diff", "findings"},
+    "nx.plan(nx.xmap(nx.sin), 1.0)": {"best", "candidates", "why", "apply"},
+    "nx.profile(nx.sin, 1.0)": {"report", "coverage", "by"},
+    "nx.dot(x, x, 'k')": {"dims", "named_shape", "data", "sharding", "addressable_shards", "rename", "at"},
+    "x['k', 0]": {"dims", "named_shape", "addressable_shards"},
+    "nx.einsum('{k}->', x)": {"dims", "named_shape", "addressable_shards"},
+    "nx.exp(nx.sum(x, 'k'))": {"dims", "named_shape"},
+}
+
+
+@pytest.mark.parametrize("expression", REPORTS)
+def test_completion_of_results(expression):
+    before = "def f(x: nx.NamedArray):\n    "
+    assert completions(f"{expression}", before) >= REPORTS[expression]
+    assert completions("report", f"{before}report = {expression}\n    ") >= REPORTS[expression]
+
+
 CALLS = {  # a call, and a parameter that its signature shows
     "nx.sum": "keepdims",
     "nx.einsum": "spec",
@@ -500,7 +519,9 @@ WRONG = [
     "nx.Any",
     "nx.array.Array",
     "x.named_shap",
-    "x.sum('batch').named_shape['batch']",
+    "x.sum('batch').named_shap",
+    "nx.dot(x, x, 'batch').dimms",
+    "jax.numpy.sum(nx.positional(x, ['batch'])).dims",
     "x.cumsumm('batch')",
     "x.at[0].sett(1)",
     "nx.sum(x, axes='batch')",
@@ -533,6 +554,47 @@ WRONG = [
 ]
 
 
+# Results have the attributes of named and of plain arrays, and are a union for all else.
+RESULTS = """\
+import jax
+
+import namedax as nx
+
+
+def takes_plain(x: jax.Array) -> jax.Array:
+    return x
+
+
+def takes_named(x: nx.NamedArray) -> nx.NamedArray:
+    return x
+
+
+def f(x: nx.NamedArray, w: nx.NamedArray) -> nx.NamedArray | jax.Array:
+    y = nx.dot(x, w, "k")
+    print(y.dims, y.named_shape, y.data, y.sharding, y.shape, y.dtype, float(y), -y, y @ w)
+    print(x["k", 0].dims, nx.sum(x, "k").rename({"a": "b"}), nx.exp(y).dims, y.at["k", 0].set(0), y.sum("k").T)
+    takes_plain(y)  # wrong
+    takes_named(y)  # wrong
+    if isinstance(y, nx.NamedArray):
+        takes_named(y)
+    else:
+        takes_plain(y)
+    return nx.maximum(y, 1.0)
+"""
+
+
+@pytest.mark.full
+def test_mypy_accepts_the_attributes_of_results(tmp_path):
+    (tmp_path / "results.py").write_text(RESULTS)
+    (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\n[mypy-namedax.*]\nfollow_imports = silent\n")
+    command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "results.py"]
+    run = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | {"MYPYPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    found = {int(line) - 1 for line in re.findall(r"^results\.py:(\d+): error", run.stdout, re.M)}
+    assert found == {line for line, text in enumerate(RESULTS.splitlines()) if "# wrong" in text}, run.stdout
+
+
 def typed_examples():
     """The blocks of docs/guides/typing.md that say they are for static checkers, as one program each."""
     section = (ROOT / "docs" / "guides" / "typing.md").read_text().partition("## Static checkers and linters")[2]
@@ -547,6 +609,7 @@ def pyright(folder):
     shutil.copy(ROOT / "tests" / "typed_usage.py", folder / "typed_usage.py")
     head = "import namedax as nx\nimport jax\n\nkey = jax.random.key(0)\n\n\ndef f(x: nx.NamedArray) -> None:\n"
     (folder / "wrong.py").write_text(head + "".join(f"    print({line})\n" for line in WRONG))
+    (folder / "results.py").write_text(RESULTS)
     for i, block in enumerate(typed_examples()):
         (folder / f"example_{i}.py").write_text(block)
     settings = {"include": ["."], "typeCheckingMode": "strict", "extraPaths": [str(ROOT)], "pythonVersion": "3.11"}
@@ -565,6 +628,10 @@ def test_pyright_accepts_the_typed_examples_and_rejects_what_is_wrong(tmp_path):
     """In one test, because workers would each run it: it takes seconds."""
     found = pyright(tmp_path)
     assert found["typed_usage.py"] == {}
+    assert found["results.py"].keys() == {line for line, text in enumerate(RESULTS.splitlines()) if "# wrong" in text}
+    assert not any(
+        '"Array" is not assignable to "Array"' in text or '"Array" cannot' in text for text in found["results.py"].values()
+    )
     assert typed_examples()
     for i, block in enumerate(typed_examples()):
         assert found[f"example_{i}.py"] == {}, block

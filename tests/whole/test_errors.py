@@ -6,7 +6,6 @@ the package next to their operations.
 """
 
 import collections
-import functools
 import re
 import traceback
 from pathlib import Path
@@ -104,13 +103,13 @@ OPERANDS = {
         lambda: B + C,
         AxisSizeError,
         "add: axis 'a' has size 8 in operand 0, i32[]{a:8, b:4}, and size 6 in operand 1, i32[]{a:6}; a name has one size. "
-        "Rename one of the two axes.",
+        "Rename one of the two axes: nx.rename(y, {'a': 'a2'}).",
     ),
     "by another operation": (
         lambda: nx.where(B > 0, C, 0),
         AxisSizeError,
         "where: axis 'a' has size 8 in operand 0, bool[]{a:8, b:4}, and size 6 in operand 1, i32[]{a:6}; a name has one size. "
-        "Rename one of the two axes.",
+        "Rename one of the two axes: nx.rename(y, {'a': 'a2'}).",
     ),
     "positions": (
         lambda: A - jnp.zeros((2, 5), jnp.int32),
@@ -121,13 +120,14 @@ OPERANDS = {
     "where with one argument": (
         lambda: nx.where(B > 0),
         NamedAxesLeftError,
-        "where: named arrays require condition, x and y. The result shape of the one-argument form depends on data.",
+        "where: named arrays require condition, x and y, because the result shape of the one-argument form depends on data. Write "
+        "nx.where(condition, x, 0), or nx.nonzero(condition, size=8, axis='a') for at most 8 positions.",
     ),
     "axes of nmap": (
         lambda: nx.nmap(jnp.add)(B, C),
         AxisSizeError,
         "nmap(add): axis 'a' has size 8 in one argument and size 6 in another; a name has one size. Rename one of the two "
-        "axes.",
+        "axes: nx.rename(y, {'a': 'a2'}).",
     ),
 }
 
@@ -431,7 +431,7 @@ OPTIONS = {
     "no function": (
         lambda: nx.xmap(["a"], ["a"]),
         AxisMappingError,
-        "xmap: fun must be a function, got ['a'].",
+        "xmap: fun must be a function, got ['a']. Pass the function itself, and call the result: nx.xmap(f)(x).",
     ),
     "partitioning": (
         lambda: xmap(body, ["a"], ["a"], partitioning="automatic"),
@@ -540,13 +540,14 @@ MAPPED = {
         lambda: xmap(two, (["a"], ["b"]), None)(zeros(8), zeros(4, 4)),
         AxisMappingError,
         "xmap: the axis mapping ['b'] asserts 1 axes, but argument 'y', i32[4,4], has 2. Write one entry per axis (None for "
-        "one without a name), or end the list with '...' to name the first axes only.",
+        "one without a name): ['b', None], or end the list with '...' to name the first axes only: ['b', ...].",
     ),
     "a rank of a result that is not asserted": (
         lambda: xmap(body, ["a", None], ["a"])(zeros(8, 3)),
         AxisMappingError,
         "xmap, out_axes: the axis mapping ['a'] asserts 1 axes, but the result, i32[3]{a:8}, with its names has 2. Write one "
-        "entry per axis (None for one without a name), or end the list with '...' to name the first axes only.",
+        "entry per axis (None for one without a name): ['a', None], or end the list with '...' to name the first axes only: "
+        "['a', ...].",
     ),
     "too few mappings": (
         lambda: xmap(two, (["a"],), None)(zeros(8), zeros(8)),
@@ -602,7 +603,7 @@ MAPPED = {
         lambda: xmap(body, ["a"], ["a", "q"])(zeros(8)),
         AxisMappingError,
         "xmap, out_axes: ['a', 'q'] places 'q', but the result, i32[]{a:8}, has no such axis, and it has no size to broadcast "
-        "to. Remove it from the mapping, or give its size in axis_sizes.",
+        "to. Write ['a'], or give its size in axis_sizes.",
     ),
     "a local block that escapes": (
         lambda: xmap(lambda x: x.data, ["a"], [None], {"a": "x"})(zeros(8)),
@@ -735,9 +736,10 @@ def test_other_type_errors_have_no_such_note():
 
 
 def test_numpy_given_a_named_array():
-    for call in (np.sin, functools.partial(np.add, np.ones(3))):
-        with pytest.raises(TypeError):
-            call(A)
+    with pytest.raises(NamedAxesLeftError, match=r"np\.sin: .* Write nx\.sin\(x\), or nx\.positional"):
+        np.sin(A)
+    # NumPy's operator for its own array on the left
+    assert np.add(np.ones(3), A).dims == (np.ones(3) + A).dims == ("a", None)
 
 
 # --- arguments of JAX that have no meaning here -------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def test_options_of_the_program(call, text):
         (
             lambda: nx.nn.one_hot(jnp.array(1), 1.5, axis="c"),
             ArgumentTypeError,
-            "one_hot: num_classes must be a static integer of at least 0, got 1.5.",
+            "one_hot: num_classes must be a static integer of at least 0, got 1.5. Pass num_classes=2.",
         ),
         (
             lambda: nx.nn.one_hot(nx.named(jnp.arange(3), ["q"]), -1),
@@ -344,7 +344,7 @@ def test_a_product_with_an_array_without_names(call, text):
     [
         (["q", "hiden"], "Did you mean 'hidden'? Write ['q', 'hidden']."),
         (["q"], "Reduce them in the function, or place them in the mapping, as in ['q', 'hidden']."),
-        (["q", "z"], "Reduce them in the function, or place them in the mapping, as in ['q', 'z', 'hidden']."),
+        (["q", "z"], "Reduce them in the function, or place them in the mapping, as in ['q', 'hidden']."),
     ],
 )
 def test_a_name_misspelt_where_it_is_placed(axes, remedy):
@@ -449,7 +449,7 @@ def test_named_shapes(make, shape, kind, text):
 
 def test_sizes_by_name_as_the_shape():
     assert message(lambda: nx.ones({"k": 3}), ArgumentTypeError) == (
-        "ones: the shape is {'k': 3}, a mapping. Give sizes by name as ones(named_shape={'k': 3}). The shape is for positional axes."
+        "ones: the shape is {'k': 3}, a mapping. Give sizes by name as nx.ones(named_shape={'k': 3}). The shape is for positional axes."
     )
 
 

@@ -39,7 +39,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import AnyArray, ArrayLike, EitherArray
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
@@ -80,7 +80,7 @@ _OP = "mixture_of_experts"
 
 @operation(lambda *_, tokens=None, axis="expert", **__: (tokens, axis), scope=True)
 def mixture_of_experts(
-    expert: Callable[[PyTree, NamedArray], AnyArray],
+    expert: Callable[[PyTree, NamedArray], EitherArray],
     params: PyTree,
     x: ArrayLike,
     routing: Routing,
@@ -241,7 +241,7 @@ class _Mixture:
 
     def __init__(
         self,
-        expert: Callable[[PyTree, NamedArray], AnyArray],
+        expert: Callable[[PyTree, NamedArray], EitherArray],
         params: PyTree,
         x: ArrayLike,
         routing: Routing,

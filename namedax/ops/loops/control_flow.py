@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import AnyArray, ArrayLike, EitherArray
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import PyTree
@@ -535,7 +535,9 @@ def _check_bounds(first: ArrayLike, end: ArrayLike) -> None:
 
 @operation(calls_functions=True)
 def while_loop(
-    cond_fun: Callable[[PyTree], AnyArray], body_fun: Callable[[PyTree], PyTree], init_val: PyTree
+    cond_fun: Callable[[PyTree], EitherArray],
+    body_fun: Callable[[PyTree], PyTree],
+    init_val: PyTree,
 ) -> PyTree:
     """Apply `body_fun` while `cond_fun` is true: `lax.while_loop` over named axes.
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import AnyArray, ArrayLike, EitherArray
 from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
@@ -59,7 +59,7 @@ def _check_position(op: str, x: ArrayLike, axis: int, rank: int) -> None:
 
 @operation(scope=True)
 def categorical(
-    key: AnyArray,
+    key: EitherArray,
     logits: ArrayLike,
     axis: Any = -1,
     shape: Sequence[int] | None = None,
@@ -145,8 +145,8 @@ def categorical(
 
 
 def _categorical_without_replacement(
-    key: AnyArray,
-    logits: AnyArray,
+    key: EitherArray,
+    logits: EitherArray,
     name: Hashable | None,
     axis: Any,
     full: tuple[int, ...],
@@ -192,7 +192,7 @@ def _categorical_without_replacement(
 
 @operation(scope=True)
 def permutation(
-    key: AnyArray,
+    key: EitherArray,
     x: ArrayLike,
     axis: Any = 0,
     independent: bool = False,
@@ -279,7 +279,7 @@ def _permute_slices(key: AnyArray, x: ArrayLike, axis: Any) -> AnyArray:
 
 @operation(scope=True)
 def choice(
-    key: AnyArray,
+    key: EitherArray,
     a: ArrayLike,
     shape: Sequence[int] = (),
     replace: bool = True,

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import AnyArray, ArrayLike, EitherArray
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.call_errors import checks_signature, refuse_no_element_type
 from namedax.core.display import type_text
@@ -490,7 +490,7 @@ def _lifted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @checks_signature
 def split(
-    key: AnyArray,
+    key: EitherArray,
     num: int | Sequence[int] | None = None,
     *,
     named_shape: Mapping[Hashable, int] | None = None,
@@ -523,7 +523,7 @@ def split(
 
 
 @checks_signature
-def key_impl(keys: AnyArray) -> Hashable:
+def key_impl(keys: EitherArray) -> Hashable:
     """Return the generator of `keys`, as `jax.random.key_impl` does.
 
     Args:

@@ -413,10 +413,12 @@ def where(
         return find(condition)
     refuse_names("where", condition)
     if any(isinstance(array, NamedArray) for array in (condition, x, y)):
+        names = [dim for dim in dims_of(condition) if dim is not None] or ["k"]
         raise NamedAxesLeftError(
             "where: named arrays require condition, x and y, because the result shape of the"
-            " one-argument form depends on data. Write nx.where(condition, x, 0), or give the"
-            " number of results with nx.nonzero(condition, size=..., axis=...)."
+            " one-argument form depends on data. Write nx.where(condition, x, 0), or"
+            f" nx.nonzero(condition, size=8, axis={format_value(names[0])}) for at most 8"
+            " positions."
         )
     positional: Any = jnp.where  # its overloads separate the two forms
     return positional(condition, x, y, size=size, fill_value=fill_value)

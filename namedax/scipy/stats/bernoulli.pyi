@@ -8,12 +8,15 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
+from namedax.core.results import PlainArray
 
 @overload
 def cdf(k: NamedArray, p: ArrayLike) -> NamedArray:
     """Bernoulli cumulative distribution function."""
 @overload
 def cdf(k: ArrayLike, p: NamedArray) -> NamedArray: ...
+@overload
+def cdf(k: PlainArray, p: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def cdf(k: jax.typing.ArrayLike, p: jax.typing.ArrayLike) -> jax.Array:
     """Bernoulli cumulative distribution function."""
@@ -38,6 +41,8 @@ def ppf(q: NamedArray, p: ArrayLike) -> NamedArray:
     """Bernoulli percent point function."""
 @overload
 def ppf(q: ArrayLike, p: NamedArray) -> NamedArray: ...
+@overload
+def ppf(q: PlainArray, p: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def ppf(q: jax.typing.ArrayLike, p: jax.typing.ArrayLike) -> jax.Array:
     """Bernoulli percent point function."""

@@ -8,6 +8,7 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
+from namedax.core.results import PlainArray
 
 @overload
 def logpmf(x: NamedArray, n: ArrayLike, p: ArrayLike) -> NamedArray:
@@ -16,6 +17,8 @@ def logpmf(x: NamedArray, n: ArrayLike, p: ArrayLike) -> NamedArray:
 def logpmf(x: ArrayLike, n: NamedArray, p: ArrayLike) -> NamedArray: ...
 @overload
 def logpmf(x: ArrayLike, n: ArrayLike, p: NamedArray) -> NamedArray: ...
+@overload
+def logpmf(x: PlainArray, n: jax.typing.ArrayLike, p: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def logpmf(
     x: jax.typing.ArrayLike, n: jax.typing.ArrayLike, p: jax.typing.ArrayLike,
@@ -28,6 +31,8 @@ def pmf(x: NamedArray, n: ArrayLike, p: ArrayLike) -> NamedArray:
 def pmf(x: ArrayLike, n: NamedArray, p: ArrayLike) -> NamedArray: ...
 @overload
 def pmf(x: ArrayLike, n: ArrayLike, p: NamedArray) -> NamedArray: ...
+@overload
+def pmf(x: PlainArray, n: jax.typing.ArrayLike, p: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def pmf(x: jax.typing.ArrayLike, n: jax.typing.ArrayLike, p: jax.typing.ArrayLike) -> jax.Array:
     """Multinomial probability mass function."""

@@ -8,6 +8,7 @@ import jax.typing
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray
+from namedax.core.results import PlainArray
 
 def logpdf(
     x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None = None,
@@ -20,6 +21,8 @@ def pdf(x: NamedArray, mean: ArrayLike, cov: ArrayLike) -> NamedArray:
 def pdf(x: ArrayLike, mean: NamedArray, cov: ArrayLike) -> NamedArray: ...
 @overload
 def pdf(x: ArrayLike, mean: ArrayLike, cov: NamedArray) -> NamedArray: ...
+@overload
+def pdf(x: PlainArray, mean: jax.typing.ArrayLike, cov: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def pdf(
     x: jax.typing.ArrayLike, mean: jax.typing.ArrayLike, cov: jax.typing.ArrayLike,

@@ -108,19 +108,19 @@ MISTAKES = {
         (B, A, "batch"),
         nx.errors.AxisNotFoundError,
         "dot: no axis 'batch' in f32[]{inputs:3, hidden:5}; its named axes are 'inputs', 'hidden'. dot contracts names that "
-        "both arrays have.",
+        "both arrays have. Write nx.dot(x, y, 'inputs').",
     ),
     "not-in-the-second": (
         (A, B, ("inputs", "batch")),
         nx.errors.AxisNotFoundError,
         "dot: no axis 'batch' in f32[]{inputs:3, hidden:5}; its named axes are 'inputs', 'hidden'. dot contracts names that "
-        "both arrays have.",
+        "both arrays have. Write nx.dot(x, y, 'inputs').",
     ),
     "misspelt": (
         (A, B, "input"),
         nx.errors.AxisNotFoundError,
         "dot: no axis 'input' in f32[]{batch:2, inputs:3}; its named axes are 'batch', 'inputs'. Did you mean 'inputs'? dot "
-        "contracts names that both arrays have.",
+        "contracts names that both arrays have. Write nx.dot(x, y, 'inputs').",
     ),
     "plain-array": (
         (A, B.data, "inputs"),

@@ -157,9 +157,13 @@ def test_malformed_mappings(mapping, text):
 def test_a_rank_is_asserted():
     x = make.zeros((2, 3), jnp.int32)
     rule = "Write one entry per axis (None for one without a name), or end the list with '...' to name the first axes only."
+    with_code = (
+        "Write one entry per axis (None for one without a name): ['a', None], or end the list with '...' to name the first axes "
+        "only: ['a', ...]."
+    )
     assert message(nx.named, x, ["a"]) == (
         AxisMappingError,
-        f"named: the axis mapping ['a'] asserts 1 axes, but the array i32[2,3] has 2. {rule}",
+        f"named: the axis mapping ['a'] asserts 1 axes, but the array i32[2,3] has 2. {with_code}",
     )
     assert message(nx.named, x, ["a", None, "b"]) == (
         AxisMappingError,
@@ -168,7 +172,7 @@ def test_a_rank_is_asserted():
     named = nx.named(x, ["a", None])
     assert message(nx.positional, named, ["a"]) == (
         AxisMappingError,
-        f"positional: the axis mapping ['a'] asserts 1 axes, but the array, i32[3]{{a:2}}, with its names has 2. {rule}",
+        f"positional: the axis mapping ['a'] asserts 1 axes, but the array, i32[3]{{a:2}}, with its names has 2. {with_code}",
     )
 
 
@@ -307,7 +311,7 @@ def test_positional_places_every_name():
     assert message(nx.positional, x, ["a", "b", "c"]) == (
         AxisMappingError,
         "positional: ['a', 'b', 'c'] places 'c', but the array, i32[]{a:2, b:3}, has no such axis, and it has no size to "
-        "broadcast to. Remove it from the mapping, or give its size in axis_sizes.",
+        "broadcast to. Write ['a', 'b'], or give its size in axis_sizes.",
     )
     assert message(nx.positional, x, None) == (
         AxisMappingError,
@@ -497,7 +501,7 @@ def test_shard_says_what_is_wrong():
     assert message(nx.shard, x, {"a": "z"}, mesh) == (
         MeshError,
         "shard: axis_resources maps 'a' to mesh axis 'z', which the mesh does not have; its axes are 'x', 'y' with sizes (4, "
-        "2).",
+        "2). Write {'a': 'x'}.",
     )
     kind, text = message(nx.shard, x, {"a": "y", "b": "y"}, mesh)
     assert kind is PlacementConflictError
@@ -575,7 +579,7 @@ def test_nmap_checks_sizes():
     assert message(nx.nmap(jnp.add), x, y) == (
         AxisSizeError,
         "nmap(add): axis 'a' has size 3 in one argument and size 4 in another; a name has one size. Rename one of the two "
-        "axes.",
+        "axes: nx.rename(y, {'a': 'a2'}).",
     )
 
 
