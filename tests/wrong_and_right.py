@@ -68,12 +68,14 @@ SPECIMENS = [
     Specimen(
         nx.errors.UnevenAxisError,
         'split = {"row": 10, "column": 2}\n'
-        'f = nx.xmap(lambda x: nx.split_axis(x, "batch", split), axis_resources={"row": "x"}, mesh=mesh)\n'
+        'layout = {"row": "x"}\n'
+        'f = nx.xmap(\n    lambda x: nx.split_axis(x, "batch", split),\n    axis_resources=layout,\n    mesh=mesh,\n)\n'
         'f(nx.named(jnp.ones(20), ["batch"]))',
         "Ten rows over four devices make blocks of three rows, and the last block has two rows of padding. `nx.split_axis` "
         "does not support padded axes.",
         'split = {"row": 10, "column": 2}\n'
-        'f = nx.xmap(lambda x: nx.split_axis(x, "batch", split), axis_resources={"column": "y"}, mesh=mesh)\n'
+        'layout = {"column": "y"}\n'
+        'f = nx.xmap(\n    lambda x: nx.split_axis(x, "batch", split),\n    axis_resources=layout,\n    mesh=mesh,\n)\n'
         'f(nx.named(jnp.ones(20), ["batch"]))',
     ),
     Specimen(
@@ -101,7 +103,7 @@ SPECIMENS = [
         'f = nx.xmap(lambda x: nx.sum(x, "k"), in_axes=["batch", "k"], out_axes=[])\nf(jnp.ones((8, 6)))',
         "`out_axes` is empty, but the result still has the axis `batch`. Without an error, seven of the eight values "
         "would be lost.",
-        'f = nx.xmap(lambda x: nx.sum(x, "k"), in_axes=["batch", "k"], out_axes=["batch"])\nf(jnp.ones((8, 6)))',
+        'axes = ["batch", "k"]\nf = nx.xmap(lambda x: nx.sum(x, "k"), in_axes=axes, out_axes=["batch"])\nf(jnp.ones((8, 6)))',
     ),
     Specimen(
         nx.errors.AxisResourceError,
@@ -112,10 +114,10 @@ SPECIMENS = [
     ),
     Specimen(
         nx.errors.SerialLoopError,
-        'f = nx.xmap(lambda x: nx.sort(x, "batch"), axis_resources={"batch": nx.SerialLoop(4)})\nf(x)',
+        'layout = {"batch": nx.SerialLoop(4)}\nf = nx.xmap(lambda x: nx.sort(x, "batch"), axis_resources=layout)\nf(x)',
         "Each step of a loop processes a part of the axis. Sums and products of the parts can be combined, but a sort "
         "needs all elements of the axis.",
-        'f = nx.xmap(lambda x: nx.sort(x, "batch"), axis_resources={"k": nx.SerialLoop(3)})\nf(x)',
+        'layout = {"k": nx.SerialLoop(3)}\nf = nx.xmap(lambda x: nx.sort(x, "batch"), axis_resources=layout)\nf(x)',
     ),
     Specimen(
         nx.errors.PipelineError,
@@ -159,10 +161,10 @@ SPECIMENS = [
     ),
     Specimen(
         nx.errors.RawBlockError,
-        'f = nx.xmap(lambda x: x / jnp.max(x.data), axis_resources={"batch": "x"}, mesh=mesh)\nf(x)',
+        'layout = {"batch": "x"}\nf = nx.xmap(lambda x: x / jnp.max(x.data), axis_resources=layout, mesh=mesh)\nf(x)',
         "In the body of a mapped function, `x.data` is the block of one device. Its maximum differs between devices, "
         "and it depends on `axis_resources`.",
-        'f = nx.xmap(lambda x: x / nx.max(x, ("batch", "k")), axis_resources={"batch": "x"}, mesh=mesh)\nf(x)',
+        'layout = {"batch": "x"}\nf = nx.xmap(lambda x: x / nx.max(x, ...), axis_resources=layout, mesh=mesh)\nf(x)',
     ),
     Specimen(
         nx.errors.EinsumError,
@@ -210,11 +212,13 @@ SPECIMENS = [
     ),
     Specimen(
         nx.errors.StoredPaddingError,
-        'table = nx.shard(nx.named(jnp.ones((10, 6)), ["vocab", "k"]), {"vocab": "x"}, mesh, padded=True)\n'
+        'table = nx.named(jnp.ones((10, 6)), ["vocab", "k"])\n'
+        'table = nx.shard(table, {"vocab": "x"}, mesh, padded=True)\n'
         'nx.fold(lambda c, row: c + row, nx.zeros(()), table, axis="vocab")',
         "Ten words over four devices are stored as twelve, with two words of padding. Outside of a mapped function, the function "
         "of `nx.fold` would get them. In a mapped function, `nx.fold` executes no step over padding.",
-        'table = nx.shard(nx.named(jnp.ones((10, 6)), ["vocab", "k"]), {"vocab": "x"}, mesh, padded=True)\n'
+        'table = nx.named(jnp.ones((10, 6)), ["vocab", "k"])\n'
+        'table = nx.shard(table, {"vocab": "x"}, mesh, padded=True)\n'
         'fold = lambda t: nx.fold(lambda c, row: c + row, nx.zeros(()), t, axis="vocab")\n'
         'nx.xmap(fold, axis_resources={"vocab": "x"}, mesh=mesh)(table)',
     ),

@@ -65,6 +65,12 @@ def section(kind: type[Exception], specimens: Sequence[Specimen]) -> str:
     )
 
 
+def assumed() -> str:
+    """Return what stands before each example, with the devices that this process has by a flag."""
+    devices = 'jax.config.update("jax_num_cpu_devices", 8)  # simulate 8 devices on a laptop\n'
+    return wrong_and_right.BEFORE.replace("mesh = ", f"{devices}mesh = ", 1)
+
+
 def generated() -> str:
     """Return the generated part of the page."""
     by_kind: dict[type[Exception], list[Specimen]] = {}
@@ -72,7 +78,7 @@ def generated() -> str:
         by_kind.setdefault(specimen.kind, []).append(specimen)
     head = (
         "\n## Examples\n\nEach example has a program that raises the error, the message, the reason,"
-        f" and a correct program. All examples assume:\n\n```py\n{wrong_and_right.BEFORE}```\n\n"
+        f" and a correct program. All examples assume:\n\n```py\n{assumed()}```\n\n"
     )
     ordered = sorted(by_kind.items(), key=lambda item: item[1][0].kind.code)
     return head + "\n".join(section(kind, specimens) for kind, specimens in ordered) + "\n"
