@@ -86,14 +86,6 @@ PYTHON = re.compile(r"```(?:python|\{code-cell\})\n(?::[^\n]*\n)*(.*?)```", re.D
 
 
 @pytest.mark.parametrize("page", NEWCOMERS, ids=lambda page: page.name)
-def test_a_page_with_a_mesh_simulates_eight_devices_first(page):
-    code = "\n".join(PYTHON.findall(page.read_text()))
-    if "make_mesh(" in code:
-        setup, _, _ = code.partition('jax.config.update("jax_num_cpu_devices", 8)')
-        assert setup.strip() == "import jax"
-
-
-@pytest.mark.parametrize("page", NEWCOMERS, ids=lambda page: page.name)
 def test_code_has_at_most_80_columns(page):
     code = "\n".join(PYTHON.findall(page.read_text()))
     assert [line for line in code.splitlines() if len(line) > 80] == []
