@@ -16,6 +16,7 @@ from tests.node_ids import without_room
 flags = AS_FOR_USERS if os.environ.get("NAMEDAX_TEST_OPTIMIZED") else FEW_OPTIMISATIONS
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.pop("COLUMNS", None)  # the width of printed tables
 # Nobody reads where the operations of these programs come from, but for tests that ask for it.
 os.environ.setdefault("JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS", "0")
 if not os.environ.get("NAMEDAX_TEST_OPTIMIZED"):

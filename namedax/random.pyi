@@ -170,9 +170,9 @@ def categorical(
       the categories last. The names of `named_shape` come first in the given order, then the
       others, sorted.
 
-    Communication: every device adds its block of the noise to its block of the logits, and offers
-    its best category. Over sharded categories this costs two all-reduces of the result, otherwise
-    nothing. Without replacement the logits are gathered.
+    Communication: every device adds its block of the noise to its block of the logits, and
+    contributes its best category. Over sharded categories this costs two all-reduces of the result,
+    otherwise nothing. Without replacement the logits are gathered.
     """
 @overload
 def cauchy(
@@ -440,7 +440,13 @@ def key(
 def key_data(keys: ArrayLike) -> AnyArray:
     """Recover the bits of key data underlying a PRNG key array."""
 def key_impl(keys: EitherArray) -> Hashable:
-    """Return the generator of `keys`, as `jax.random.key_impl` does."""
+    """Return the generator of `keys`, as `jax.random.key_impl` does.
+
+    Args:
+      keys: an array of keys, named or not.
+
+    Communication: none.
+    """
 @overload
 def laplace(
     key: ArrayLike,

@@ -16,6 +16,7 @@ columns -->`). `tests/house/test_guide_figures.py` compares both.
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import io
 import linecache
@@ -65,6 +66,18 @@ FIGURES: dict[str, tuple[str, str, Callable[[Scope], Any]]] = {
         "pictures",
         "Blocks of two arrays on a mesh of 4 by 2 devices",
         lambda scope: scope["nx"].draw(scope["placed"]),
+    ),
+    "types": (
+        "pictures",
+        "Blocks of a large parameter on 1,024 devices",
+        lambda scope: scope["nx"].draw(
+            scope["types"], {"embed": "data", "mlp": "model"}, scope["large"]
+        ),
+    ),
+    "padded": (
+        "pictures",
+        "Blocks of an array with ten rows on four devices, with padding",
+        lambda scope: scope["nx"].draw(scope["x"], {"batch": "x"}, scope["mesh"], padded=True),
     ),
 }
 
@@ -135,10 +148,19 @@ def run(page: Path, until: str = "") -> Iterator[tuple[str, str, Scope]]:
 
 
 def execute(text: str, scope: Scope) -> None:
-    """Execute a block as a file `model.py`, whose lines a report can show."""
+    """Execute a block as a file `model.py`, whose lines a report can show.
+
+    Statements that raise an error, by the comment at their end, are left out.
+    """
     name = str(ROOT / f"block{hash(text) & 0xFFFFFFFF:x}" / "model.py")
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
-    exec(compile(text, name, "exec"), scope)
+    lines, tree = text.splitlines(), ast.parse(text)
+    tree.body = [
+        node
+        for node in tree.body
+        if not re.match(r" *# \w+Error\b", lines[(node.end_lineno or 1) - 1][node.end_col_offset :])
+    ]
+    exec(compile(tree, name, "exec"), scope)
 
 
 def is_excerpt(shown: str) -> bool:
