@@ -6,7 +6,7 @@ NNX and plain jnp, for docs/about/comparison.md. Programs of PyTorch's DTensor a
 Libraries alternate within one run, and every number is a multiple of plain jnp in that run. jnp
 runs twice, and the difference of its second measurement from 1 is the noise. Calls and traces are
 measured in processor time of the calling thread, compilations in time. A library that is not
-installed is reported and omitted (`pip install namedax[peers]`).
+installed is reported and omitted (`pip install -e '.[peers]'`).
 """
 
 from __future__ import annotations

@@ -60,9 +60,9 @@ MODELS, MODEL_PAGES = EXAMPLES / "models", ROOT / "docs" / "models"
 MODELS_HEAD = """\
 # Models
 
-Published architectures as plain functions over axis names, each in one file. Their logits, losses and gradients equal those of PyTorch
-in every layout of their pages. A page has the communication of a training step and the layouts that `nx.plan` chooses, both by tracing at
-a published size, without devices. `tools/gallery.py` wrote these pages.
+To run or to train a published architecture, start from one of these files. Each defines a model by plain functions over axis names, and
+its logits, losses and gradients equal those of PyTorch in every layout of its page. A page shows the communication of a training step, and
+the layouts that `nx.plan` chooses. Both come from tracing at a published size, without devices. `tools/gallery.py` writes these pages.
 
 | page | model |
 |---|---|
@@ -196,28 +196,29 @@ def model_page(name: str) -> str:
     text = textwrap.fill(f"**{rest[:1].upper()}{rest[1:]}** " + " ".join(paragraphs), 140)
     parts = [
         f"# {head}",
+        f"To run or to train {head}, use [examples/models/{name}.py](../../examples/models/{name}.py).",
         text,
-        f"Its source is [examples/models/{name}.py](../../examples/models/{name}.py).",
         "## Load a published checkpoint",
+        "To load a published checkpoint with a layout, run this code in a checkout of namedax:",
         f"```py\n{LOAD.format(name=name, folder=folder)}```",
-        "Each device reads its own blocks. Any other layout of this page works too.",
+        "Each device reads its own blocks only. Every other layout of this page works too.",
         f"## Axes of {published}",
         f"```text\n{axes}\n```",
         "## Communication of a training step",
         textwrap.fill(
-            "The step of `examples/models/train.py`, with AdamW and in bfloat16, by `nx.explain`. The bytes are those that one device sends. A"
-            f" chip has these inputs: {of_chip}.",
+            "`nx.explain` reports this for the step of `examples/models/train.py`, with AdamW and in bfloat16. The bytes are what one device"
+            f" sends. The inputs of one chip have the sizes {of_chip}.",
             140,
         ),
         f"```text\n{step}\n```",
         "## Layouts for 8 and 256 chips",
-        "The choice of `nx.plan`, marked by a star, and the other layouts on the Pareto front of time and memory:",
+        "`nx.plan` chooses the layout with a star. The others are on the Pareto front of time and memory:",
         *(f"```text\n{plan}\n```" for plan in plans),
         f"`python examples/models/{name}.py` prints these reports. `--chips`, `--layout` and `--machine` change them.",
         "## Tested layouts",
-        "On Auto and Explicit mesh axes, logits, loss and gradients equal those of PyTorch:",
+        "The tests compare logits, loss and gradients with PyTorch under these layouts, on Auto and Explicit mesh axes:",
         "| layout | mesh | `axis_resources` |\n|---|---|---|\n" + "\n".join(rows),
-        "With the layers in a pipeline, the configuration has a number of `microbatches`.",
+        "A layout with a pipeline of layers needs a number of `microbatches` in the configuration.",
     ]
     return "\n\n".join(parts) + "\n"
 

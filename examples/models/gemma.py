@@ -2,10 +2,10 @@
 
     python examples/models/gemma.py
 
-Layers have norms before and after attention and feed-forward, queries and keys are normalized, and
-each type of layer has rotary frequencies of its own. All layers are one scan: the type of a layer
-is a boolean along `layers`, and `nx.cond` selects the frequencies and the window. Source: Gemma
-Team, "Gemma 3 technical report", 2025; the soft caps are those of "Gemma 2", 2024.
+Layers have norms before and after attention and feed-forward. Queries and keys are normalized. Each
+type of layer has its own rotary frequencies. All layers are one scan: the type of a layer is a
+boolean along `layers`, and `nx.cond` selects the frequencies and the window. Sources: Gemma Team,
+"Gemma 3 technical report", 2025; "Gemma 2", 2024, for the soft caps.
 """
 
 from __future__ import annotations

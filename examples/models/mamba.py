@@ -2,12 +2,12 @@
 
     python examples/models/mamba.py
 
-The recurrence is in ssd.py; positions may be sharded if every device has whole chunks of them.
-As in grouped-query attention, `group` heads share what `kv_heads` read and write. Tensor
-parallelism shards `kv_heads`, or `group` in a model with one of the former. A checkpoint has one
-matrix for the gate, the inputs, both projections and the time steps, whose axis `projected` cannot
-be sharded over heads. It is stored over `embed_fsdp` and split in the layer; each device multiplies
-the columns of its heads only. Source: Dao and Gu, "Transformers are SSMs", 2024.
+The recurrence is in ssd.py. Positions can be sharded if every device has complete chunks. As in
+grouped-query attention, the heads of `group` share one head of `kv_heads`. Tensor parallelism
+shards `kv_heads`, or `group` if a model has only one of `kv_heads`. A checkpoint has one matrix for
+the gate, the inputs, both projections and the time steps. Its axis `projected` cannot be sharded
+over heads. It is stored over `embed_fsdp` and split in the layer. Each device multiplies the
+columns of its heads only. Source: Dao and Gu, "Transformers are SSMs", 2024.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python examples/models/mixtral.py
 
 A router chooses a few experts for each token, and no token is dropped. Experts are stored over
-`expert` and `embed_expert`. With `batch` and `expert` on one mesh axis, all-to-alls carry tokens to
-their experts (expert parallelism). Sources: Jiang et al., "Mixtral of experts", 2024; Yang et al.,
-"Qwen3 technical report", 2025; the loss of the balance: Fedus et al., "Switch transformers", 2021.
+`expert` and `embed_expert`. With `batch` and `expert` on one mesh axis, all-to-alls send the tokens
+to their experts (expert parallelism). Sources: Jiang et al., "Mixtral of experts", 2024; Yang et al.,
+"Qwen3 technical report", 2025; Fedus et al., "Switch transformers", 2021, for the balancing loss.
 """
 
 from __future__ import annotations

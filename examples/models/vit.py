@@ -2,9 +2,9 @@
 
     python examples/models/vit.py
 
-An image becomes a sequence: a learned vector, whose output is classified, then one linear
-projection of each patch. Layers normalize first, and their GELU is exact. Source: Dosovitskiy et
-al., "An image is worth 16x16 words", 2021.
+The sequence has one linear projection of each patch, after a learned vector whose output is
+classified. Layers normalize first, and their GELU is exact. Source: Dosovitskiy et al., "An image
+is worth 16x16 words", 2021.
 """
 
 from __future__ import annotations

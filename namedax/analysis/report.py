@@ -138,7 +138,7 @@ class Report(Figures):
           machine: a machine of `nx.machines` for the timeline; default: none, no timeline.
 
         Raises:
-          ImportError: matplotlib is not installed (`pip install namedax[draw]`).
+          ImportError: matplotlib is not installed (`pip install 'namedax[draw]'`).
         """
         write_page(path, f"{self.name}: communication and memory", self.sections(machine))
 

@@ -86,7 +86,7 @@ def draw(
         inside a mapped function.
       MeshError: there is no mesh, or it lacks a mesh axis.
       PlacementConflictError: two names of one array are on one mesh axis.
-      ImportError: matplotlib is not installed (`pip install namedax[draw]`).
+      ImportError: matplotlib is not installed (`pip install 'namedax[draw]'`).
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"))

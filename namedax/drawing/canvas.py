@@ -261,7 +261,7 @@ def require_matplotlib(op: str) -> None:
         import matplotlib as _  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            f"{op}: matplotlib is not installed. Install it with `pip install namedax[draw]`."
+            f"{op}: matplotlib is not installed. Install it with `pip install 'namedax[draw]'`."
         ) from error
 
 

@@ -384,7 +384,7 @@ class Plan:
           path: the path of the file.
 
         Raises:
-          ImportError: matplotlib is not installed (`pip install namedax[draw]`).
+          ImportError: matplotlib is not installed (`pip install 'namedax[draw]'`).
         """
         best = self.candidates[0]
         save_plan(path, self.name, self._repr_html_(), self.draw(), best.report, self.machine)

@@ -817,7 +817,7 @@ def test_without_matplotlib():
         "except ImportError as error: print(error)"
     )
     run = subprocess.run([sys.executable, "-c", program], env=environment_without_devices(), capture_output=True, text=True)
-    assert run.stdout == "draw: matplotlib is not installed. Install it with `pip install namedax[draw]`.\n", run.stderr
+    assert run.stdout == "draw: matplotlib is not installed. Install it with `pip install 'namedax[draw]'`.\n", run.stderr
 
 
 @pytest.mark.full

@@ -1,6 +1,6 @@
 """Migration guides: both columns run and give the same values; the tables cover every name of the library.
 
-Where a library is not installed (`pip install namedax[peers]` has them), its column is skipped; ours runs in tests/house/test_docs.py anyway.
+Where a library is not installed (`pip install -e '.[peers]'` has them), its column is skipped; ours runs in tests/house/test_docs.py anyway.
 """
 
 import functools
