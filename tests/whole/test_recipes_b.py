@@ -249,7 +249,7 @@ def distances(q, p):
 
 @pytest.mark.full
 def test_nearest_neighbors():
-    page = program("nearest_neighbors", 0, 1, 2, 3, 4)
+    page = program("nearest_neighbors", *range(6))
     q, p = (np.asarray(nx.positional(page[name], [axis, "k"])) for name, axis in (("queries", "query"), ("points", "point")))
 
     def body(q, p):
@@ -265,16 +265,24 @@ def test_nearest_neighbors():
     check("nearest_neighbors", "report.summary()", page["search"], args, hand)
     assert nx.explain(page["search"], *args).wire_bytes == 7 * 32 * 5 * 8
 
-    def own(q, p):
+    def own_results(q, p):
         values, index = lax.top_k(-distances(q, p), 5)
         index = index + lax.axis_index("x") * p.shape[0]
         values, index = (lax.all_to_all(a, "x", 0, 1, tiled=True) for a in (values, index))
         values, chosen = lax.top_k(values, 5)
-        return jnp.take_along_axis(index, chosen, 1)
+        return -values, jnp.take_along_axis(index, chosen, 1)
 
-    also, hand = by_hand(own, page["mesh"], (P(), P("x")), P("x"), q, p)
+    (_, also), hand = by_hand(own_results, page["mesh"], (P(), P("x")), (P("x"), P("x")), q, p)
     np.testing.assert_array_equal(also, want)
     check("nearest_neighbors", "nx.explain(own, queries, points).summary()", page["own"], args, hand)
+
+    def every(q, p):
+        return tuple(lax.all_gather(a, "x", axis=0, tiled=True) for a in own_results(q, p))
+
+    (_, also), hand = by_hand(every, page["mesh"], (P(), P("x")), (P(), P()), q, p)
+    np.testing.assert_array_equal(also, want)
+    check("nearest_neighbors", None, page["every"], args, hand)
+    assert hand == {"all-to-all": 1280, "all-gather": 1280}
     check("nearest_neighbors", None, page["of_points"], args, {"all-gather": 10240})
     in_loop = compiled(page["in_steps"], *args)  # a loop is in the text once
     assert 8 * in_loop["all-gather"] == reported(page["in_steps"], *args)["all-gather"] == 10240
