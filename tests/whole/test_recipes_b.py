@@ -152,6 +152,39 @@ def test_ensembles():
     check("ensembles", "nx.explain(inference, params, x).summary()", inference, (page["params"], page["x"]), hand)
 
 
+@pytest.mark.full
+def test_ensembles_with_an_optimizer_and_their_own_batches():
+    optax = pytest.importorskip("optax")
+    page = program("ensembles", 0, 1)
+    params, rates, x, y = (page[name] for name in ("params", "rates", "x", "y"))
+
+    def step(p, state, rate, x, y):
+        value, g = jax.value_and_grad(lambda p: nx.mean((page["predict"](p, x) - y) ** 2, "batch"))(p)
+        updates, state = optax.adam(1.0).update(g, state, p)
+        return {name: p[name] + rate * updates[name] for name in p}, state, value
+
+    state = nx.xmap(nx.vmap(optax.adam(1.0).init, "member"), **page["layout"])(params)
+    x, y = (nx.stack([a * (1 + i / 1024) for i in range(2)], axis="pair") for a in (x, y))
+    of_member = nx.named(np.arange(1024) % 2, ["member"])
+    x, y = (nx.take(a, of_member, "pair") for a in (x, y))
+    train = nx.xmap(nx.vmap(step, "member"), **page["layout"])
+    args = params, state, rates, x, y
+    assert compiled(train, *args) == reported(train, *args) == {}
+    new, _, losses = train(*args)
+    xs = np.asarray(nx.positional(x, ["member", "batch", "feature"]))
+    ys = np.asarray(nx.positional(y, ["member", "batch"]))
+    for i in (0, 1, 1023):
+        w, v = (params[name].data[i] for name in "wv")
+
+        def loss(p, i=i):
+            return jnp.mean((jnp.tanh(xs[i] @ p[0]) @ p[1] - ys[i]) ** 2)
+
+        value, g = jax.value_and_grad(loss)((w, v))
+        updates, _ = optax.adam(1.0).update(g, optax.adam(1.0).init((w, v)))
+        np.testing.assert_allclose(losses.data[i], value, rtol=1e-4)
+        np.testing.assert_allclose(new["w"].data[i], w + rates.data[i] * updates[0], atol=1e-4)
+
+
 # --- halo exchange ----------------------------------------------------------------------------------------------------
 
 
@@ -193,6 +226,20 @@ def test_stencils_with_corners_and_wide_ones():
     assert compiled(page["later"], page["u"]) == {"collective-permute": 4 * 64}  # in the loop
 
 
+@pytest.mark.full
+def test_what_the_page_of_stencils_says_of_gradients_and_of_two_halos():
+    page = program("halo_exchange")
+    backward = nx.xmap(jax.grad(lambda u: nx.sum(page["periodic"](u) ** 2, ...)), **page["blocks"])
+    check("halo_exchange", None, backward, (page["u"],), {"collective-permute": 2 * 256})
+
+    def windows(u):
+        rows = nx.halo(u, "row", mode="wrap", out_axis="i")
+        return nx.sum(nx.halo(rows, "column", mode="wrap", out_axis="j"), ("i", "j"))
+
+    # Two rows, then three columns in each direction.
+    check("halo_exchange", None, nx.xmap(windows, **page["blocks"]), (page["u"],), {"collective-permute": 2 * 64 + 6 * 64})
+
+
 # --- nearest neighbors ------------------------------------------------------------------------------------------------
 
 
@@ -202,7 +249,7 @@ def distances(q, p):
 
 @pytest.mark.full
 def test_nearest_neighbors():
-    page = program("nearest_neighbors", 0, 1, 2, 3, 4)
+    page = program("nearest_neighbors", *range(6))
     q, p = (np.asarray(nx.positional(page[name], [axis, "k"])) for name, axis in (("queries", "query"), ("points", "point")))
 
     def body(q, p):
@@ -218,16 +265,25 @@ def test_nearest_neighbors():
     check("nearest_neighbors", "report.summary()", page["search"], args, hand)
     assert nx.explain(page["search"], *args).wire_bytes == 7 * 32 * 5 * 8
 
-    def own(q, p):
+    def own_results(q, p):
         values, index = lax.top_k(-distances(q, p), 5)
         index = index + lax.axis_index("x") * p.shape[0]
         values, index = (lax.all_to_all(a, "x", 0, 1, tiled=True) for a in (values, index))
         values, chosen = lax.top_k(values, 5)
-        return jnp.take_along_axis(index, chosen, 1)
+        return -values, jnp.take_along_axis(index, chosen, 1)
 
-    also, hand = by_hand(own, page["mesh"], (P(), P("x")), P("x"), q, p)
+    (_, also), hand = by_hand(own_results, page["mesh"], (P(), P("x")), (P("x"), P("x")), q, p)
     np.testing.assert_array_equal(also, want)
     check("nearest_neighbors", "nx.explain(own, queries, points).summary()", page["own"], args, hand)
+
+    def every(q, p):
+        return tuple(lax.all_gather(a, "x", axis=0, tiled=True) for a in own_results(q, p))
+
+    (_, also), hand = by_hand(every, page["mesh"], (P(), P("x")), (P(), P()), q, p)
+    np.testing.assert_array_equal(also, want)
+    check("nearest_neighbors", None, page["every"], args, hand)
+    assert hand == {"all-to-all": 1280, "all-gather": 1280}
+    check("nearest_neighbors", None, page["of_points"], args, {"all-gather": 10240})
     in_loop = compiled(page["in_steps"], *args)  # a loop is in the text once
     assert 8 * in_loop["all-gather"] == reported(page["in_steps"], *args)["all-gather"] == 10240
 

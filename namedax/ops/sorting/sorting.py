@@ -40,6 +40,7 @@ from namedax.ops.reduction.cumulative import flatten_positional, site_of_one_axi
 from namedax.ops.sorting.network import global_positions, sort_blocks, sort_local, sort_values
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import real_blocks, real_entries, refilled
+from namedax.resources.serial import LoopAxis
 
 __all__ = [
     "TopK",
@@ -323,7 +324,8 @@ def top_k(x: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | Non
 
     Communication: along a sharded axis every device finds its own `k` largest values. These
     candidates are gathered (one all-gather of `k` values per device, one of their indices), never
-    the axis. The gradient adds nothing.
+    the axis. In steps (`SerialLoop`), a device merges the candidates of its steps first. The
+    gradient adds nothing.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -356,13 +358,18 @@ def top_k(x: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | Non
     )  # JAX's indices are weakly typed if the values are
     if site.mesh_axes:
         index = index + comm.block_index(site.mesh_axes).astype(index.dtype) * site.data.shape[dim]
-        values = comm.all_gather(values, values.ndim - 1, site.mesh_axes, "invarying")
-        index = comm.all_gather(index, index.ndim - 1, site.mesh_axes, "invarying")
-        if site.uneven:
-            real = _real_candidates(site.uneven[0][1], k, data.shape[-1])
-            values, index = values[..., :real], index[..., :real]
-        values, chosen = lax.top_k(values, k)
-        index = jnp.take_along_axis(index, chosen, -1)
+        # A loop comes last in a placement. Merging its steps first leaves `k` values per device.
+        loops = tuple(axis for axis in site.mesh_axes if isinstance(axis, LoopAxis))
+        devices = tuple(axis for axis in site.mesh_axes if not isinstance(axis, LoopAxis))
+        levels = (site.mesh_axes,) if site.uneven or not loops else (loops, devices)
+        for axes in filter(None, levels):
+            values = comm.all_gather(values, values.ndim - 1, axes, "invarying")
+            index = comm.all_gather(index, index.ndim - 1, axes, "invarying")
+            if site.uneven:
+                real = _real_candidates(site.uneven[0][1], k, data.shape[-1])
+                values, index = values[..., :real], index[..., :real]
+            values, chosen = lax.top_k(values, min(k, values.shape[-1]))
+            index = jnp.take_along_axis(index, chosen, -1)
     dims: Dims = (*(d for i, d in enumerate(site.dims_in) if i != dim), None)
     place = len(dims) - 1
     if not site.named:

@@ -149,6 +149,22 @@ def test_top_k_with_a_named_result(resources):
     np.testing.assert_array_equal(index, want[1])
 
 
+@pytest.mark.parametrize(
+    ("k", "sent"), [(3, 4 * 3), pytest.param(5, 4 * 5, marks=pytest.mark.full), pytest.param(20, 4 * 8, marks=pytest.mark.full)]
+)
+def test_top_k_in_steps_sends_the_candidates_of_a_device_once(k, sent):
+    logits = array(32, 3, kind="ties").at[7, 1].set(jnp.nan)
+    resources = {"a": ("x", nx.SerialLoop(4))}
+    axes = {"in_axes": ["a", "c"], "out_axes": ["c", "best"]}
+    f = nx.xmap(lambda z: nx.top_k(z, k, axis="a", out_axis="best"), **axes, mesh=make_mesh((4,)), axis_resources=resources)
+    values, index = f(logits)
+    want = lax.top_k(logits.T, k)
+    np.testing.assert_array_equal(values, want[0])
+    np.testing.assert_array_equal(index, want[1])
+    found = collectives(f.lower(logits).compile())
+    assert [(c.kind, c.bytes) for c in found] == [("all-gather", 3 * sent * itemsize) for itemsize in (logits.itemsize, 4)]
+
+
 @pytest.mark.part(1)
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_searchsorted(side):
