@@ -5,6 +5,8 @@ writes the indices in its block and drops the others, as `jnp` drops indices out
 is no communication, and the gradients are the same as in `jnp`.
 """
 
+# Long: the methods of `x.at[...]`, each with its public docstring, and the one update behind them.
+
 from __future__ import annotations
 
 import dataclasses
