@@ -335,7 +335,7 @@ def visible_order(dims: Dims, parts: Sequence[Part], rank: int) -> list[Any]:
 
 
 def check_value_sizes(
-    op: str, x: AnyArray, value: NamedArray, sliced: Sequence[Hashable | None]
+    op: str, x: AnyArray, value: NamedArray, indexed: Sequence[Hashable | None]
 ) -> None:
     """Raise if an axis of the values of an update has another size in the array.
 
@@ -343,14 +343,14 @@ def check_value_sizes(
       op: the operation, for messages.
       x: the array to update.
       value: the values.
-      sliced: the axes of the array that the index slices; their sizes are those of the slices.
+      indexed: the axes of the array in the index; their sizes are those of the index.
 
     Raises:
       AxisSizeError: a name has two sizes.
     """
     sizes = x._sizes if isinstance(x, NamedArray) else {}
     for name, n in value._sizes.items():
-        if name in sliced or sizes.get(name, n) == n:
+        if name in indexed or sizes.get(name, n) == n:
             continue
         take = f"Take a part of the values, value[{format_value(name)}, :{sizes[name]}]."
         change = f"Update a part of the axis: x.at[{format_value(name)}, :{n}]."

@@ -690,18 +690,15 @@ def _check_value(
             )
     for i, entries in where.slices.items():
         name = dims[i]
-        if (
-            name is not None
-            and name in value._dims
-            and value._data.shape[value._dims.index(name)] != len(entries)
-        ):
+        has = name is not None and name in value._dims
+        size = value._data.shape[value._dims.index(name)] if has else len(entries)
+        if size != len(entries):
             raise AxisSizeError(
-                f"{op}: the values {type_text(value)} have"
-                f" {value._data.shape[value._dims.index(name)]} elements along {name!r}, but the"
+                f"{op}: the values {type_text(value)} have {size} elements along {name!r}, but the"
                 f" slice has {len(entries)}. Take that slice of the values, or write nx.where(mask,"
                 " changed, x)."
             )
-    check_value_sizes(op, x, value, [dims[i] for i in where.slices])
+    check_value_sizes(op, x, value, [dims[i] for i in (*where.dims, *where.slices)])
     if region is not None and region.resources:
         region.check_placement(
             op,
