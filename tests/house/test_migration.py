@@ -160,7 +160,7 @@ def public(path):
 @pytest.mark.parametrize("page", sorted(VOCABULARY))
 def test_tables_know_every_word(page):
     needs(page, *MODULES[page])
-    _, _, words = (migration_pages.PAGES_FOLDER / page).read_text().partition("## Words")
+    _, _, words = (migration_pages.PAGES_FOLDER / page).read_text().partition("## API equivalents")
     said = set(re.findall(r"`([\w.]+)", words))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
