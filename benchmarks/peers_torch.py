@@ -47,7 +47,7 @@ class Counted(TorchDispatchMode):
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # DTensor runs it on blocks, which come here again
         result = function(*args, **(kwargs or {}))
-        name = function._schema.name
+        name = function.name()
         if name.startswith("_c10d_functional::") and "wait" not in name and "wrap" not in name:
             payload = result if "gather" in name else args[0]
             self.found[name.split("::")[1]].append(payload.numel() * payload.element_size())
@@ -78,18 +78,18 @@ def communication(rank: int, folder: str) -> None:
     mesh = init_device_mesh("cpu", (4, 2), mesh_dim_names=MESH_AXES)
     plain = values()
     a = {name: distribute_tensor(plain[name], mesh, placements(AXES[name])) for name in AXES}
-    weights = [a[name].requires_grad_() for name in ("up", "down", "bias")]
+    operands = [a[name].requires_grad_() for name in AXES]
     with Counted() as counted:
         value = loss(a)
-        gradients = torch.autograd.grad(value, weights)
+        gradients = torch.autograd.grad(value, operands)
         value = value.full_tensor()  # the sum over processes is postponed until it is asked for
         placed = [
-            g.redistribute(mesh, w.placements) for g, w in zip(gradients, weights, strict=True)
+            g.redistribute(mesh, w.placements) for g, w in zip(gradients, operands, strict=True)
         ]
     want = values()
     expected = torch.autograd.grad(
-        loss({k: v.requires_grad_(k != "x") for k, v in want.items()}),
-        [want[name] for name in ("up", "down", "bias")],
+        loss({name: value.requires_grad_() for name, value in want.items()}),
+        [want[name] for name in AXES],
     )
     for have, right in zip(placed, expected, strict=True):
         assert torch.allclose(have.full_tensor(), right, rtol=1e-4, atol=1e-6)

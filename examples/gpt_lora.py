@@ -2,11 +2,11 @@
 
     python examples/gpt_lora.py
 
-Every adapted matrix has two thin matrices with an axis `rank` between them; the other parameters
-are frozen. The adapters are trained under several layouts. With tensor parallelism, the rank is
-replicated, and heads and hidden units are sharded. With FSDP, the parameters are stored in shards.
-The samples are the same under all layouts. LoRA is Hu et al., "LoRA: low-rank adaptation of large
-language models", 2021.
+LoRA adds two thin matrices to every adapted matrix. They share the axis `rank`. The other
+parameters are frozen. The adapters are trained under several layouts. With tensor parallelism, the
+rank is replicated, and heads and hidden units are sharded. With FSDP, the parameters are stored in
+shards. The samples are the same under all layouts. LoRA is Hu et al., "LoRA: low-rank adaptation of
+large language models", 2021.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Nodes pass messages along edges and sum the incoming messages. Messages have the
 node features the axis `node`. No array has both, so both can be sharded over the same mesh axis. To
 look up remote nodes for its edges, `nx.rename` reads `node` as the replicated axis `any node`, by
 one all-gather. `nx.segment_sum` sums the messages onto `node` by one reduce-scatter. Under other
-layouts the same code has other communication, or none.
+layouts, the same code has different communication, or none.
 
     python examples/graph_network.py
 """

@@ -207,7 +207,7 @@ SPECIMENS = [
     Specimen(
         nx.errors.ArrayAttributeError,
         "x.isel(k=3)",
-        "`isel` is a method of xarray. Here the index contains the name and the position.",
+        "`isel` is a method of xarray. In namedax, an index contains the axis name and the position.",
         'x["k", 3]',
     ),
     Specimen(

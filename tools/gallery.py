@@ -28,9 +28,9 @@ EXAMPLES, PAGE, PICTURES = (
 HEAD = """\
 # Gallery
 
-Run one program under several layouts on eight devices, simulated on two cores. The results are the same under every layout. The tables have
-the time and the communication (payload) of a step. Times of simulated devices show the cost of communication on that machine. They do not
-predict the speedup on eight real devices. `tools/gallery.py` wrote this page.
+Each example is one program that runs under several layouts. The results are the same under every layout. The tables have the time and the
+communication (payload) of a step on eight devices, simulated on two cores. These times show the cost of communication on that machine. They
+do not predict the speedup on eight real devices. `tools/gallery.py` wrote this page.
 
 [Models](models/index.md) has published architectures: Llama, Mixtral, Gemma, T5, Whisper, ViT and Mamba.
 
@@ -60,9 +60,9 @@ MODELS, MODEL_PAGES = EXAMPLES / "models", ROOT / "docs" / "models"
 MODELS_HEAD = """\
 # Models
 
-To run or to train a published architecture, start from one of these files. Each defines a model by plain functions over axis names, and
-its logits, losses and gradients equal those of PyTorch in every layout of its page. A page shows the communication of a training step, and
-the layouts that `nx.plan` chooses. Both come from tracing at a published size, without devices. `tools/gallery.py` writes these pages.
+To run or train a published architecture, start from one of these files. Each file defines a model by plain functions over axis names. Its
+logits, losses and gradients equal those of PyTorch in every layout of its page. A page shows the communication of a training step, and the
+layouts that `nx.plan` chooses. Both come from tracing the model at a published size, without devices. `tools/gallery.py` writes these pages.
 
 | page | model |
 |---|---|
@@ -196,30 +196,30 @@ def model_page(name: str) -> str:
     text = textwrap.fill(f"**{rest[:1].upper()}{rest[1:]}** " + " ".join(paragraphs), 140)
     parts = [
         f"# {head}",
-        f"To run or to train {head}, use [examples/models/{name}.py](../../examples/models/{name}.py).",
+        f"To run or train {head}, use [examples/models/{name}.py](../../examples/models/{name}.py).",
         text,
         "## Load a published checkpoint",
         "To load a published checkpoint with a layout, run this code in a checkout of namedax:",
         f"```py\n{LOAD.format(name=name, folder=folder)}```",
-        "Each device reads its own blocks only. To compute with this layout, map a function with it:"
-        " `nx.xmap(loss, axis_resources=layout, mesh=mesh)`. Every other layout of this page works too.",
+        "Each device reads only its own blocks. To compute with this layout, map a function with it:\n"
+        "`nx.xmap(loss, axis_resources=layout, mesh=mesh)`. Every other layout on this page works too.",
         f"## Axes of {published}",
         f"```text\n{axes}\n```",
         "## Communication of a training step",
         textwrap.fill(
-            "`nx.explain` reports this for the step of `examples/models/train.py`, with AdamW and in bfloat16. The bytes are what one device"
-            f" sends. The inputs of one chip have the sizes {of_chip}.",
+            "`nx.explain` reports this for the step of `examples/models/train.py`, with AdamW and in bfloat16. The bytes are those that one"
+            f" device sends. The inputs of one chip have the sizes {of_chip}.",
             140,
         ),
         f"```text\n{step}\n```",
         "## Layouts for 8 and 256 chips",
-        "`nx.plan` chooses the layout with a star. The others are on the Pareto front of time and memory:",
+        "A star marks the layout that `nx.plan` chooses. The others are on the Pareto front of time and memory:",
         *(f"```text\n{plan}\n```" for plan in plans),
         f"`python examples/models/{name}.py` prints these reports. `--chips`, `--layout` and `--machine` change them.",
         "## Tested layouts",
         "The tests compare logits, loss and gradients with PyTorch under these layouts, on Auto and Explicit mesh axes:",
         "| layout | mesh | `axis_resources` |\n|---|---|---|\n" + "\n".join(rows),
-        "A layout with a pipeline of layers needs a number of `microbatches` in the configuration.",
+        "If a layout shards the layers (a pipeline), set `microbatches` in the configuration.",
     ]
     return "\n\n".join(parts) + "\n"
 

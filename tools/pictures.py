@@ -1,10 +1,10 @@
-"""Draws the picture of README and of the site's home page: one model under four assignments.
+"""Draws the picture of README and of the site's home page: one model under four layouts.
 
     python tools/pictures.py            # writes docs/static/layouts.svg
     python tools/pictures.py --check    # fails if that is not what the program draws now
 
-Which device holds which block is read off arrays that are placed so, and what a training step sends
-off `nx.explain`: nothing in the picture is said by hand.
+The device of each block is read off arrays that are placed, and the communication of a training step
+off `nx.explain`. No text of the picture is written by hand.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import namedax as nx
 
 PICTURE = Path(__file__).parents[1] / "docs" / "static" / "layouts.svg"
 SIZES = {"batch": 32, "inputs": 64, "hidden": 128, "classes": 10}
-ASSIGNMENTS: tuple[dict[Hashable, Any], ...] = (
+LAYOUTS: tuple[dict[Hashable, Any], ...] = (
     {},
     {"batch": "x"},
     {"hidden": "y"},
@@ -56,23 +56,23 @@ def loss(params: Any, images: Any, labels: Any) -> Any:
 
 def picture() -> str:
     """The picture as SVG."""
-    rows = (len(ASSIGNMENTS) + 1) // 2
+    rows = (len(LAYOUTS) + 1) // 2
     height = TOP + rows * ROW + 10
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"'
             f' font-family="system-ui, sans-serif" fill="{INK}">'
         ),
-        "<title>One model under four assignments of names to a mesh of 4 by 2 devices</title>",
+        "<title>One model under four layouts on a mesh of 4 by 2 devices</title>",
         f'<rect width="{WIDTH}" height="{height}" rx="10" fill="{PAPER}"/>',
     ]
-    for number, resources in enumerate(ASSIGNMENTS):
+    for number, resources in enumerate(LAYOUTS):
         parts += cell(CELL * (number % 2), TOP + ROW * (number // 2), resources)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def cell(left: float, top: float, resources: Mapping[Hashable, Any]) -> Iterator[str]:
-    """One assignment: what is written, three arrays in their blocks, what a step sends."""
+    """One layout: its dictionary, the blocks of three arrays, and the communication of a step."""
     if top > TOP:
         yield f'<path d="M{left + EDGE} {top}h{CELL - 2 * EDGE}" stroke="{RULE}"/>'
     written = "{" + ", ".join(f'"{name}": "{axis}"' for name, axis in resources.items()) + "}"
@@ -92,7 +92,7 @@ def cell(left: float, top: float, resources: Mapping[Hashable, Any]) -> Iterator
 def blocks(
     left: float, top: float, axes: tuple[str, str], resources: Mapping[Hashable, Any]
 ) -> Iterator[str]:
-    """An array, each block in the colour of the devices that hold it."""
+    """An array, each block in the color of the devices that store it."""
     shape = tuple(SIZES[axis] for axis in axes)
     scale = [LENGTH[axis] / SIZES[axis] for axis in axes]
     for (rows, columns), devices in holders(shape, axes, resources).items():
@@ -125,7 +125,7 @@ def labels(devices: list[int]) -> list[tuple[str, int]]:
 def holders(
     shape: tuple[int, ...], axes: tuple[str, str], resources: Mapping[Hashable, Any]
 ) -> dict[Any, list[int]]:
-    """The devices that hold each block of an array, by where it begins and ends: asked of an array that is placed so."""
+    """The devices that store each block of an array, by the limits of the block, read off a placed array."""
     if not resources:
         return {
             tuple((0, size) for size in shape): [0]
@@ -143,7 +143,7 @@ def holders(
 
 
 def look(devices: list[int]) -> tuple[str, float, str]:
-    """Colour, strength and ink of a block: the colour of a place along x, weaker for the second along y, grey where all hold it."""
+    """Color, strength and ink of a block: the color of a coordinate along x, weaker for the second along y, grey if replicated."""
     places = {device // MESH["y"] for device in devices}, {device % MESH["y"] for device in devices}
     second = places[1] == {1}
     if len(places[0]) == 1 and (len(places[1]) == 1 or len(devices) == MESH["y"]):
@@ -156,7 +156,7 @@ def look(devices: list[int]) -> tuple[str, float, str]:
 
 
 def sent(resources: Mapping[Hashable, Any]) -> str:
-    """What a device sends in a training step, in words."""
+    """The communication of a training step, as text."""
     mesh = jax.make_mesh(tuple(MESH.values()), tuple(MESH))
     ones = {
         name: nx.ones(named_shape={axis: SIZES[axis] for axis in axes})
@@ -170,7 +170,7 @@ def sent(resources: Mapping[Hashable, Any]) -> str:
         jax.grad(nx.xmap(loss, axis_resources=resources, mesh=mesh)), ones, images, labels
     )
     if not report.collectives:
-        return "nothing is sent"
+        return "no communication"
     over: dict[tuple[str, ...], float] = {}
     for one in report.collectives:
         over[one.mesh_axes] = over.get(one.mesh_axes, 0) + one.bytes * one.trips

@@ -1,11 +1,11 @@
-"""Gemma 3: a decoder whose layers attend to a sliding window, and every sixth to all positions.
+"""Gemma 3: a decoder with sliding-window attention, and full attention in every sixth layer.
 
     python examples/models/gemma.py
 
-Layers have norms before and after attention and feed-forward. Queries and keys are normalized. Each
-type of layer has its own rotary frequencies. All layers are one scan: the type of a layer is a
-boolean along `layers`, and `nx.cond` selects the frequencies and the window. Sources: Gemma Team,
-"Gemma 3 technical report", 2025; "Gemma 2", 2024, for the soft caps.
+Layers have norms before and after attention and the feed-forward network. Queries and keys are
+normalized. Each type of layer has its own rotary frequencies. All layers are one scan: the type of
+a layer is a boolean along `layers`, and `nx.cond` selects the frequencies and the window. Sources:
+Gemma Team, "Gemma 3 technical report", 2025; "Gemma 2", 2024, for the soft caps.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
 
 The recurrence is in ssd.py. Positions can be sharded if every device has complete chunks. As in
 grouped-query attention, the heads of `group` share one head of `kv_heads`. Tensor parallelism
-shards `kv_heads`, or `group` if a model has only one of `kv_heads`. A checkpoint has one matrix for
-the gate, the inputs, both projections and the time steps. Its axis `projected` cannot be sharded
-over heads. It is stored over `embed_fsdp` and split in the layer. Each device multiplies the
-columns of its heads only. Source: Dao and Gu, "Transformers are SSMs", 2024.
+shards `kv_heads`, or `group` if `kv_heads` has size 1. A checkpoint has one matrix for the gate,
+the inputs, both projections and the time steps. Its axis `projected` cannot be sharded over heads.
+It is stored over `embed_fsdp` and split in the layer. Each device multiplies only the columns of
+its heads. Source: Dao and Gu, "Transformers are SSMs", 2024.
 """
 
 from __future__ import annotations

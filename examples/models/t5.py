@@ -2,11 +2,11 @@
 
     python examples/models/t5.py
 
-The scores of attention are not scaled. The first layer of a stack has a table of biases by distance
-for all its layers. T5 1.1 and Flan-T5 have gated feed-forward layers, and a separate output layer.
-The encoder and the decoder can have different layouts, because the encoder has the axes `source`
-and `source_layers` for its positions and layers. Source: Raffel et al., "Exploring the limits of
-transfer learning with a unified text-to-text transformer", 2019.
+The scores of attention are not scaled. The first layer of each stack has a table of biases by
+distance, which all layers of the stack use. T5 1.1 and Flan-T5 have gated feed-forward layers, and
+a separate output layer. The encoder and the decoder can have different layouts, because the encoder
+has the axes `source` and `source_layers` for its positions and layers. Source: Raffel et al.,
+"Exploring the limits of transfer learning with a unified text-to-text transformer", 2019.
 """
 
 from __future__ import annotations

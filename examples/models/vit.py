@@ -2,9 +2,9 @@
 
     python examples/models/vit.py
 
-The sequence has one linear projection of each patch, after a learned vector whose output is
-classified. Layers normalize first, and their GELU is exact. Source: Dosovitskiy et al., "An image
-is worth 16x16 words", 2021.
+The sequence begins with a learned vector, whose output is classified. A linear projection of each
+patch follows. Layers normalize first, and their GELU is exact. Source: Dosovitskiy et al., "An
+image is worth 16x16 words", 2021.
 """
 
 from __future__ import annotations

@@ -101,11 +101,12 @@ def explain(
     check_call("explain", f, args, kwargs)
     traced = (f if hasattr(f, "trace") else jax.jit(f)).trace(*args, **kwargs)
     given = arguments_of(f, traced, args, kwargs)
-    graph = build(traced.jaxpr, given, _definition(f))
+    definition = _definition(f)
+    graph = build(traced.jaxpr, given, definition)
     mark_uniform(graph.body)
     prune(graph.body)
     share(graph.body)
-    label = _Labels(graph.body)
+    label = _Labels(graph.body, definition)
     storage = Storage(graph.body)
     steps = tuple(steps_of(graph.body, storage, label))
     placements = _placements(graph.body)
@@ -236,7 +237,7 @@ class _Labels:
     The text has a folder if two files have one name.
     """
 
-    def __init__(self, body: Body):
+    def __init__(self, body: Body, definition: Source = NOWHERE):
         paths = {node.origin.source.path for node in _all_nodes(body)} - {""}
         named = defaultdict(set)
         for path in paths:
@@ -252,7 +253,10 @@ class _Labels:
             ):
                 count += 1
             self._text[path] = os.sep.join(parts[-count:])
-        self._text |= cell_names(node.origin.source.path for node in _all_nodes(body))
+        sources = [node.origin.source for node in _all_nodes(body)]
+        # In the order of the lines of the program; the definition stands for equations without one.
+        lines = [source for source in sources if source != definition]
+        self._text |= cell_names(source.path for source in (*lines, *sources))
         self.files = {text: path for path, text in self._text.items()}
 
     def __call__(self, origin: Origin) -> str:

@@ -476,7 +476,7 @@ def test_a_named_axis_of_size_one_does_not_broadcast():
         nx.named(make.ones((1, 2), jnp.int32), ["a", None]) + nx.named(make.ones(3, jnp.int32), ["a"])
     assert said(error.value) == (
         "add: axis 'a' has size 1 in operand 0, i32[2]{a:1}, and size 3 in operand 1, i32[]{a:3}; a name has one size. Rename "
-        "one of the two axes."
+        "one of the two axes: nx.rename(y, {'a': 'a2'})."
     )
 
 

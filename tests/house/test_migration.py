@@ -5,6 +5,7 @@ Where a library is not installed (`pip install -e '.[peers]'` has them), its col
 
 import functools
 import importlib
+import importlib.metadata
 import importlib.util
 import inspect
 import os
@@ -160,7 +161,7 @@ def public(path):
 @pytest.mark.parametrize("page", sorted(VOCABULARY))
 def test_tables_know_every_word(page):
     needs(page, *MODULES[page])
-    _, _, words = (migration_pages.PAGES_FOLDER / page).read_text().partition("## Words")
+    _, _, words = (migration_pages.PAGES_FOLDER / page).read_text().partition("## API equivalents")
     said = set(re.findall(r"`([\w.]+)", words))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -205,6 +206,36 @@ def test_what_the_comparison_says_of_peers():
             private[name] = sum("jax._src" in file.read_text() for file in files)
     assert private.pop("haliax") == 3
     assert set(private.values()) == {0}
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")  # theirs
+def test_what_the_comparison_says_of_frameworks():
+    """docs/about/comparison.md: sizes that do not divide, and files that import private modules of JAX."""
+    needs("comparison.md", "equinox", "flax")
+    import equinox
+    from flax import nnx
+
+    mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    over_x = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+    with pytest.raises(Exception, match="partitioned 4 times"):
+        equinox.filter_shard(jnp.ones(6), over_x)
+    init = nnx.with_partitioning(nnx.initializers.lecun_normal(), ("x", None))
+
+    def layer():
+        return nnx.Linear(6, 8, rngs=nnx.Rngs(0), kernel_init=init)
+
+    with jax.set_mesh(mesh):
+        with pytest.raises(Exception, match="partitioned 4 times"):
+            layer()
+        assert nnx.jit(layer)().kernel[...].is_fully_replicated  # silently
+    imports = {}
+    for name in ("equinox", "flax"):
+        files = pathlib.Path(importlib.util.find_spec(name).origin).parent.rglob("*.py")
+        imports[name] = sum("jax._src" in file.read_text() for file in files)
+    assert min(imports.values()) > 0
+    if (equinox.__version__, importlib.metadata.version("flax")) == ("0.13.8", "0.12.12"):
+        assert imports == {"equinox": 11, "flax": 6}
 
 
 def test_comparison_can_fail():

@@ -406,6 +406,16 @@ def test_jax_without_names(f, args, n, automatic, explicit):
     assert isinstance(have, str) if explicit == "error" else have == explicit
 
 
+@pytest.mark.full
+def test_a_stencil_of_jnp_sends_its_borders_on_auto_axes():
+    def periodic(u):
+        return u + 0.2 * (sum(jnp.roll(u, shift, axis) for axis in (0, 1) for shift in (1, -1)) - 4 * u)
+
+    mesh = jax.make_mesh((4, 2), ("y", "x"), axis_types=(AxisType.Auto,) * 2)
+    u = jax.device_put(random(64, 32), NamedSharding(mesh, P("y", "x")))
+    assert compiled(periodic, u) == stated("halo_exchange", "nx.explain(f, u).summary()") == {"collective-permute": 256}
+
+
 # --- a data loader per process: this file is one of two processes -------------------------------------------------------
 
 LAYOUTS = {

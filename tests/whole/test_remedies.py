@@ -196,7 +196,7 @@ MISTAKES = [
     ("nx.quantile(x, 0.5, 'k', method='liner')", "'liner'"),
     ("nx.zeros({'a': 3})", "{'a': 3}"),
     ("nx.zeros(named_shape=('a', 3))", "named_shape=('a', 3)"),
-    ("nx.ones(3, 'a')", "3, 'a'"),
+    ("nx.ones(3, 'rows')", "3, 'rows'"),
     ("nx.arange(8, 'pos')", "'pos'"),
     ("nx.random.normal(key, {'a': 3})", "{'a': 3}"),
     ("nx.nn.dropout(x, 0.5)", None),

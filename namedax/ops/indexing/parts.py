@@ -31,6 +31,7 @@ __all__ = [
     "Part",
     "StandIn",
     "by_name",
+    "check_value_sizes",
     "gather_own_axes",
     "global_size",
     "is_mask",
@@ -332,3 +333,30 @@ def visible_order(dims: Dims, parts: Sequence[Part], rank: int) -> list[Any]:
     rest: list[Any] = [i for i in kept if i not in arrays]
     at = places[0] if places and places[-1] - places[0] + 1 == len(places) else 0
     return [*rest[:at], *joint, *rest[at:]]
+
+
+def check_value_sizes(
+    op: str, x: AnyArray, value: NamedArray, indexed: Sequence[Hashable | None]
+) -> None:
+    """Raise if an axis of the values of an update has another size in the array.
+
+    Args:
+      op: the operation, for messages.
+      x: the array to update.
+      value: the values.
+      indexed: the axes of the array in the index; their sizes are those of the index.
+
+    Raises:
+      AxisSizeError: a name has two sizes.
+    """
+    sizes = x._sizes if isinstance(x, NamedArray) else {}
+    for name, n in value._sizes.items():
+        if name in indexed or sizes.get(name, n) == n:
+            continue
+        take = f"Take a part of the values, value[{format_value(name)}, :{sizes[name]}]."
+        change = f"Update a part of the axis: x.at[{format_value(name)}, :{n}]."
+        raise AxisSizeError(
+            f"{op}: the values {type_text(value)} have the size {n} along {name!r}, and"
+            f" {type_text(x)} has {sizes[name]}; a name has one size."
+            f" {take if n > sizes[name] else change}"
+        )

@@ -5,6 +5,8 @@ writes the indices in its block and drops the others, as `jnp` drops indices out
 is no communication, and the gradients are the same as in `jnp`.
 """
 
+# Long: the methods of `x.at[...]`, each with its public docstring, and the one update behind them.
+
 from __future__ import annotations
 
 import dataclasses
@@ -49,6 +51,7 @@ from namedax.ops.indexing.parts import (
     OwnAxis,
     Part,
     by_name,
+    check_value_sizes,
     gather_own_axes,
     is_mask,
     joint_indices,
@@ -689,26 +692,15 @@ def _check_value(
             )
     for i, entries in where.slices.items():
         name = dims[i]
-        if (
-            name is not None
-            and name in value._dims
-            and value._data.shape[value._dims.index(name)] != len(entries)
-        ):
+        has = name is not None and name in value._dims
+        size = value._data.shape[value._dims.index(name)] if has else len(entries)
+        if size != len(entries):
             raise AxisSizeError(
-                f"{op}: the values {type_text(value)} have"
-                f" {value._data.shape[value._dims.index(name)]} elements along {name!r}, but the"
+                f"{op}: the values {type_text(value)} have {size} elements along {name!r}, but the"
                 f" slice has {len(entries)}. Take that slice of the values, or write nx.where(mask,"
                 " changed, x)."
             )
-    for name, n in value._sizes.items():
-        size = x._sizes.get(name) if isinstance(x, NamedArray) else None
-        if size is not None and size != n and dims.index(name) not in where.slices:
-            take = f"Take a part of the values, value[{format_value(name)}, :{size}]."
-            change = f"Update a part of the axis: x.at[{format_value(name)}, :{n}]."
-            raise AxisSizeError(
-                f"{op}: the values {type_text(value)} have the size {n} along {name!r}, and"
-                f" {type_text(x)} has {size}; a name has one size. {take if n > size else change}"
-            )
+    check_value_sizes(op, x, value, [dims[i] for i in (*where.dims, *where.slices)])
     if region is not None and region.resources:
         region.check_placement(
             op,

@@ -132,7 +132,7 @@ MISTAKES = {
         (A, B, 0),
         nx.errors.AxisNotFoundError,
         "dot: no axis 0 in f32[]{batch:2, inputs:3}; its named axes are 'batch', 'inputs'. dot contracts names that both "
-        "arrays have.",
+        "arrays have. Write nx.dot(x, y, 'inputs').",
     ),
     "sizes": (
         (A, nx.named(make.ones((4, 5), jnp.float32), ["inputs", "hidden"]), "inputs"),
