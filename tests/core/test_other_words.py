@@ -36,8 +36,7 @@ def missing(word, x=X):
 
 
 @pytest.mark.parametrize(
-    "word",
-    " ".join([OF_XARRAY, OF_HALIAX, OF_PENZAI, OF_COORDAX, OF_PYTORCH, OF_NUMPY, OF_PANDAS, OF_DTENSOR]).split(),
+    "word", " ".join([OF_XARRAY, OF_HALIAX, OF_PENZAI, OF_COORDAX, OF_PYTORCH, OF_NUMPY, OF_PANDAS, OF_DTENSOR]).split()
 )
 def test_every_word_of_others_has_one_of_ours(word):
     assert missing(word).startswith(f"{word}: f32[]{{q:4, k:6}} has no attribute {word!r}. Write ")
