@@ -44,7 +44,7 @@ def _elsewhere(name: str) -> str:
     spaces = (
         []
         if name.startswith("_")
-        else [f"{__name__}.{space}" for space in ("numpy", "lax", "nn", "random")]
+        else [f"{__name__}.{space}" for space in ("numpy", "lax", "nn", "random", "interop")]
     )
     found = [space for space in spaces if hasattr(_importlib.import_module(space), name)]
     there = f". There is {' and '.join(f'{space}.{name}' for space in found)}" if found else ""

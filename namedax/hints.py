@@ -32,6 +32,7 @@ _NO_COORDINATES = (
     "nx.named(coordinates, [{axis}]) for coordinates, which are arrays of their own here: an array"
     " has names only"
 )
+_IMMUTABLE = "x = x + y: arrays are immutable, and operations return new ones"
 _ATTRIBUTES: dict[str, str] = {
     # where and how large axes are
     **dict.fromkeys(
@@ -177,6 +178,9 @@ _ATTRIBUTES: dict[str, str] = {
         "jax.grad(loss)(x), of a function whose result has no name left",
     ),
     "clone": "x.copy(); arrays are immutable",
+    "clamp": "nx.clip(x, low, high)",
+    "repeat_interleave": "nx.repeat(x, 2, axis={axis})",
+    **dict.fromkeys(("add_", "copy_", "mul_", "sub_", "div_", "zero_"), _IMMUTABLE),
     **dict.fromkeys(
         ("contiguous", "canonicalize", "check_valid", "compute", "load", "persist"),
         "x itself: there is nothing to do",
@@ -287,6 +291,19 @@ _AT_FACE = {
     "unflatten_axis": "nx.split_axis(x, 'k', {'outer': 2, 'inner': None})",
     "broadcast_axis": "nx.broadcast_to(x, named_shape={'new': 8})",
     "named_call": "jax.named_scope",
+    # PyTorch
+    "cat": "nx.concatenate([x, y], 'k')",
+    **dict.fromkeys(("tensor", "as_tensor", "from_numpy"), "nx.named(array, ['b', 'k'])"),
+    "randn": "nx.random.normal(key, named_shape={'b': 8})",
+    "rand": "nx.random.uniform(key, named_shape={'b': 8})",
+    **dict.fromkeys(("Linear", "linear"), "nx.dot(x, weight, 'inputs') + bias"),
+    **dict.fromkeys(("Embedding", "embedding"), "nx.take(table, ids, 'vocab')"),
+    "cross_entropy": "nx.nn.softmax_cross_entropy(logits, labels, 'classes')",
+    "scaled_dot_product_attention": (
+        "nx.nn.dot_product_attention(query, key, value, axis='pos', features='key')"
+    ),
+    "no_grad": "plain code: only jax.grad computes gradients",
+    **dict.fromkeys(("from_torch", "load_state_dict"), "nx.interop.from_state_dict(state, spec)"),
     "jit": "jax.jit, which takes functions of named arrays",
     **dict.fromkeys(("grad", "value_and_grad"), "jax.grad, which takes functions of named arrays"),
 }
@@ -394,6 +411,7 @@ def hints_of(package: ModuleType) -> Hints:
         attribute=partial(what_to_write, package),
         namesake=partial(namesake, package),
         numpy_function=partial(replacement, package),
+        function=at_face,
     )
 
 

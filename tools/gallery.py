@@ -79,7 +79,7 @@ import {name}
 folder = "{folder}"  # config.json and *.safetensors
 config = {name}.Config.from_json(folder)
 sizes = config.sizes()
-mesh, layout = common.layout("fsdp+tp", sizes)
+mesh, layout = common.layout("fsdp+tp", common.axis_names(config))
 params = nx.interop.load_safetensors(
     folder,
     {name}.spec(config),
@@ -201,7 +201,8 @@ def model_page(name: str) -> str:
         "## Load a published checkpoint",
         "To load a published checkpoint with a layout, run this code in a checkout of namedax:",
         f"```py\n{LOAD.format(name=name, folder=folder)}```",
-        "Each device reads only its own blocks. Every other layout on this page works too.",
+        "Each device reads only its own blocks. To compute with this layout, map a function with it:\n"
+        "`nx.xmap(loss, axis_resources=layout, mesh=mesh)`. Every other layout on this page works too.",
         f"## Axes of {published}",
         f"```text\n{axes}\n```",
         "## Communication of a training step",

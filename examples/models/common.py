@@ -357,6 +357,11 @@ LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
 }
 
 
+def axis_names(config: Any) -> set[str]:
+    """Return the axis names of a model: of its parameters, and of its inputs."""
+    return {*config.sizes(), "batch", "pos", "pos_sp", *getattr(config, "axes", ())}
+
+
 def make_mesh(axes: Mapping[str, int], axis_types: Any = None) -> jax.sharding.Mesh | None:
     """Return a mesh of the first devices; `None` without axes."""
     if not axes:
@@ -369,7 +374,10 @@ def make_mesh(axes: Mapping[str, int], axis_types: Any = None) -> jax.sharding.M
 def layout(
     title: str, names: Iterable[str], axis_types: Any = None
 ) -> tuple[jax.sharding.Mesh | None, dict[str, Any]]:
-    """Return the mesh and `axis_resources` of a layout, for a model that has these axis names."""
+    """Return the mesh and `axis_resources` of a layout, for a model that has these axis names.
+
+    Entries of the layout for other names are left out.
+    """
     axes, resources = LAYOUTS[title]
     names = {*names}
     chosen = {name: entry for name, entry in resources.items() if name in names}

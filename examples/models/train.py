@@ -326,9 +326,10 @@ def make_job(options: argparse.Namespace) -> Job:
     module, config, tokenizer = read_model(options)
     if options.packed and module.__name__ not in PACKED:
         raise SystemExit(f"--packed: choose from the models {', '.join(PACKED)}")
-    names = {*config.sizes(), "batch", "pos", "pos_sp", *getattr(config, "axes", ())}
     mesh, resources = common.layout(
-        options.layout, names, jax.sharding.AxisType.Explicit if options.explicit else None
+        options.layout,
+        common.axis_names(config),
+        jax.sharding.AxisType.Explicit if options.explicit else None,
     )
     if options.mesh is not None:
         mesh = jax.make_mesh(tuple(options.mesh.values()), tuple(options.mesh))

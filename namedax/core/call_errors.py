@@ -366,6 +366,8 @@ def check_flags(op: str, flags: Flags, args: tuple[Any, ...], kwargs: Mapping[st
         remedy = (
             f" Pass the axis name by keyword: axis={format_value(value)}." if may_be_axis else ""
         )
+        if name == "approximate" and type(value) is str and value in ("none", "tanh"):
+            remedy = f" For PyTorch's {value!r}, write approximate={value == 'tanh'}."
         raise ArgumentTypeError(
             f"{op}: {name}={format_value(value)} is neither True nor False.{remedy}"
         )

@@ -29,7 +29,7 @@ from namedax.core.functions import summary_of
 from namedax.core.names import DType, PyTree, Shape
 from namedax.core.region import ambient
 from namedax.core.tracebacks import shorten_eager
-from namedax.errors import PositionalAxisError
+from namedax.errors import PositionalAxisError, hints
 from namedax.namespaces.flattening_errors import rejects_flattening
 from namedax.namespaces.mirror import mirror, public
 from namedax.operands.along_axes import along_axes, entries_of
@@ -115,6 +115,8 @@ class Namespace:
             name not in self.own and (theirs is _ABSENT or isinstance(theirs, types.ModuleType))
         ):
             now = f"; it is {_DROPPED[name]} now" if name in _DROPPED else ""
+            if not now and (instead := hints().function(name)):
+                now = f". Write {instead}"
             raise AttributeError(
                 f"module {self.name!r} has no attribute {name!r}{now}",
                 name=name,

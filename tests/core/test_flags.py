@@ -93,6 +93,10 @@ def test_messages_for_non_boolean_flags():
     assert refusal(lambda: nx.linspace(0.0, 1.0, 5, "k")) == (
         "linspace: endpoint='k' is neither True nor False. Pass the axis name by keyword: axis='k'."
     )
+    assert refusal(lambda: nx.nn.gelu(X, approximate="none")) == (
+        "gelu: approximate='none' is neither True nor False. For PyTorch's 'none', write approximate=False."
+    )
+    assert refusal(lambda: nx.nn.gelu(X, "tanh")).endswith(" For PyTorch's 'tanh', write approximate=True.")
     mapped = nx.xmap(lambda x: nx.cumsum(x, "k", reverse="no"), axis_resources={"b": "x"}, mesh=make_mesh((2,)))
     assert refusal(lambda: mapped(X)) == "cumsum: reverse='no' is neither True nor False."
     assert refusal(lambda: nx.numpy.geomspace(1.0, 8.0, 4, "no")).startswith("geomspace: endpoint='no' is neither")

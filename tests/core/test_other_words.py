@@ -21,6 +21,7 @@ OF_HALIAX = "axes array resolve_axis axis_size rearrange broadcast_axis broadcas
 OF_PENZAI = "tag untag unwrap order_as order_like tag_prefix untag_prefix positional_shape data_array canonicalize check_valid"
 OF_COORDAX = "coordinate coord_fields named_axes named_dims to_xarray"
 OF_PYTORCH = "names refine_names align_to align_as rename_ unflatten unsqueeze permute view matmul numpy numel detach backward to cuda float long"
+IN_PLACE = "clamp repeat_interleave add_ copy_ zero_"
 OF_DTENSOR = "to_local full_tensor redistribute placements"
 OF_PANDAS = "isnull notna iloc plot dropna head tail groupby resample apply to_pandas hist"
 OF_NUMPY = "fill flip searchsorted partition where nonzero unique median percentile tril concatenate"
@@ -35,7 +36,8 @@ def missing(word, x=X):
 
 
 @pytest.mark.parametrize(
-    "word", " ".join([OF_XARRAY, OF_HALIAX, OF_PENZAI, OF_COORDAX, OF_PYTORCH, OF_NUMPY, OF_PANDAS, OF_DTENSOR]).split()
+    "word",
+    " ".join([OF_XARRAY, OF_HALIAX, OF_PENZAI, OF_COORDAX, OF_PYTORCH, OF_NUMPY, OF_PANDAS, OF_DTENSOR, IN_PLACE]).split(),
 )
 def test_every_word_of_others_has_one_of_ours(word):
     assert missing(word).startswith(f"{word}: f32[]{{q:4, k:6}} has no attribute {word!r}. Write ")
@@ -62,6 +64,8 @@ def test_every_word_of_others_has_one_of_ours(word):
         ("plot", "plt.plot(nx.positional(x, ['q', 'k'])) and its like: other libraries know positions"),
         ("head", "x['k', :5]"),
         ("inv", "nx.numpy.linalg.inv(x)"),
+        ("clamp", "nx.clip(x, low, high)"),
+        ("repeat_interleave", "nx.repeat(x, 2, axis='k')"),
     ],
 )
 def test_what_is_to_be_written(word, written):
@@ -126,6 +130,10 @@ def test_what_is_said_runs():
             ". There is namedax.numpy.reshape and namedax.lax.reshape. Write nx.split_axis, nx.merge_axes or nx.rearrange, which take names",
         ),
         ("softmax", ". There is namedax.nn.softmax"),
+        ("load_safetensors", ". There is namedax.interop.load_safetensors"),
+        ("cat", ". Write nx.concatenate([x, y], 'k')"),
+        ("randn", ". Write nx.random.normal(key, named_shape={'b': 8})"),
+        ("no_grad", ". Write plain code: only jax.grad computes gradients"),
         ("foo", ""),
     ],
 )
@@ -134,6 +142,40 @@ def test_a_function_that_is_not_at_the_top(word, written):
         getattr(nx, word)
     assert str(error.value) == f"module 'namedax' has no attribute {word!r}{written}"
     assert not set(hints._AT_FACE) & set(nx.__all__)
+
+
+@pytest.mark.parametrize(
+    ("space", "word", "written"),
+    [
+        (nx.nn, "Linear", ". Write nx.dot(x, weight, 'inputs') + bias"),
+        (nx.nn, "cross_entropy", ". Write nx.nn.softmax_cross_entropy(logits, labels, 'classes')"),
+        (nx.numpy, "cat", ". Write nx.concatenate([x, y], 'k')"),
+        (nx.nn, "foo", ""),
+    ],
+)
+def test_a_function_that_a_namespace_lacks(space, word, written):
+    with pytest.raises(AttributeError) as error:
+        getattr(space, word)
+    assert str(error.value) == f"module '{space.__name__}' has no attribute {word!r}{written}"
+
+
+def test_functions_of_pytorch_have_replacements_that_run():
+    x, y = nx.named(array(4, 6), ["b", "k"]), nx.named(array(4, 6), ["b", "k"])
+    values = {"nx": nx, "x": x, "y": y, "key": jax.random.key(0), "array": array(4, 6), "bias": 1.0}
+    values |= {"weight": nx.named(array(6, 3), ["inputs", "m"]), "low": 0.0, "high": 1.0}
+    values |= {"logits": nx.named(array(4, 6), ["b", "classes"]), "labels": nx.named(jnp.array([0, 5, 1, 2]), ["b"])}
+    for word in ("cat", "tensor", "randn", "rand", "cross_entropy", "clamp", "repeat_interleave"):
+        code = hints.at_face(word)
+        assert eval(code, values) is not None, code
+    assert eval(hints.at_face("repeat_interleave"), values).named_shape["k"] == 12
+    assert float(nx.max(eval(hints.at_face("clamp"), values), ...)) <= 1.0
+    q = nx.named(array(4, 6), ["pos", "key"])
+    heads = eval(hints.at_face("scaled_dot_product_attention"), {"nx": nx, "query": q, "key": q, "value": q})
+    assert set(heads.dims) == {"pos", "key"}
+    table, ids = nx.named(array(4, 6), ["vocab", "k"]), nx.named(jnp.array([0, 3]), ["b"])
+    assert set(eval(hints.at_face("Embedding"), {"nx": nx, "table": table, "ids": ids}).dims) == {"b", "k"}
+    linear = {"nx": nx, "x": nx.named(array(2, 6), ["b", "inputs"]), "weight": values["weight"], "bias": 1.0}
+    assert set(eval(hints.at_face("Linear"), linear).dims) == {"b", "m"}
 
 
 def test_a_word_that_nobody_has():

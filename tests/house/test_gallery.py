@@ -110,6 +110,13 @@ def test_the_page_of_a_model_has_its_reports(name):
     layouts = importlib.import_module("common").LAYOUTS
     assert titles == [title for title in layouts if title != "one device" and (experts or not title.startswith("ep"))]
     assert f"(../../examples/models/{name}.py)" in text
+    names = importlib.import_module("common").axis_names(importlib.import_module("show").Step(name).config)
+    rows = re.findall(r"^\| ([\w+, ]+) \| \w+=\d[^|]*\| `(.*)` \|$", text, re.M)
+    assert len(rows) == len(titles)
+    for title, shown in rows:
+        axes, resources = layouts[title]
+        assert str({axis: entry for axis, entry in resources.items() if axis in names}) == shown, title
+        assert axes
 
 
 @pytest.mark.parametrize(("name", "case"), [("llama", "qwen3"), ("mixtral", "qwen3_moe")])
@@ -125,6 +132,7 @@ def test_the_page_of_a_model_loads_a_checkpoint(name, case, tmp_path, monkeypatc
     monkeypatch.chdir(EXAMPLES.parent)
     scope = {}
     exec(re.sub(r'folder = "[^"]*"', f"folder = {str(tmp_path)!r}", block), scope)
+    assert scope["layout"]["batch"] == "data"  # the step has a batch, which no parameter has
     common = scope["common"]
     loaded = dict(common.places(scope["params"]))
     for place, array in common.places(params):

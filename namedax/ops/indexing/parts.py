@@ -251,7 +251,8 @@ def _check_slice(
             f"{op}: a slice of axis {name!r} of {type_text(x)} would keep {length} of {size}"
             f" elements, but {name!r} has size {size} in this mapped function; a name has one size."
             f" Give the slice another name: nx.slice(x, {{{name!r}: slice(...)}},"
-            f" out_axis={{{name!r}: 'part'}})."
+            f" out_axis={{{name!r}: 'part'}}). To keep the name, slice x before the call of the"
+            " mapped function."
         )
     region.block_size(name, length, op)
 

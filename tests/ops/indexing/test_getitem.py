@@ -282,7 +282,10 @@ def test_mistakes_in_mapped_functions():
     def run(fun, *args, in_axes):
         return nx.xmap(fun, in_axes, None, **options)(*args)
 
-    with pytest.raises(AxisSizeError, match=r"would keep 3 of 8 elements.*nx\.slice\(x, .*out_axis=\{'b': 'part'\}\)"):
+    with pytest.raises(
+        AxisSizeError,
+        match=r"would keep 3 of 8 elements.*nx\.slice\(x, .*out_axis=\{'b': 'part'\}\)\. To keep the name, slice x before the call",
+    ):
         nx.xmap(lambda x: getitem(x, ("b", slice(0, 3))), (["b"],), None)(make.zeros(8))
     with pytest.raises(AxisSizeError, match="does not divide over mesh axes"):
         run(lambda x: getitem(x.rename({"a": "t"}), ("t", slice(0, 3))), make.zeros(8), in_axes=(["a"],))
