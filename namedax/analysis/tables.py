@@ -151,7 +151,9 @@ def sent_rows(report: Figures) -> list[tuple[str, ...]]:
     groups: dict[tuple[str, ...], tuple[int, int, int]] = {}
     key: tuple[str, ...]
     for step in report.collectives:
-        where = f"{step.operation or 'cast'}{{{','.join(step.names)}}}"
+        # Results with an axis that does not divide are gathered under no operation.
+        other = "result" if step.kind == "all-gather" else "cast"
+        where = f"{step.operation or other}{{{','.join(step.names)}}}"
         if step.arrival:
             where = f"arrival of {step.arrival.removeprefix('argument ')}{{{','.join(step.names)}}}"
         when = f"{step.phase}, ahead" if step.is_ahead else step.phase
