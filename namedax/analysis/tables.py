@@ -80,7 +80,9 @@ def report_text(report: Figures) -> str:
 
 def title(report: Figures) -> str:
     """Return a report's function, mesh and layout."""
-    mesh = ", ".join(f"{axis}={size}" for axis, size in report.mesh.items()) or "no mesh"
+    if not report.mesh:
+        return f"{report.name} on no mesh, for one device"
+    mesh = ", ".join(f"{axis}={size}" for axis, size in report.mesh.items())
     mapped = (
         ", ".join(f"{name}: {'+'.join(axes)}" for name, axes in report.placements.items())
         or "nothing mapped"

@@ -1271,3 +1271,9 @@ if hasattr(jax.lax, "psum_scatter_start"):  # JAX 0.12
         scattered = [(c.kind, c.mesh_axes, c.bytes) for c in report.collectives if c.kind != "all-reduce"]
         assert scattered == [("reduce-scatter", ("x",), 8 * 3 * 4)]
         assert report.summary() == nx.hlo.summary(jax.jit(f).lower(x).compile())
+
+
+@pytest.mark.parametrize("layout", [{}, {"k": nx.SerialLoop(2)}])
+def test_the_title_without_a_mesh_does_not_deny_a_loop(layout):
+    report = nx.explain(nx.xmap(lambda x: nx.sum(x, "k"), ["k"], [], axis_resources=layout), jnp.ones(8))
+    assert str(report).startswith("<lambda> on no mesh, for one device\n")
