@@ -47,10 +47,10 @@ class Counted(TorchDispatchMode):
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # DTensor runs it on blocks, which come here again
         result = function(*args, **(kwargs or {}))
-        name = function.name()
-        if name.startswith("_c10d_functional::") and "wait" not in name and "wrap" not in name:
+        library, name, *_ = str(function).split(".")  # _c10d_functional.all_reduce.default
+        if library == "_c10d_functional" and "wait" not in name and "wrap" not in name:
             payload = result if "gather" in name else args[0]
-            self.found[name.split("::")[1]].append(payload.numel() * payload.element_size())
+            self.found[name].append(payload.numel() * payload.element_size())
         return result
 
 

@@ -101,8 +101,6 @@ _ATTRIBUTES: dict[str, str] = {
     "fillna": "nx.where(nx.isnan(x), value, x)",
     **dict.fromkeys(
         (
-            "sel",
-            "loc",
             "coords",
             "indexes",
             "assign_coords",
@@ -113,6 +111,12 @@ _ATTRIBUTES: dict[str, str] = {
         ),
         _NO_COORDINATES,
     ),
+    **dict.fromkeys(
+        ("sel", "loc"),
+        "x[{axis}, i] with i = int(np.searchsorted(coordinates, label)): an array has names only,"
+        " and its coordinates are an array of yours",
+    ),
+    "weighted": "nx.average(x, {axis}, weights=w)",
     "topk": "nx.top_k(x, 3, axis={axis})",
     **dict.fromkeys(("amax", "amin"), "x.max({axis}), x.min({axis})"),
     **dict.fromkeys(
@@ -150,7 +154,7 @@ _ATTRIBUTES: dict[str, str] = {
         "plt.plot(nx.positional(x, [{names}])) and its like: other libraries know positions",
     ),
     **dict.fromkeys(
-        ("to_pandas", "to_dataframe", "to_series"),
+        ("to_pandas", "to_dataframe", "to_series", "to_netcdf", "to_zarr"),
         "nx.to_xarray(x), which has that method, or nx.positional(x, [{names}])",
     ),
     **dict.fromkeys(("to_xarray", "to_dataset"), "nx.to_xarray(x)"),

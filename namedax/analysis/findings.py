@@ -157,7 +157,9 @@ def findings_of(
         mesh, placements, {axis for argument in unmapped for axis in argument.mesh_axes}
     )
     yield from _replicated(mesh, replicated)
+    uneven = list(uneven)
     yield from _uneven(uneven, collectives)
+    yield from _without_elements(uneven)
     yield from _resharded(placements, collectives)
     yield from _unmapped(unmapped)
     yield from _small(collectives)
@@ -255,6 +257,21 @@ def _uneven(arguments: Iterable[Uneven], collectives: Sequence[Collective]) -> I
             f" {_listed(arrays)} whole, {size_text(held)} instead of {size_text(block)}{sent}. Use"
             f" a size that divides: {padded}{at_rest}."
         )
+
+
+def _without_elements(arguments: Iterable[Uneven]) -> Iterator[str]:
+    """Yield findings about axes that leave some devices without an element."""
+    axes = {(it.name, it.size, it.padded, tuple(it.mesh.items())) for it in arguments}
+    for name, size, padded, places in sorted(axes):
+        devices = math.prod(n for _, n in places)
+        block = -(-size // devices)
+        used = -(-size // block) if block else devices
+        if padded == block * devices and used < devices:  # no steps
+            yield (
+                f"Axis {name!r} has {size} elements, in blocks of {block} on {devices} devices"
+                f" ({', '.join(f'{axis}={n}' for axis, n in places)}): {devices - used} of them"
+                f" compute padding only. Map {name!r} to at most {used} devices."
+            )
 
 
 def _resharded(

@@ -80,7 +80,9 @@ def report_text(report: Figures) -> str:
 
 def title(report: Figures) -> str:
     """Return a report's function, mesh and layout."""
-    mesh = ", ".join(f"{axis}={size}" for axis, size in report.mesh.items()) or "no mesh"
+    if not report.mesh:
+        return f"{report.name} on no mesh, for one device"
+    mesh = ", ".join(f"{axis}={size}" for axis, size in report.mesh.items())
     mapped = (
         ", ".join(f"{name}: {'+'.join(axes)}" for name, axes in report.placements.items())
         or "nothing mapped"
@@ -151,7 +153,9 @@ def sent_rows(report: Figures) -> list[tuple[str, ...]]:
     groups: dict[tuple[str, ...], tuple[int, int, int]] = {}
     key: tuple[str, ...]
     for step in report.collectives:
-        where = f"{step.operation or 'cast'}{{{','.join(step.names)}}}"
+        # Results with an axis that does not divide are gathered under no operation.
+        other = "result" if step.kind == "all-gather" else "cast"
+        where = f"{step.operation or other}{{{','.join(step.names)}}}"
         if step.arrival:
             where = f"arrival of {step.arrival.removeprefix('argument ')}{{{','.join(step.names)}}}"
         when = f"{step.phase}, ahead" if step.is_ahead else step.phase

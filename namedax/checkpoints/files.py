@@ -307,8 +307,9 @@ def types(path: str | os.PathLike[str]) -> PyTree:
 
     Each type is a `jax.ShapeDtypeStruct`, in a named array if it has names. The result is
     like that of `jax.eval_shape` on the program that saved it. Use it to inspect the tree, or to
-    restore a part of it with `restore(..., partial=True)`. Containers are dicts, lists and tuples:
-    other classes become the dict of their fields.
+    restore a part of it with `restore(..., partial=True)`. To restore a NumPy array as one, put a
+    NumPy array in place of its type. Containers are dicts, lists and tuples: other classes become
+    the dict of their fields.
 
     Args:
       path: as in `restore`.

@@ -276,10 +276,15 @@ def _storable(leaf: object, what: str, op: str) -> jax.Array:
         or jnp.issubdtype(data.dtype, np.number)
         or jnp.issubdtype(data.dtype, np.bool_)
     ):
+        remedy = (
+            "Convert it with nx.from_xarray."
+            if type(leaf).__module__.startswith("xarray.")
+            else "Remove it, or convert it to an array of numbers."
+        )
         raise CheckpointError(
             f"{op}: {what} is {format_value(leaf)}, of type {type(leaf).__name__}, which cannot be"
             " stored. A checkpoint can store arrays of numbers, and Python numbers and strings."
-            " Remove it, or convert it to an array."
+            f" {remedy}"
         )
     if not is_key(data) and not _has_files(np.dtype(data.dtype).name):
         raise CheckpointError(

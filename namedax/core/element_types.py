@@ -163,7 +163,8 @@ _WIDER = (
 
 
 _NUMBERS = {
-    **dict.fromkeys("Mm", "Convert dates to numbers, for example (x - x[0]).astype(int)."),
+    "M": "Convert dates to numbers, for example (x - x[0]) / np.timedelta64(1, 'D').",
+    "m": "Convert durations to numbers, for example x / np.timedelta64(1, 'D').",
     **dict.fromkeys(
         "SU", "Convert strings to indices: words, x = np.unique(x, return_inverse=True)."
     ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from namedax.core.array import NamedArray, is_named, make
+from namedax.core.array import NamedArray, is_named, make, make_padded
 from namedax.core.call_errors import checks_signature
 from namedax.core.names import Mesh, PyTree
 from namedax.core.region import ambient
@@ -18,25 +18,32 @@ from namedax.operands.pytree import data_of
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.mesh import any_mesh
 from namedax.resources.serial import on_devices, with_loops
-from namedax.resources.stored_padding import without_padding
+from namedax.resources.stored_padding import padding_for, without_padding
 
 __all__ = ["abstract"]
 
 
 @checks_signature
 def abstract(
-    tree: PyTree, axis_resources: Mapping[Hashable, Any], mesh: Mesh | None = None
+    tree: PyTree,
+    axis_resources: Mapping[Hashable, Any],
+    mesh: Mesh | None = None,
+    *,
+    padded: bool = False,
 ) -> PyTree:
     """Return the types and shardings of a tree of arrays, into which a checkpointer restores.
 
-    The result is the tree of `nx.shard(tree, axis_resources, mesh)` with a `jax.ShapeDtypeStruct`
-    in place of every value, as from `jax.eval_shape`.
+    The result is the tree of `nx.shard(tree, axis_resources, mesh, padded=padded)` with a
+    `jax.ShapeDtypeStruct` in place of every value, as from `jax.eval_shape`.
 
     Args:
       tree: a pytree of arrays, named or not, or of their types (from `jax.eval_shape`).
       axis_resources: as in `xmap`. Axis names that an array lacks, and `SerialLoop`s, have no
         effect here.
       mesh: a mesh, possibly an `AbstractMesh` without devices. Default: the mesh of `jax.set_mesh`.
+      padded: if True, an axis that does not divide over its mesh axes is stored padded and sharded,
+        as in `nx.shard`. `nx.checkpoints.restore` reads into such types. Default: False, each
+        device stores all of that axis.
 
     Returns:
       The tree with named arrays whose `data` is a `jax.ShapeDtypeStruct` with a sharding. An array
@@ -68,8 +75,16 @@ def abstract(
         leaf = without_padding(leaf) if isinstance(leaf, NamedArray) else leaf
         data = data_of(leaf)
         dims = leaf.dims if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
-        sharding = named_sharding(dims, data.shape, assignment, mesh, "abstract")
-        placed = jax.ShapeDtypeStruct(data.shape, data.dtype, sharding=sharding)
+        named_sizes = {
+            name: n for name, n in zip(dims, data.shape, strict=True) if name is not None
+        }
+        padding = padding_for(dims, named_sizes, assignment, mesh) if padded else None
+        sizes = padding.padded_sizes if padding is not None else {}
+        shape = tuple(sizes.get(name, n) for name, n in zip(dims, data.shape, strict=True))
+        sharding = named_sharding(dims, shape, assignment, mesh, "abstract")
+        placed = jax.ShapeDtypeStruct(shape, data.dtype, sharding=sharding)
+        if padding is not None:
+            return make_padded(placed, dims, padding)
         return make(placed, dims) if isinstance(leaf, NamedArray) else placed
 
     return jax.tree.map(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -57,7 +57,8 @@ def to_xarray(
       x: an array, named or not, or a dict from variable names to arrays. Arrays must be concrete,
         so do not call it in a traced function.
       coords: coordinates, as in `xarray.DataArray`. For a dict they apply to all variables.
-        Default: none.
+        Default: none. The `coords` of another `DataArray` or `Dataset` apply where they fit:
+        coordinates along axes that `x` lacks are left out.
       name: the name of the `DataArray`. Default: none.
       dims: names for the positional axes, in order. Default: `dim_0`, `dim_1`, ... For a dict, each
         variable uses the first names.
@@ -90,8 +91,18 @@ def to_xarray(
             key: (_xarray_dims(value, dims, prefix=True), _values(value))
             for key, value in x.items()
         }
-        return xarray.Dataset(variables, coords=coords)
-    return xarray.DataArray(_values(x), coords=coords, dims=_xarray_dims(x, dims), name=name)
+        found = {dim for of_variable, _ in variables.values() for dim in of_variable}
+        return xarray.Dataset(variables, coords=_along(coords, found))
+    named = _xarray_dims(x, dims)
+    return xarray.DataArray(_values(x), coords=_along(coords, named), dims=named, name=name)
+
+
+def _along(coords: Mapping[Any, Any] | None, dims: Collection[Hashable | None]) -> Any:
+    """Leave out the coordinates of another object along other dimensions; a dict is unchanged."""
+    if not isinstance(coords, _xarray("to_xarray").Coordinates):
+        return coords
+    other = [key for key, value in coords.items() if not set(value.dims) <= set(dims)]
+    return coords.to_dataset().drop_vars(other).coords
 
 
 def _values(x: ArrayLike) -> np.ndarray:
@@ -143,6 +154,7 @@ def from_xarray(
       AxisMappingError: the argument is neither a `DataArray` nor a `Dataset`.
       ArgumentError: integers do not fit into 32 bits, and 64-bit types are off (as for the
         milliseconds of a date).
+      ArgumentTypeError: the values are dates or strings, which JAX does not support.
       ImportError: xarray is not installed.
 
     >>> import xarray, namedax as nx
@@ -163,17 +175,15 @@ def from_xarray(
             raise_not_found("from_xarray", name, text, array.dims, "It is listed in positional=.")
     if isinstance(array, xarray.Dataset):
         return {
-            name: _from_data_array(variable, positional)
+            name: _from_data_array(variable, positional, f"from_xarray: variable {name!r}")
             for name, variable in array.data_vars.items()
         }
-    return _from_data_array(array, positional)
+    return _from_data_array(array, positional, "from_xarray")
 
 
-def _from_data_array(array: Any, positional: Sequence[Hashable]) -> AnyArray:
-    dims = check_dims(
-        tuple(None if dim in positional else dim for dim in array.dims), "from_xarray"
-    )
-    data = as_jax("from_xarray", array.values)
+def _from_data_array(array: Any, positional: Sequence[Hashable], op: str) -> AnyArray:
+    dims = check_dims(tuple(None if dim in positional else dim for dim in array.dims), op)
+    data = as_jax(op, array.values)
     return (
         to_local(make(data, dims), "from_xarray", ambient())
         if any(dim is not None for dim in dims)

@@ -7,5 +7,5 @@ axes of a loop whose last step is short, and `padded_arguments` takes and return
 arrays that are stored padded. `replaced_layouts` has layouts that `nx.plan` tries for functions
 that are called by others. `call_comparison` compares the calls of several processes. `explanations`
 explains errors of JAX, removes the frames of this package from tracebacks, and checks mapped
-functions inside of others.
+functions inside of others. `invalid_values` finds the line of a NaN.
 """

@@ -68,6 +68,7 @@ from namedax.xmap.explanations import (
     explain_jax_error,
     no_devices,
 )
+from namedax.xmap.invalid_values import find_invalid_value, is_invalid_value
 from namedax.xmap.lowering import (
     Argument,
     Call,
@@ -179,11 +180,17 @@ class Xmapped:
             result = under_automatic_casts(run, *args, **kwargs)
             return without_types(result, self._options.mesh) if reshards else result
         except Exception as error:
+            if is_invalid_value(error) and self._options.axis_resources and not active_regions:
+                find_invalid_value(self._without_layout(), self._name, error, args, kwargs)
             explain_jax_error(
                 error, self._name, self._options.mesh, self._options.axis_resources, (args, kwargs)
             )
             shorten_traceback(error)
             raise
+
+    def _without_layout(self) -> Xmapped:
+        options = self._options.replace(axis_resources={}, mesh=None, donate_argnums=(), jit=False)
+        return Xmapped(self._fun, options, self._parameters, Shared())
 
     @property
     def _passes(self) -> tuple[Pass, ...]:

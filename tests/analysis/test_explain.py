@@ -823,6 +823,37 @@ def test_an_argument_that_does_not_divide_in_steps(size, why):
         assert finding.endswith("3.1 MiB instead of 785.4 KiB. Use a size that divides: 50264.")
 
 
+def test_devices_that_compute_padding_only():
+    def heads(w, x):
+        return nx.mean(nx.dot(x, w, "embed") ** 2, ["batch", "head"])
+
+    def found(size, place, loss=heads):
+        w = nx.named(np.ones((8, size), "float32"), ["embed", "head"])
+        x = nx.named(np.ones((4, 8), "float32"), ["batch", "embed"])
+        return [each for each in findings(loss, {"head": place}, w, x) if "padding" in each]
+
+    assert found(3, ("x", "y")) == [
+        "Axis 'head' has 3 elements, in blocks of 1 on 8 devices (x=4, y=2): 5 of them compute padding only. "
+        "Map 'head' to at most 3 devices."
+    ]
+    assert found(9, ("x", "y")) == [
+        "Axis 'head' has 9 elements, in blocks of 2 on 8 devices (x=4, y=2): 3 of them compute padding only. "
+        "Map 'head' to at most 5 devices."
+    ]
+    assert found(15, ("x", "y")) == found(16, ("x", "y")) == found(4, "x") == []
+    assert found(3, ("x", nx.SerialLoop(2))) == []
+
+
+def test_the_gather_of_a_result_that_does_not_divide_has_a_name():
+    def doubled(x):
+        return 2 * x
+
+    x = nx.named(np.ones(3, "float32"), ["head"])
+    report = nx.explain(nx.xmap(doubled, axis_resources={"head": "x"}, mesh=make_mesh((4,))), x)
+    assert "result{head}" in str(report)
+    assert "cast" not in str(report)
+
+
 def test_collectives_that_are_too_small():
     def many(x):
         return nx.fori_loop(0, 20, lambda i, x: x + nx.mean(x, "batch"), x)
@@ -1240,3 +1271,9 @@ if hasattr(jax.lax, "psum_scatter_start"):  # JAX 0.12
         scattered = [(c.kind, c.mesh_axes, c.bytes) for c in report.collectives if c.kind != "all-reduce"]
         assert scattered == [("reduce-scatter", ("x",), 8 * 3 * 4)]
         assert report.summary() == nx.hlo.summary(jax.jit(f).lower(x).compile())
+
+
+@pytest.mark.parametrize("layout", [{}, {"k": nx.SerialLoop(2)}])
+def test_the_title_without_a_mesh_does_not_deny_a_loop(layout):
+    report = nx.explain(nx.xmap(lambda x: nx.sum(x, "k"), ["k"], [], axis_resources=layout), jnp.ones(8))
+    assert str(report).startswith("<lambda> on no mesh, for one device\n")

@@ -27,7 +27,7 @@ from namedax.errors import (
 )
 from tests.harness import Lazily, array, make_mesh, said
 
-ocp, optax = Lazily("orbax.checkpoint"), Lazily("optax")
+ocp, optax, xarray = Lazily("orbax.checkpoint"), Lazily("optax"), Lazily("xarray")
 CHECKSUMS = "namedax.checksums.json"
 
 
@@ -438,6 +438,26 @@ def test_what_cannot_be_stored_is_told(tree, text, tmp_path):
     with pytest.raises(CheckpointError) as info:
         nx.checkpoints.save(tmp_path / "step", tree)
     assert str(info.value).startswith(f"save: {text}")
+
+
+def test_padded_types_restore_without_an_array(tmp_path):
+    x = nx.named(array(10, 3), ["row", "column"])
+    nx.checkpoints.save(tmp_path / "step", {"x": x})
+    mesh = make_mesh((4, 2))
+    like = nx.interop.abstract(nx.checkpoints.types(tmp_path / "step"), {"row": "x", "column": "y"}, mesh, padded=True)
+    have = nx.checkpoints.restore(tmp_path / "step", like)["x"]
+    assert dict(have.named_shape) == {"row": 10, "column": 3}
+    want = np.zeros((12, 4), np.float32)
+    want[:10, :3] = x.data
+    np.testing.assert_array_equal(have.data, want)
+    assert {shard.data.shape for shard in have.data.addressable_shards} == {(3, 2)}
+
+
+def test_a_data_array_is_converted_before_it_is_saved(tmp_path):
+    with pytest.raises(
+        CheckpointError, match=r"of type DataArray, which cannot be stored\..*Convert it with nx\.from_xarray\."
+    ):
+        nx.checkpoints.save(tmp_path / "step", {"t": xarray.DataArray([1.0, 2.0], dims="time")})
 
 
 def test_values_that_are_not_there_are_told(tmp_path):

@@ -17,11 +17,12 @@ from tests.harness import array, said
 X = nx.named(array(4, 6), ["q", "k"])
 IDS = nx.named(jnp.array([0, 0, 3, 1, 1, 0]), ["k"])
 OF_XARRAY = "sel isel loc values coords sizes indexes swap_dims rolling groupby fillna to_numpy assign_coords expand_dims broadcast_like stack"
+OF_XARRAY_TOO = "weighted to_netcdf to_zarr"
 OF_HALIAX = "axes array resolve_axis axis_size rearrange broadcast_axis broadcast_to flatten_axes unflatten_axis updated_slice unbind scalar"
 OF_PENZAI = "tag untag unwrap order_as order_like tag_prefix untag_prefix positional_shape data_array canonicalize check_valid"
 OF_COORDAX = "coordinate coord_fields named_axes named_dims to_xarray"
 OF_PYTORCH = "names refine_names align_to align_as rename_ unflatten unsqueeze permute view matmul numpy numel detach backward to cuda float long"
-OF_PYTORCH += " clamp repeat_interleave add_ copy_ zero_"
+IN_PLACE = "clamp repeat_interleave add_ copy_ zero_"
 OF_DTENSOR = "to_local full_tensor redistribute placements"
 OF_PANDAS = "isnull notna iloc plot dropna head tail groupby resample apply to_pandas hist"
 OF_NUMPY = "fill flip searchsorted partition where nonzero unique median percentile tril concatenate"
@@ -36,7 +37,10 @@ def missing(word, x=X):
 
 
 @pytest.mark.parametrize(
-    "word", " ".join([OF_XARRAY, OF_HALIAX, OF_PENZAI, OF_COORDAX, OF_PYTORCH, OF_NUMPY, OF_PANDAS, OF_DTENSOR]).split()
+    "word",
+    " ".join(
+        [OF_XARRAY, OF_XARRAY_TOO, OF_HALIAX, OF_PENZAI, OF_COORDAX, OF_PYTORCH, OF_NUMPY, OF_PANDAS, OF_DTENSOR, IN_PLACE]
+    ).split(),
 )
 def test_every_word_of_others_has_one_of_ours(word):
     assert missing(word).startswith(f"{word}: f32[]{{q:4, k:6}} has no attribute {word!r}. Write ")
@@ -47,6 +51,12 @@ def test_every_word_of_others_has_one_of_ours(word):
     ("word", "written"),
     [
         ("isel", "x['k', 3], or x[{'k': idx}] with an array of indices"),
+        (
+            "sel",
+            "x['k', i] with i = int(np.searchsorted(coordinates, label)): an array has names only, and its coordinates are an array of yours",
+        ),
+        ("weighted", "nx.average(x, 'k', weights=w)"),
+        ("to_netcdf", "nx.to_xarray(x), which has that method, or nx.positional(x, ['q', 'k'])"),
         ("values", "np.asarray(nx.positional(x, ['q', 'k']))"),
         ("axes", "x.dims, or x.named_shape with the sizes"),
         ("array", "x.data, or nx.positional(x, ['q', 'k']), which gives the axes an order"),

@@ -317,7 +317,12 @@ def test_a_lifted_function_says_its_name_and_what_takes_names(call, name, remedy
         (
             np.array(["2020-01-01"], "datetime64[D]"),
             "datetime64[D]",
-            "Convert dates to numbers, for example (x - x[0]).astype(int).",
+            "Convert dates to numbers, for example (x - x[0]) / np.timedelta64(1, 'D').",
+        ),
+        (
+            np.array([1], "timedelta64[ns]"),
+            "timedelta64[ns]",
+            "Convert durations to numbers, for example x / np.timedelta64(1, 'D').",
         ),
         (np.array(["a"]), "<U1", "Convert strings to indices: words, x = np.unique(x, return_inverse=True)."),
         (np.array([None]), "object", "Convert it to numbers first, for example with x.astype(float)."),

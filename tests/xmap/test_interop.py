@@ -640,6 +640,19 @@ def test_numpy_functions_refuse_names():
         np.linalg.norm(named)
 
 
+@pytest.mark.parametrize("layout", [{"row": "x"}, {"row": ("x", "y")}, {"row": "y", "column": "x"}, {"column": "x"}, {}])
+@pytest.mark.parametrize("dims", [["row", "column"], ["column", None], [None, "row"]])
+def test_abstract_padded_types_are_those_of_shard(layout, dims):
+    mesh = make_mesh((4, 2))
+    tree = {"a": nx.named(array(10, 7), dims), "bias": array(3), "even": nx.named(array(8), ["row"])}
+    want = nx.shard(tree, layout, mesh, padded=True)
+    have = abstract(jax.eval_shape(lambda: tree), layout, mesh, padded=True)
+    assert jax.tree.structure(have) == jax.tree.structure(want)
+    for left, right in zip(jax.tree.leaves(have), jax.tree.leaves(want), strict=True):
+        assert (left.shape, left.dtype, left.sharding) == (right.shape, right.dtype, right.sharding)
+    assert dict(have["a"].named_shape) == dict(tree["a"].named_shape)
+
+
 # --- xarray ---------------------------------------------------------------------------------------------------------
 
 
@@ -693,6 +706,49 @@ def test_xarray_dataset():
     close(again, tree, tol=0)
     assert from_xarray(dataset, positional=["a"])["w"].dims == (None, "b")
     assert to_xarray({"w": nx.named(array(8, 4), ["a", None])}, dims=["k", "l"])["w"].dims == ("a", "k")
+
+
+def test_results_take_the_coordinates_of_the_data_set():
+    values = np.asarray(array(4, 3))
+    lat, area = [10.0, 20.0, 30.0], ("lat", [1.0, 2.0, 3.0])
+    coords = {"time": [5, 6, 7, 8], "lat": lat, "area": area, "level": 2.0}
+    source = xarray.DataArray(values, dims=("time", "lat"), coords=coords)
+    x = from_xarray(source)
+    for coordinates in (source.coords, source.to_dataset(name="t").coords):
+        for have, want in [
+            (to_xarray(x, coords=coordinates), source),
+            (to_xarray(nx.sum(x, "lat"), coords=coordinates), source.sum("lat")),
+            (to_xarray(nx.max(x, "time"), coords=coordinates), source.max("time")),
+            (to_xarray(nx.sum(x, ("time", "lat")), coords=coordinates), source.sum()),
+        ]:
+            xarray.testing.assert_allclose(have, want)
+            assert set(have.coords) == set(want.coords)
+        have = to_xarray({"total": nx.sum(x, "lat")}, coords=coordinates)
+        xarray.testing.assert_allclose(have, source.sum("lat").to_dataset(name="total"))
+        assert set(have.coords) == {"time", "level"}
+    places = source.stack(place=("time", "lat"))
+    flat = nx.merge_axes(x, ("time", "lat"), "place")
+    xarray.testing.assert_identical(to_xarray(flat, coords=places.coords), places)
+    with pytest.raises(ValueError, match="latitude"):  # a dict is checked by xarray: no name is lost
+        to_xarray(x, coords={"latitude": ("latitude", lat)})
+    with pytest.raises(ValueError, match="lat"):  # and so is the size
+        to_xarray(x["lat", :2], coords=source.coords)
+
+
+def test_from_xarray_names_the_variable_that_jax_does_not_support():
+    stamps = np.array(["2001-01-01", "2001-01-03"], "datetime64[ns]")
+    dataset = xarray.Dataset({"t": ("time", [1.0, 2.0]), "stamp": ("time", stamps)})
+    with pytest.raises(ArgumentTypeError) as error:
+        from_xarray(dataset)
+    text = said(error.value)
+    assert text.startswith(
+        "from_xarray: variable 'stamp': the dtype datetime64[ns] of datetime64[ns][2] is not supported by JAX."
+    )
+    x = dataset.stamp
+    assert "(x - x[0]) / np.timedelta64(1, 'D')" in text
+    np.testing.assert_array_equal(from_xarray((x - x[0]) / np.timedelta64(1, "D")).data, [0, 2])
+    with pytest.raises(ArgumentTypeError, match=r"Convert durations to numbers, for example x / np.timedelta64\(1, 'D'\)"):
+        from_xarray(x - x[0])
 
 
 def test_from_xarray_in_a_mapped_body():

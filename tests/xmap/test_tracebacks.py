@@ -256,3 +256,49 @@ def test_an_error_in_a_function_that_an_eager_operation_calls_shows_its_line():
         looped(nx.named(X, ["batch", "k"]))
     assert [name for name, is_ours in frames(caught.value) if not is_ours][-3:] == ["looped", "<lambda>", "misspelt"]
     assert sum(is_ours for _, is_ours in frames(caught.value)) == 1
+
+
+def rooted(x):
+    return nx.sqrt(x)
+
+
+def roots(x):
+    return nx.sum(rooted(x), ["batch", "k"])
+
+
+@pytest.mark.parametrize("axis_type", ["Explicit", "Auto"])
+@pytest.mark.parametrize("call", ["eager", "jit of grad"])
+def test_debug_nans_points_at_the_line_of_a_mapped_function(call, axis_type):
+    mesh = jax.make_mesh((2,), ("x",), (getattr(jax.sharding.AxisType, axis_type),), devices=jax.devices()[:2])
+    f = mapped(roots, mesh=mesh)
+    with jax.debug_nans(True):
+        assert CALLS["eager"](f, X) == 32
+        with pytest.raises(FloatingPointError, match=r"invalid value \(nan\) encountered in sqrt") as info:
+            CALLS[call](f, -X)
+    functions = [frame.name for frame in traceback.extract_tb(info.tb) if frame.filename == __file__]
+    assert functions[-2:] == ["roots", "rooted"]
+    assert len(functions) < 6
+
+
+def test_debug_nans_where_the_line_is_unknown():
+    def on_blocks(x):  # it needs the mesh
+        return nx.NamedArray(nx.nmap(lambda b: jnp.sqrt(b + jax.lax.axis_index("x") * 0.0), collectives=True)(x.data), x.dims)
+
+    f = nx.xmap(on_blocks, axis_resources={"k": "x"}, mesh=make_mesh((2,)))
+    with jax.debug_nans(True), pytest.raises(Exception, match="nan") as info:
+        f(nx.named(-X, ["batch", "k"]))
+    (note,) = [note for note in info.value.__notes__ if note.startswith("namedax: ")]
+    assert note.startswith("namedax: on_blocks has a NaN or an infinity, and the line is unknown")
+    assert note.endswith('nx.debug.print("{x}", x=x).')
+
+
+def test_an_error_of_user_code_is_not_searched_for_nans():
+    calls = []
+
+    def failing(x):
+        calls.append(x)
+        raise FloatingPointError("mine")
+
+    with pytest.raises(FloatingPointError, match="mine"):
+        mapped(failing)(X)
+    assert len(calls) == 1

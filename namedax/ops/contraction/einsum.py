@@ -306,6 +306,8 @@ def _ellipsis_rank(spec: EinsumSpec, i: int, operand: AnyArray) -> int:
         braces = (
             f" Write axis names in braces: '{{{','.join(names)}}}'."
             if letters > rank and names
+            else " If they come from an array without names, name it: nx.named(x, names)."
+            if names and not letters
             else ""
         )
         raise EinsumError(

@@ -161,7 +161,8 @@ UNFIT = {
         "{batch,k}->{batch}",
         (X,),
         nx.errors.EinsumError,
-        "operand 0 has 0 letters, but f32[5]{batch:2, k:4} has 1 positional axis. Write one letter for each, or '...'.",
+        "operand 0 has 0 letters, but f32[5]{batch:2, k:4} has 1 positional axis. Write one letter for each, or '...'. "
+        "If they come from an array without names, name it: nx.named(x, names).",
         0,
     ),
     "too-many-letters": (
