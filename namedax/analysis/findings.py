@@ -270,7 +270,8 @@ def _without_elements(arguments: Iterable[Uneven]) -> Iterator[str]:
             yield (
                 f"Axis {name!r} has {size} elements, in blocks of {block} on {devices} devices"
                 f" ({', '.join(f'{axis}={n}' for axis, n in places)}): {devices - used} of them"
-                f" compute padding only. Map {name!r} to at most {used} devices."
+                f" compute{'s' * (devices - used == 1)} padding only. Map {name!r} to at most"
+                f" {used} devices."
             )
 
 

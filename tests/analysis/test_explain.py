@@ -840,6 +840,7 @@ def test_devices_that_compute_padding_only():
         "Axis 'head' has 9 elements, in blocks of 2 on 8 devices (x=4, y=2): 3 of them compute padding only. "
         "Map 'head' to at most 5 devices."
     ]
+    assert "1 of them computes padding only" in found(13, ("x", "y"))[0]
     assert found(15, ("x", "y")) == found(16, ("x", "y")) == found(4, "x") == []
     assert found(3, ("x", nx.SerialLoop(2))) == []
 
