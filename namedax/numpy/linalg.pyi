@@ -200,7 +200,8 @@ def norm(
       ord: the order. For vectors a number, inf, -inf or 0; for matrices `"fro"`, 1, -1, inf, -inf,
         2, -2 or `"nuc"`. By default `None`, the root of the sum of the squares.
       axis: a positional axis, an axis name, or a tuple of one or two of them (rows, then columns);
-        `None` (default) selects all positional axes.
+        `None` (default) selects all positional axes, and `...` all axes. Without `ord`, they are
+        any number of axes.
       keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
 
     Returns:

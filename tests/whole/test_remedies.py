@@ -5,6 +5,8 @@ keyword argument takes the place of the wrong one in the program. Both with the 
 """
 
 import ast
+import functools
+import inspect
 import re
 
 import jax
@@ -329,3 +331,30 @@ if __name__ == "__main__":
         bad = [(code, r) for code, r in zip(found, results, strict=True) if isinstance(r, Exception)]
         if bad or not found or not isinstance(error, NamedaxError):
             print(program, "\n   ", repr(error)[:600], "\n   ", found, "\n   ", [(c, repr(r)[:200]) for c, r in bad])
+
+
+SPACES = ("", "numpy", "lax", "nn", "numpy.linalg", "numpy.fft", "scipy.special", "scipy.stats", "scipy.fft")
+
+
+@pytest.mark.full
+def test_all_axes_can_be_passed_where_messages_advise_it():
+    """`Pass axis=...` is advice of dozens of operations. A call that fails without an axis runs with it."""
+    x = nx.named(jnp.arange(1.0, 61.0).reshape(3, 4, 5) / 70, ["a", "b", "c"])
+    advised = []
+    for space in SPACES:
+        module = functools.reduce(getattr, filter(None, space.split(".")), nx)
+        for name in dir(module):
+            function = None if name.startswith("_") else getattr(module, name)
+            if not callable(function) or inspect.isclass(function):
+                continue
+            for args in ((x,), (x, x), (x, 0.5)):
+                try:
+                    function(*args)
+                except Exception as error:
+                    if "Pass axis=..." in str(error) and "quantile" not in name and "percentile" not in name:
+                        function(*args, axis=...)
+                        advised.append(name)
+                        break
+                else:
+                    break
+    assert len(advised) > 50 and {"norm", "sum", "std"} <= set(advised)

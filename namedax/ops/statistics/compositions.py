@@ -220,7 +220,8 @@ def norm(
       ord: the order. For vectors a number, inf, -inf or 0; for matrices `"fro"`, 1, -1, inf, -inf,
         2, -2 or `"nuc"`. By default `None`, the root of the sum of the squares.
       axis: a positional axis, an axis name, or a tuple of one or two of them (rows, then columns);
-        `None` (default) selects all positional axes.
+        `None` (default) selects all positional axes, and `...` all axes. Without `ord`, they are
+        any number of axes.
       keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
 
     Returns:
@@ -239,17 +240,19 @@ def norm(
     """
     x = as_inexact(as_array(x, "norm"))
     axis = tuple(axis) if isinstance(axis, list) else axis
-    if axis is None and ord is None:
-        return _vector_norm(x, None, None, keepdims)
+    if ord is None and (axis is None or axis is ...):
+        return _vector_norm(x, None, axis, keepdims)
     if axis is None:
         axis = tuple(range(x.ndim))
+    if axis is ...:
+        axis = (*range(x.ndim), *(dim for dim in dims_of(x) if dim is not None))
     axes = axis if isinstance(axis, tuple) else (axis,)
     if len(axes) == 1:
         return _vector_norm(x, ord, axes, keepdims)
     if len(axes) != 2:
         raise PositionalAxisError(
             f"norm: axis={format_value(axis)} must be one axis (vectors) or two (matrices);"
-            " nx.linalg.vector_norm takes any number."
+            " nx.numpy.linalg.vector_norm takes any number."
         )
     if ord is None or ord in ("f", "fro"):
         return _vector_norm(x, None, axes, keepdims)

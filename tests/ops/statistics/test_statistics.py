@@ -210,6 +210,22 @@ def test_plain_arrays_are_those_of_jnp():
     assert bool(jnp.isnan(nx.nanmax(jnp.full(3, jnp.nan))))
 
 
+def test_norm_over_all_axes():
+    values = np.arange(1.0, 61.0, dtype=np.float32).reshape(3, 4, 5)
+    x = nx.named(values, ["a", None, "c"])
+    np.testing.assert_allclose(nx.norm(x, axis=...), np.sqrt((values**2).sum()), rtol=1e-6)
+    matrix = nx.named(values[0], ["a", "c"])
+    np.testing.assert_allclose(nx.norm(matrix, axis=...), np.linalg.norm(values[0]), rtol=1e-6)
+    np.testing.assert_allclose(nx.norm(matrix, 1, axis=...), np.linalg.norm(values[0], 1), rtol=1e-6)
+    np.testing.assert_allclose(nx.norm(matrix["a", 1], 3, axis=...), np.linalg.norm(values[0][1], 3), rtol=1e-6)
+    with pytest.raises(nx.errors.PositionalAxisError, match="must be one axis .* nx.numpy.linalg.vector_norm takes any number"):
+        nx.norm(x, 1, axis=...)
+    mesh = jax.make_mesh((2, 2), ("p", "q"))
+    f = nx.xmap(lambda y: nx.norm(y, axis=...), axis_resources={"a": "p", "c": "q"}, mesh=mesh)
+    g = nx.named(values, ["a", "b", "c"])
+    np.testing.assert_allclose(f(g), np.sqrt((values**2).sum()), rtol=1e-6)
+
+
 @pytest.mark.full
 def test_communication():
     x, ids = array(64, 5), make.arange(64 * 5).reshape(64, 5) % 7
