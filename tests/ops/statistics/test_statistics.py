@@ -218,7 +218,9 @@ def test_norm_over_all_axes():
     np.testing.assert_allclose(nx.norm(matrix, axis=...), np.linalg.norm(values[0]), rtol=1e-6)
     np.testing.assert_allclose(nx.norm(matrix, 1, axis=...), np.linalg.norm(values[0], 1), rtol=1e-6)
     np.testing.assert_allclose(nx.norm(matrix["a", 1], 3, axis=...), np.linalg.norm(values[0][1], 3), rtol=1e-6)
-    with pytest.raises(nx.errors.PositionalAxisError, match="must be one axis .* nx.numpy.linalg.vector_norm takes any number"):
+    with pytest.raises(
+        nx.errors.PositionalAxisError, match=r"must be one axis .* nx\.numpy\.linalg\.vector_norm takes any number"
+    ):
         nx.norm(x, 1, axis=...)
     mesh = jax.make_mesh((2, 2), ("p", "q"))
     f = nx.xmap(lambda y: nx.norm(y, axis=...), axis_resources={"a": "p", "c": "q"}, mesh=mesh)
