@@ -67,6 +67,11 @@ SEARCHES = {
     "scan": "reference/api/nx.scan",
     "processes": "guides/distributed",
     "UnevenAxisError": "errors",
+    "top-k": "recipes/sharded_top_k_and_sampling",
+    "shuffle": "recipes/shuffle_without_gather",
+    "nearest neighbors": "recipes/nearest_neighbors",
+    "climatology": "recipes/climatology",
+    "glossary": "glossary",
 }
 # Whose pictures a person looks at before a release.
 PICTURED = (
