@@ -577,6 +577,7 @@ def did_you_mean(name: Hashable, candidates: Iterable[Hashable], read_as: str = 
 def rename_code(array: str, name: Hashable) -> str:
     """Return code that renames an axis of an array.
 
+    >>> from namedax.errors import rename_code
     >>> rename_code("y", "k")
     "nx.rename(y, {'k': 'k2'})"
     """
@@ -591,6 +592,7 @@ def split_names(text: object, known: Iterable[Hashable] | None = None) -> list[s
       text: the string.
       known: the names that it may consist of; default: any.
 
+    >>> from namedax.errors import split_names
     >>> split_names("batch k"), split_names("batch,k", ["batch"]), split_names("batch")
     (['batch', 'k'], [], [])
     """

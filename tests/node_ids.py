@@ -7,6 +7,7 @@ def without_room(node_id: str) -> str:
     A test keeps this name when its module moves to another room, so `--one-in` takes the same tests, and
     tests/without_auto_pcast.txt remains true. No two modules have the same base name (tests/house/test_house.py).
 
+    >>> from tests.node_ids import without_room
     >>> without_room("tests/ops/indexing/test_take.py::test_eager[a/b]")
     'tests/test_take.py::test_eager[a/b]'
     >>> without_room("tests/fuzz/test_fuzz.py::test_specimens[ties]")

@@ -99,7 +99,7 @@ ORDERS = {
     ),
     "merge_axes": (
         lambda: nx.merge_axes(("batch", "k"), X, "z"),
-        "the axes must be a tuple, such as ('heads', 'key'), got f32[]{batch:8, k:4}. Write nx.merge_axes(x, axis, name).",
+        "the axes must be a tuple, got f32[]{batch:8, k:4}. Write nx.merge_axes(x, ('heads', 'key'), 'flat').",
     ),
     "rearrange": (
         lambda: nx.rearrange("{batch,k}->{k,batch}", X),
@@ -122,7 +122,7 @@ ORDERS = {
     ),
     "zeros": (
         lambda: nx.zeros(("k",)),
-        "the shape ('k',) has names without sizes. Give sizes by name, as in zeros(named_shape={'k': 8}). The shape is for positional axes.",
+        "the shape ('k',) has names without sizes. Give sizes by name, as in nx.zeros(named_shape={'k': 8}). The shape is for positional axes.",
     ),
     "normal": (
         lambda: nx.random.normal(KEY, ("k", "m")),

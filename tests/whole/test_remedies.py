@@ -65,6 +65,7 @@ def _is_code(value, text):
 def remedies(message):
     """The code in a message.
 
+    >>> from tests.whole.test_remedies import remedies
     >>> remedies("sum: no. Pass axis='batch' or axis='k'. Write nx.sum(x, 'k'), or one name.")
     ["axis='batch'", "axis='k'", "nx.sum(x, 'k')"]
     """

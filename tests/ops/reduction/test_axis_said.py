@@ -23,6 +23,8 @@ RESOURCES = [{}, {"a": "x"}, {"a": "x", "c": "y"}, {"b": "x", "a": "y"}]
 
 REQUIRED = "f32[]{a:8, b:4, c:6} has no positional axis, and without an axis only those are reduced. "
 REQUIRED += "Pass axis=... for all of its axes, or choose from 'a', 'b', 'c'."
+SEARCHED = "f32[]{a:8, b:4, c:6} has no positional axis, and without an axis only those are searched. "
+SEARCHED += "Pass axis=('a', 'b', 'c') for an index over all of its axes in this order, or choose from 'a', 'b', 'c'."
 MIRRORED = {  # by JAX's place
     **{f"numpy.{name}": name for name in REDUCTIONS if name not in ("logsumexp", "norm")},
     **{"numpy.linalg.norm": "norm", "numpy.linalg.vector_norm": "vector_norm", "nn.logsumexp": "logsumexp"},
@@ -39,7 +41,7 @@ def test_without_an_axis_in_the_namespaces_of_jax(place):
     for call in (ours, lambda x: ours(x, axis=None), nx.xmap(ours)):
         with pytest.raises(PositionalAxisError) as error:
             call(ALL)
-        assert said(error.value) == f"{MIRRORED[place]}: {REQUIRED}"
+        assert said(error.value) == f"{MIRRORED[place]}: {SEARCHED if 'arg' in place else REQUIRED}"
     inside = nx.nmap(lambda x: ours(x))(nx.untag(ALL, ["b", "c"]))  # sees plain arrays
     np.testing.assert_allclose(inside.data if inside.shape else nx.positional(inside, ["a"]), jax.vmap(theirs)(X), rtol=1e-5)
 
@@ -93,7 +95,8 @@ def test_without_an_axis(name):
 
 def test_methods_without_an_axis():
     for name in "sum mean var std prod max min any all argmax argmin ptp".split():
-        with pytest.raises(PositionalAxisError, match=rf"^{name}: .* Pass axis=\.\.\. for all of its axes"):
+        advice = r"\('a', 'b', 'c'\) for an index over all" if "arg" in name else r"\.\.\. for all"
+        with pytest.raises(PositionalAxisError, match=rf"^{name}: .* Pass axis={advice} of its axes"):
             getattr(ALL, name)()
     assert float(nx.nan_to_num(ALL).sum(...)) == np.nansum(X)
 
@@ -230,13 +233,13 @@ def test_names_cannot_be_reversed():
             call(table)
         assert said(error.value) == (
             f"{op.strip()}: f32[]{{station:4, year:3}} has no positional axis, and names have no order, so there is nothing to reverse. Write "
-            "nx.rename for the other side of a product, as in nx.dot(y, nx.rename(y, {'station': 'other'}), 'year')."
+            "nx.rename for the other side of a product, as in nx.dot(x, nx.rename(x, {'station': 'other'}), 'year')."
         )
         if op == "permute_dims":  # which needs its axes in JAX
             continue
         assert call(ODD).dims == ODD.dims  # where there are positions, these are reversed
         np.testing.assert_array_equal(nx.nmap(call)(table).data, table.data)  # inside there are no names
-    with pytest.raises(PositionalAxisError, match=r"as in nx\.rename\(y, \{'other': 'another'\}\)\."):
+    with pytest.raises(PositionalAxisError, match=r"as in nx\.rename\(x, \{'other': 'another'\}\)\."):
         nx.transpose(table["station", 0].rename(year="other"))
     np.testing.assert_array_equal(
         nx.transpose(table, ("year", "station")).data, table.data
