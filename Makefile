@@ -111,7 +111,7 @@ test-rest: $(VENV)/.ready-test
 	$(PY) -m pytest $(PYTEST_ARGS) tests -m "full and not product and not leaks" $(REST_ARGS)
 
 test-reference: $(VENV)/.ready-docs,test
-	$(PY) -m pytest $(PYTEST_ARGS) tests/house/test_reference.py -m "not product"
+	$(PY) -m pytest $(PYTEST_ARGS) tests/house/test_reference.py tests/house/test_site_pages.py -m "not product"
 
 test-products: $(VENV)/.ready-test
 	$(PY) -m pytest $(PYTEST_ARGS) tests -m "product and not leaks"

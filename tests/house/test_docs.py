@@ -19,8 +19,15 @@ from tests.house import page_runner
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 WITH_CODE = [page for page in PAGES if page_runner.blocks(page.read_text())]
-# `make docs` executes the notebooks, too; what these state is compared before a release.
-_LONG = ("2_a_network.md", "4_a_transformer.md", "5_science.md", "6_your_own_operation.md")
+# `make docs` executes the notebooks, each in a kernel of its own; what these state is compared before a release.
+_LONG = (
+    "2_a_network.md",
+    "3_eight_devices.md",
+    "4_a_transformer.md",
+    "5_science.md",
+    "6_your_own_operation.md",
+    "7_a_published_model.md",
+)
 
 
 def run_alone(page):
