@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.house import page_runner
 from tools import concept_pictures
 
 ROOT = Path(__file__).parents[2]
@@ -82,10 +83,9 @@ NEWCOMERS = [
     *(ROOT / "docs" / "tutorials").glob("[0-9]*.md"),
     *(ROOT / "docs" / "guides" / f"{name}.md" for name in ("tour", "think_in_names", "concepts", "axis_mappings")),
 ]
-PYTHON = re.compile(r"```(?:python|\{code-cell\})\n(?::[^\n]*\n)*(.*?)```", re.DOTALL)
 
 
 @pytest.mark.parametrize("page", NEWCOMERS, ids=lambda page: page.name)
 def test_code_has_at_most_80_columns(page):
-    code = "\n".join(PYTHON.findall(page.read_text()))
+    code = "\n".join(page_runner.blocks(page.read_text()))
     assert [line for line in code.splitlines() if len(line) > 80] == []

@@ -16,6 +16,7 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import namedax as nx
+from tests.house import page_runner
 
 PAGES = Path(__file__).parents[2] / "docs" / "recipes"
 P = PartitionSpec
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.full
 @functools.cache
 def scope_of(name):
     """The names that the blocks of a recipe define; statements that raise on purpose are left out."""
-    text = "\n".join(re.findall(r"```python\n(.*?)```", (PAGES / f"{name}.md").read_text(), re.S))
+    text = "\n".join(page_runner.blocks((PAGES / f"{name}.md").read_text()))
     lines = [line for line in text.splitlines() if not re.search(r"# \w+Error", line)]
     scope = {}
     exec("\n".join(lines), scope)

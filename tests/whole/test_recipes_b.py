@@ -8,7 +8,6 @@ import ast
 import functools
 import json
 import pathlib
-import re
 import sys
 from collections import Counter
 from functools import partial
@@ -22,15 +21,15 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import namedax as nx
+from tests.house import page_runner
 from tests.xmap.test_distributed import run_two
 
 ROOT = pathlib.Path(__file__).parents[2]
-BLOCK = re.compile(r"```python\n(.*?)```", re.S)
 
 
 def blocks(page):
     """The Python blocks of a page."""
-    return BLOCK.findall((ROOT / "docs" / "recipes" / f"{page}.md").read_text())
+    return page_runner.blocks((ROOT / "docs" / "recipes" / f"{page}.md").read_text())
 
 
 @functools.cache
