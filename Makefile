@@ -74,7 +74,7 @@ demo: $(VENV)/.ready-examples
 	$(PY) examples/digits.py $(DEMO_ARGS)
 
 # Ruff takes a second. Mypy keeps one core busy for most of a minute, so it runs beside the tests and speaks after them.
-test: $(VENV)/.ready-lint,test
+test: $(VENV)/.ready-test
 	$(RUFF)
 	@$(PY) -m mypy >$(VENV)/mypy.txt 2>&1 & types=$$!; \
 	echo 'The tests, and beside them mypy:'; $(SUITE); tests=$$?; \

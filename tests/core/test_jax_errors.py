@@ -67,7 +67,8 @@ def in_a_loop(v):
 
 
 def saved_twice(folder):
-    checkpoint = pytest.importorskip("orbax.checkpoint")
+    from orbax import checkpoint
+
     with checkpoint.PyTreeCheckpointer() as checkpointer:
         for _ in range(2):
             checkpointer.save(folder / "step", {"w": np.ones(2)})

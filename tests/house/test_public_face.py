@@ -15,6 +15,7 @@ import sys
 import types
 
 import jax
+import jedi
 import numpy as np
 import pytest
 
@@ -399,8 +400,6 @@ def test_the_array_has_the_methods_that_its_stub_says(stubs):
 
 
 # --- editors ------------------------------------------------------------------------------------------------------------
-
-jedi = pytest.importorskip("jedi")
 
 
 def script(code):

@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen
+from flax.core import spmd
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
@@ -302,10 +304,9 @@ def test_maxtext_rules():
 
 
 def test_flax_resolves_the_conflict_silently():
-    linen = pytest.importorskip("flax.linen")
     rules = [("embed", ("fsdp", "layers")), ("mlp", "fsdp")]
     assert linen.logical_to_mesh_axes(("embed", "mlp"), rules) == P(("fsdp", "layers"), None)
-    twice = P(*pytest.importorskip("flax.core.spmd").from_sharding_rules(("embed", "mlp"), rules))
+    twice = P(*spmd.from_sharding_rules(("embed", "mlp"), rules))
     assert twice == P(("fsdp", "layers"), "fsdp")
     mesh = jax.make_mesh((4, 2), ("fsdp", "layers"))
     with pytest.raises(Exception, match=r"(?i)duplicate"):

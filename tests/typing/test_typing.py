@@ -983,7 +983,6 @@ reveal_type(long)
 
 
 def test_static_checkers(tmp_path):
-    pytest.importorskip("mypy")
     hints = typing.get_type_hints(sys.modules[nt.ArrayType.__module__])  # where the element types are
     assert all(hints[name] is Any for name in (*NAMED, *KINDS, "key"))
     hints = typing.get_type_hints(typing.get_overloads(inspect.unwrap(checked))[0])

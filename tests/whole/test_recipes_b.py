@@ -15,6 +15,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax import lax
 from jax.sharding import AxisType, NamedSharding
@@ -153,7 +154,6 @@ def test_ensembles():
 
 @pytest.mark.full
 def test_ensembles_with_an_optimizer_and_their_own_batches():
-    optax = pytest.importorskip("optax")
     page = program("ensembles", 0, 1)
     params, rates, x, y = (page[name] for name in ("params", "rates", "x", "y"))
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray
 
 import namedax as nx
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisNotFoundError, PositionalAxisError
@@ -257,7 +258,6 @@ def test_integers_that_fit():
 
 
 def test_integers_of_xarray():
-    xarray = pytest.importorskip("xarray")
     with jax.enable_x64(False), pytest.raises(ArgumentError, match=r"^from_xarray: the integers of i64\[2\] are from -5 to 17"):
         nx.interop.from_xarray(xarray.DataArray(MILLISECONDS, dims=["t"]))
 

@@ -7,6 +7,7 @@ import pickle
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given, settings, strategies
 
@@ -334,7 +335,6 @@ def test_nor_is_a_gradient():
 
 
 def test_jax_takes_it_as_a_pytree():
-    optax = pytest.importorskip("optax")
     r = ragged()
     gradient = jax.jit(jax.grad(lambda r: nx.sum((r * r).sum(), ...), allow_int=True))(r)
     np.testing.assert_allclose(gradient.values.data[:13], 2 * r.values.data[:13], rtol=1e-6)
