@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
+import pathlib
 import traceback
 import weakref
 
@@ -240,7 +242,8 @@ def test_an_eager_error_shows_the_line_and_at_most_two_of_namedax(program):
     assert "<module>" in [name for name, _ in frames(error)[-4:]]
     # nothing is added by an error that led to this one
     text = "".join(traceback.format_exception(error))
-    assert text.count("/namedax/") <= 2
+    package = pathlib.Path(nx.__file__).parent  # the folder of a clone may have the same name
+    assert text.count(f'File "{package}{os.sep}') <= 2
 
 
 def test_the_frames_of_an_eager_error_are_shown_if_jax_shows_its_own():
