@@ -107,6 +107,7 @@ def saved(tmp_path_factory):
     return folders, tree
 
 
+@pytest.mark.full
 @pytest.mark.rest(4)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("source", ["data", "turned"])

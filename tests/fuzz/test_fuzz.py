@@ -78,6 +78,7 @@ HANGS_IN_ONE = DIES_OF_TWO.replace("if number in (3, 24):", "if number == 3:").r
 )
 
 
+@pytest.mark.full
 def test_a_program_that_hangs_is_a_failure(monkeypatch):
     run = session(monkeypatch, HANGS_IN_ONE)
     monkeypatch.setattr(fuzz, "SILENCE", 1.0)

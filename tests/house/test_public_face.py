@@ -176,6 +176,7 @@ def start():
     return json.loads(said)
 
 
+@pytest.mark.full
 def test_importing_traces_and_compiles_nothing(start):
     assert start["events"] == []
     assert any("trace" in event for event in start["events later"])
@@ -485,6 +486,7 @@ CALLS = {  # a call, and a parameter that its signature shows
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("call", CALLS)
 def test_signature_help_and_documentation(call):
     code = f"import namedax as nx\n{call}("

@@ -45,6 +45,7 @@ def test_greedy_tokens_are_those_of_pytorch(case):
     np.testing.assert_array_equal(tokens_of(case, "one device"), golden(case)["greedy"])
 
 
+@pytest.mark.full
 @pytest.mark.part(2)
 @pytest.mark.rest(6)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)

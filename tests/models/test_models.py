@@ -121,6 +121,7 @@ def test_a_model_equals_pytorch(case):
     check(case, "one device", None)
 
 
+@pytest.mark.full
 @pytest.mark.part(4)
 @pytest.mark.rest(35)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)

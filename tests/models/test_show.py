@@ -34,6 +34,7 @@ def test_a_layout_has_the_communication_that_it_needs(name, layout):
     assert wanted[layout] in kinds
 
 
+@pytest.mark.full
 def test_a_model_is_shown(capsys):
     show.main("vit", ["--chips", "4", "--layout", "fsdp", "--machine", "h100", "--tries", "4"])
     text = capsys.readouterr().out
@@ -47,6 +48,7 @@ def test_experts_are_sent_to_by_all_to_alls():
     assert re.search(r"all-to-all +data +batch, expert +forward", text)
 
 
+@pytest.mark.full
 def test_a_model_without_a_fitting_layout_says_so():
     step = show.Step("llama")
     text = show.plan(step, 1, show.nx.machines.h100, 2)

@@ -17,6 +17,7 @@ import generate
 NEW = 6
 
 
+@pytest.mark.full
 @pytest.mark.rest(4)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("remembers", [True, False])

@@ -39,6 +39,7 @@ def expected(tmp_path_factory):
     return of
 
 
+@pytest.mark.full
 @pytest.mark.part(2)
 @pytest.mark.rest(4)
 @pytest.mark.parametrize("explicit", [False, True])

@@ -112,6 +112,7 @@ def _check(name: str, layout: str) -> None:
                 run({op: _OPERATIONS[op][0]})
 
 
+@pytest.mark.full
 @pytest.mark.rest(3)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("layout", ["uneven", "steps"])

@@ -48,6 +48,7 @@ def planned(memory=None, f=None, types=TYPES, **options):
     return nx.plan(f or network(), *types, **options)
 
 
+@pytest.mark.full
 def test_a_faster_layout_that_fits_only_with_recomputation_is_chosen():
     free = planned()
     assert (free.best, free.options) == ({"batch": "x"}, {})
@@ -204,6 +205,7 @@ def vocabulary(vocab, batch=512, **options):
     return nx.plan(f, *types, **{"mesh": abstract(x=8), "machine": machine, "progress": False, **options}), f, types
 
 
+@pytest.mark.full
 def test_padded_blocks_are_tried():
     plan, f, types = vocabulary(50257)
     assert plan.best == {"vocab": "x"}
@@ -240,6 +242,7 @@ def test_padded_arguments_are_measured():
             assert any(one.measured is not None for one in plan.candidates if one.padded)
 
 
+@pytest.mark.full
 def test_cells_of_a_notebook_have_separate_options():
     """Two folds at one line number of two cells, of which only the long one is recomputed."""
     cells = {}

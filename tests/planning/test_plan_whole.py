@@ -51,6 +51,7 @@ def planned(sizes, f=step, **options):
 LARGE = (8192, 1024, 65536, 16)
 
 
+@pytest.mark.full
 def test_different_layouts_are_chosen_where_resharding_pays():
     plan = planned(LARGE)
     assert plan.layouts["encode"] == {"batch": "x"}
@@ -178,6 +179,7 @@ def test_errors():
         planned((64, 16, 64), memory=1000, loops={})
 
 
+@pytest.mark.full
 def test_why_counts_the_arguments_of_several_layouts():
     plan = planned(LARGE)
     assert plan.candidates[0].is_split

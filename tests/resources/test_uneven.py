@@ -171,6 +171,7 @@ def test_ties_are_counted_without_padding():
 # --- where it meets the rest ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_arrays_that_the_body_closes_over_and_nested_functions():
     x, mesh = array(7, 4), UNEVEN[0].options["mesh"]
     other = nx.named(array(7, seed=4), ["a"])

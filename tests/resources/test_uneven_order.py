@@ -66,6 +66,7 @@ SCANS = {
 }
 
 
+@pytest.mark.full
 def test_cumulative_of_other_types_and_shared_values():
     x, w = array(5, 3, kind="int"), make.array(np.float32(0.5))
     more = {
@@ -103,6 +104,7 @@ def test_cumulative_of_other_types_and_shared_values():
         assert np.isfinite(want)
 
 
+@pytest.mark.full
 def test_cumulative_of_infinities_and_nan():
     x = make.array(
         np.array([[1.0, np.inf, -np.inf, np.nan, 3.0, -np.inf, -np.inf], [-np.inf] * 7, [2.0, np.inf, *[-1.0] * 4, np.nan]]).T
@@ -181,6 +183,7 @@ COUNTS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.rest(2)
 @pytest.mark.parametrize(("size", "placement"), SIZES, ids=str)
 def test_values_and_gradients(size, placement):
@@ -190,6 +193,7 @@ def test_values_and_gradients(size, placement):
     check(named, plain, (array(size, 3),), (["a", "b"],), out_axes, placement)
 
 
+@pytest.mark.full
 def test_padding_is_behind_infinities_and_nan():
     below = -np.float32(np.nan)  # with its sign, which selection puts behind everything
     x = np.full((3, 10), -np.inf, np.float32)

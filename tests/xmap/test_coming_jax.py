@@ -194,6 +194,7 @@ HIGH_PROGRAMS = {
 STEPS = {**LAYOUTS, "steps": ((2,), {"a": nx.SerialLoop(4)}), "chunks of steps": ((2,), {"a": ("x", nx.SerialLoop(2))})}
 
 
+@pytest.mark.full
 @pytest.mark.rest(5)
 @pytest.mark.part(4)
 @pytest.mark.parametrize("flags", HIGH_FLAGS)

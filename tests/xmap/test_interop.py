@@ -268,6 +268,7 @@ def test_an_optimizer_that_sees_whole_arrays_sees_blocks_in_a_mapped_body():
         nx.xmap(finite.update, axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))(named, finite.init(named))
 
 
+@pytest.mark.full
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_global_norm(placement):

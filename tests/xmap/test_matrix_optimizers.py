@@ -378,6 +378,7 @@ def test_shampoo_of_the_papers(case, placement):
     )
 
 
+@pytest.mark.full
 @pytest.mark.rest(4)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("case", ["uneven", "two names of a side", "steps", "auto", "explicit"])
@@ -410,6 +411,7 @@ def test_shampoo_with_momentum_and_weight_decay():
 # --- names, fallbacks and errors -------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("make", [muon, adafactor, shampoo])
 def test_the_fallback_gets_all_others(make):
     optimizer = make(0.1, **SIDES, fallback=optax.sgd(1.0))

@@ -147,6 +147,7 @@ NOTHING_BUT_ROUNDING = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.rest(1)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("case", NOTHING_BUT_ROUNDING)

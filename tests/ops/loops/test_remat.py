@@ -109,6 +109,7 @@ def test_peaks_follow_the_compiler():
             assert dots < none
 
 
+@pytest.mark.full
 def test_the_policy_of_a_pipeline():
     args = arrays(layers=4)
 

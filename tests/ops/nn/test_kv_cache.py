@@ -259,6 +259,7 @@ def test_a_selected_layer_is_written_in_place(resources, rows):
     assert memory.temp_size_in_bytes < 1.3 * block / layers
 
 
+@pytest.mark.full
 def test_a_selected_layer_is_the_only_one_that_changes():
     """Also outside a loop, in other storage orders, with padded prompts, and if rows are full."""
     lengths = nx.named(jnp.array([3, 1]), ["batch"])
@@ -290,6 +291,7 @@ def test_a_selected_layer_is_the_only_one_that_changes():
             assert not any(np.any(whole["layers", i].data) for i in (0, 2))
 
 
+@pytest.mark.full
 def test_generation_in_one_compiled_loop():
     """The cache as the carry of a loop; `positions` are those of rotary embeddings."""
     x = array(2, 6, 4)
@@ -326,6 +328,7 @@ def test_queries_that_see_all_slots_of_an_encoder():
         np.testing.assert_allclose(have["batch", row].data, weights @ memory[row, :n], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.full
 def test_heads_mask_and_bias_are_those_of_attention():
     k, q = array(5, 2, 4), array(5, 6, 4, seed=1)
     bias, mask = array(6, 8), array(8, kind="bool").at[0].set(True)

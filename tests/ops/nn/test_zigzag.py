@@ -97,6 +97,7 @@ def compare(size, shape, kind, resources, options, wrap=lambda f: f, whole=False
         np.testing.assert_allclose(slopes[name], expected[name], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("label", PLAIN)
 def test_values_and_gradients(label):
     compare(*CASES[label])

@@ -168,6 +168,7 @@ def test_what_is_sent(resources, width, want, gradient):
         assert sorted((c.kind, c.bytes) for c in have) == sorted((kind, BYTES * n) for kind, n in gradient)
 
 
+@pytest.mark.full
 def test_the_rows_of_a_ragged_have_weights_of_their_own():
     lengths = (3, 0, 6, 4)
     x, w = array(16, 6, seed=7).at[13:].set(jnp.nan), array(4, 6, 5, seed=8)

@@ -78,6 +78,7 @@ PROGRAMS |= {
 }
 
 
+@pytest.mark.full
 @pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", PLACES, ids=str)
