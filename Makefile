@@ -37,7 +37,7 @@ PY := $(VENV)/bin/python
 comma := ,
 RUFF = $(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m codespell_lib
 SUITE = $(PY) -m pytest $(PYTEST_ARGS) -m "not leaks and not full" $(SUITE_ARGS)
-# On the JAX that test-rest runs on: without cases of which it runs others, and without tests of files, which no JAX changes.
+# On the JAX that test-rest runs on: without cases whose values all occur there, and without tests of files, which no JAX changes.
 BESIDE_REST = --beside-rest $(foreach name,house make prose public_jax site_check site_pages,--ignore=tests/house/test_$(name).py)
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
@@ -85,7 +85,7 @@ test: $(VENV)/.ready-test
 test-suite: $(VENV)/.ready-test
 	$(SUITE)
 
-# On the newest JAX the whole suite runs, but for cases of functions of which test-rest runs others (tests/covering.py), on the oldest
+# On the newest JAX the whole suite runs, but for cases whose values all occur in test-rest (tests/covering.py), on the oldest
 # the covering set. The Python of `make test` has one of the two, and
 # `tools/find-python` finds a Python for the other; without one, this Python runs what there is. The site is built by the
 # Python of `make test`, whose JAX has written the examples of the reference.

@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--beside-rest",
         action="store_true",
-        help="leave out cases of functions with the mark `part` of which test-rest runs others",
+        help="leave out cases whose values all occur in test-rest",
     )
 
 

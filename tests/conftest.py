@@ -8,7 +8,7 @@ import jax
 import pytest
 from hypothesis import settings
 
-from tests.covering import FAMILIES_OF_THIS_RUN, Case, cover, family_of, products, traits
+from tests.covering import FAMILIES_OF_THIS_RUN, Case, cover, family_of, met_in_rest, products, traits
 from tests.harness import Placement
 from tests.node_ids import without_room
 
@@ -41,11 +41,6 @@ def case_of(item: pytest.Item) -> Case:
     return Case(function, frozenset(filter(None, values_of(item))), frozenset().union(*map(traits, placements)), part, rest)
 
 
-def runs_in_rest(item: pytest.Item, rest: set[str]) -> bool:
-    """Return True if test-rest runs other cases of a function with the mark `part`; `rest` are the functions that it runs."""
-    return item.get_closest_marker("part") is not None and case_of(item).function in rest
-
-
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     families: dict[str, list[pytest.Item]] = collections.defaultdict(list)
@@ -67,14 +62,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for i in products([case_of(item) for item in others], kept):
         others[i].add_marker("product")
     if config.getoption("--beside-rest"):
-        rest = {
-            case_of(item).function
-            for item in others
-            if item.get_closest_marker("full") and not item.get_closest_marker("product")
+        in_rest = {
+            i for i, item in enumerate(others) if item.get_closest_marker("full") and not item.get_closest_marker("product")
         }
-        beside = [item for item in items if item.get_closest_marker("full") or not runs_in_rest(item, rest)]
-        config.hook.pytest_deselected(items=[item for item in items if item not in {*beside}])
-        items[:] = beside
+        elsewhere = {others[i] for i in met_in_rest([case_of(item) for item in others], kept, in_rest)}
+        config.hook.pytest_deselected(items=[item for item in items if item in elsewhere])
+        items[:] = [item for item in items if item not in elsewhere]
     if not getattr(jax.config, "jax_auto_pcast", True):
         lines = set(pathlib.Path(__file__).with_name("without_auto_pcast.txt").read_text().splitlines())
         left_out = [item for item in items if without_room(item.nodeid) in lines]

@@ -4,8 +4,8 @@ Of that rest, `make test-all` leaves out what only multiplies: with it, every op
 together (an Explicit mesh and chunks, say, or two mesh axes and XLA's partitioner). A function with the mark `rest(n)` keeps n of its cases
 there, evenly spread. What remains is marked `product`, for `make test-products` and before a release.
 
-`make test-all` runs the tests of `make test` on a second JAX. Where the rest runs on it, too, `--beside-rest` leaves out the cases of functions
-with the mark `part` of which the rest has others: on that JAX every function runs, and these cases on the other one.
+`make test-all` runs the tests of `make test` on a second JAX. Where the rest runs on it, too, `--beside-rest` leaves out the cases that show
+nothing beside it: on that JAX every function runs with every value of every parameter, and these cases run on the other JAX.
 
 The rule, for one test function and its cases (tests/conftest.py applies it, tests/house/test_covering.py checks it):
 
@@ -194,6 +194,21 @@ def products(cases: Sequence[Case], kept: set[int]) -> set[int]:
             missing -= meetings[best]
         left |= spare
     return left
+
+
+def met_in_rest(cases: Sequence[Case], kept: set[int], in_rest: set[int]) -> set[int]:
+    """Return the indices in `kept` whose function runs in test-rest with each of their values.
+
+    With the mark `part`, its other cases stand for all values.
+    """
+    values: dict[str, set[Hashable]] = {}
+    for i in in_rest:
+        values.setdefault(cases[i].function, set()).update(cases[i].values)
+    return {
+        i
+        for i in kept
+        if (met := values.get(cases[i].function)) is not None and (cases[i].part is not None or cases[i].values <= met)
+    }
 
 
 def meets(case: Case, function: str) -> set[Hashable]:

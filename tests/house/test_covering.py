@@ -1,6 +1,7 @@
 """The rule of tests/covering.py: what `make test` leaves out of a matrix occurs there all the same, singly."""
 
 import collections
+import dataclasses
 import itertools
 
 import pytest
@@ -14,6 +15,7 @@ from tests.covering import (
     cover,
     families,
     family_of,
+    met_in_rest,
     operation_of,
     products,
     rooms,
@@ -80,6 +82,16 @@ def test_of_a_function_with_the_mark_rest_that_many_cases_are_no_products(rest):
     left = products(cases, {0, 5})
     assert len(left) == 10 - min(rest, 10)
     assert not left & {0, 5}
+
+
+def test_beside_the_rest_every_function_runs_with_every_value():
+    cases = [Case("f", frozenset({value}), part=part) for part in (None, 1) for value in "abca"]
+    cases = [dataclasses.replace(case, function=f"f{i // 4}") for i, case in enumerate(cases)]
+    kept, in_rest = {0, 1, 2, 4, 5}, {3, 7}
+    # `a` of the first function is met again, `b` and `c` are not; with `part` every case is met
+    assert met_in_rest(cases, kept, in_rest) == {0, 4, 5}
+    assert met_in_rest(cases, kept, {3}) == {0}
+    assert met_in_rest(cases, kept, set()) == set()
 
 
 @pytest.mark.parametrize("part", [1, 3, 30])
