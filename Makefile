@@ -30,7 +30,7 @@ FUZZ_ARGS ?= --minutes 10
 # Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.
 TEST_FUZZ_ARGS ?= --minutes 4 --programs 30 --seed 1000000
 # Infinities, NaN and numbers near the ends of a dtype.
-TEST_SPECIAL_ARGS ?= --special --minutes 3 --programs 100 --seed 1000000
+TEST_SPECIAL_ARGS ?= --special --minutes 3 --programs 60 --seed 1000000
 DEMO_ARGS ?=
 
 PY := $(VENV)/bin/python

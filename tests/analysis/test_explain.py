@@ -90,6 +90,7 @@ CASES = {
 }
 
 
+@pytest.mark.rest(9)
 @pytest.mark.parametrize("gradient", ["none", "outside", "inside"])
 @pytest.mark.parametrize("case", CASES)
 def test_kinds_and_bytes_are_those_of_the_compiled_program(case, gradient):
@@ -197,7 +198,7 @@ def test_new_layouts_on_arrival(case):
     check_new_layout(*NEW_LAYOUTS[case], (4, 2))
 
 
-@pytest.mark.rest(1)
+@pytest.mark.rest(0)
 @pytest.mark.full
 @pytest.mark.parametrize("shape", [(4, 2), (2, 2), (2, 4)])
 def test_all_new_layouts_on_arrival(shape):
@@ -216,6 +217,7 @@ def arrive(w, x):
     return nx.mean(nx.square(nx.dot(x, w, "hidden")), ["batch", "out"])
 
 
+@pytest.mark.rest(13)
 @pytest.mark.parametrize("form", ["named", "mapped", "in a step", "its gradient"])
 @pytest.mark.parametrize("kind", [AUTO, EXPLICIT])
 @pytest.mark.parametrize("place", [{"hidden": "x"}, {"out": "x"}, {"out": ("x", "y")}, {"hidden": "y", "out": "x"}])
@@ -358,7 +360,7 @@ def example(layout, layers=2):
 
 
 # The others are in test_by_hand, where they are compiled anyway.
-@pytest.mark.rest(4)
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("layout", ["single", "dp+tp", "fsdp", "tp+accumulation", "fsdp+accumulation", "ring", "ep"])
 def test_the_layouts_of_the_transformer(layout):
@@ -375,6 +377,7 @@ def test_the_layouts_of_the_transformer(layout):
     assert report.memory.peak == pytest.approx(whole, rel=0.2 if jax.__version__.startswith("0.10.") else 0.25)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("layout", ["single", "dp", "ep"])
 def test_operations_are_those_that_xla_counts(layout):

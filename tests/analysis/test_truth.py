@@ -63,6 +63,7 @@ def in_range(ratio, usual, known):
     return min(low, usual[0]) <= ratio <= max(high, usual[1])
 
 
+@pytest.mark.rest(11)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.full, id=name.replace(" ", "-")) for name in PROGRAMS],

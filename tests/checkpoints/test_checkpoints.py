@@ -108,7 +108,7 @@ def saved(tmp_path_factory):
 
 
 @pytest.mark.full
-@pytest.mark.rest(4)
+@pytest.mark.rest(3)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("source", ["data", "turned"])
 @pytest.mark.parametrize("target", LAYOUTS)

@@ -335,6 +335,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.rest(22)
 @pytest.mark.part(12)
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 @pytest.mark.parametrize("op", ARITHMETIC + COMPARISONS, ids=lambda op: op.__name__)

@@ -68,6 +68,7 @@ def narrow_sums(jaxpr):
     return found, count
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("resources", [{"b": "x"}, {"b": "x", "k": nx.SerialLoop(2)}, {"k": "y"}], ids=str)
 def test_no_sum_is_narrow(resources):
@@ -152,6 +153,7 @@ LAYOUTS = [
 ]
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("placement", LAYOUTS, ids=str)
 def test_fourier_transforms_along_a_sharded_name(placement):

@@ -52,6 +52,7 @@ def rename_nested(package):
     return count
 
 
+@pytest.mark.product
 @pytest.mark.full
 def test_raw_blocks_are_found_whatever_nested_functions_are_called(tmp_path):
     shutil.copytree(ROOT / "namedax", tmp_path / "namedax", ignore=shutil.ignore_patterns("__pycache__"))

@@ -321,6 +321,7 @@ MESHES = {
 }
 
 
+@pytest.mark.rest(4)
 @pytest.mark.parametrize(
     "size", [size if size in ("4x2", "8x8", "16x16") else pytest.param(size, marks=pytest.mark.full) for size in MESHES]
 )
@@ -579,6 +580,7 @@ def test_the_label_of_a_low_bound_is_above_the_axis():
     assert_readable(figure)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full), pytest.param(2, marks=pytest.mark.full)])
 def test_each_of_60_candidates_has_a_number_at_its_point(seed):
     rng = np.random.default_rng(seed)
@@ -689,6 +691,7 @@ def cells_of(figure):
     return found
 
 
+@pytest.mark.rest(1)
 @pytest.mark.parametrize(
     ("schedule", "rounds", "stages", "microbatches"),
     [

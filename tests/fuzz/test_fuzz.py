@@ -15,6 +15,7 @@ from tests.fuzz.worker import report, trial
 PROGRAMS, LAYOUTS = 10, 2
 
 
+@pytest.mark.rest(9)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_specimens(name):
@@ -28,6 +29,7 @@ def test_specimens(name):
     assert compared
 
 
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("number", range(PROGRAMS))
 def test_random_programs(number):

@@ -162,7 +162,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.rest(3)
+@pytest.mark.rest(1)
 @pytest.mark.part(5)
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted(name, monkeypatch):

@@ -40,7 +40,7 @@ SENDS = {
 }
 
 
-@pytest.mark.rest(3)
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("name", GALLERY)
 def test_an_example_compares_its_assignments(name, tmp_path):

@@ -76,6 +76,7 @@ CASES = [
 ]
 
 
+@pytest.mark.rest(5)
 @pytest.mark.part(2)
 @pytest.mark.parametrize(("name", "shape", "inside", "with_x"), CASES)
 def test_value_gradient_and_communication(name, shape, inside, with_x):

@@ -195,6 +195,7 @@ def test_silent_replication():
     assert gather.names == ("vocab",)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.parametrize(("form", "hops"), [("ring", 7), ("ulysses", 0), ("both", 3)])
 def test_context_parallelism(form, hops):
     page = scope_of("context_parallelism")

@@ -326,6 +326,7 @@ for i in range(int(layers)):
 """
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["heads", "embed"])
 def test_loading_takes_about_one_block_beside_the_result(name, tmp_path):

@@ -749,6 +749,7 @@ def test_measure_under_a_mesh():
         assert set(nx.machines.measure().links) == {"x"}
 
 
+@pytest.mark.product
 @pytest.mark.full
 def test_measure_without_a_mesh_is_for_any():
     have = nx.machines.measure()

@@ -39,6 +39,7 @@ def tokens_of(case, title, axis_types=None, **options):
     return generator(params_of(case), prompts_of(case), NEW, jax.random.key(1))
 
 
+@pytest.mark.rest(1)
 @pytest.mark.part(4)
 @pytest.mark.parametrize("case", DECODERS)
 def test_greedy_tokens_are_those_of_pytorch(case):
@@ -47,7 +48,7 @@ def test_greedy_tokens_are_those_of_pytorch(case):
 
 @pytest.mark.full
 @pytest.mark.part(2)
-@pytest.mark.rest(6)
+@pytest.mark.rest(1)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("title", [title for title in generate.LAYOUTS if title != "one device"])
 @pytest.mark.parametrize("case", DECODERS)
@@ -58,6 +59,7 @@ def test_greedy_tokens_do_not_depend_on_the_layout(case, title, axis_types):
 SAMPLING = {"temperature": 0.7, "top_k": 9, "top_p": 0.8}
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.part(1)
 @pytest.mark.parametrize("title", ["batch+heads", "uneven heads", "cache+heads"])
@@ -78,6 +80,7 @@ def kept(logits, temperature, top_k, top_p):
     return set(allowed[before < top_p].tolist())
 
 
+@pytest.mark.rest(3)
 @pytest.mark.part(4)
 @pytest.mark.parametrize(
     ("top_k", "top_p", "candidates"),
@@ -104,6 +107,7 @@ def test_only_likely_tokens_are_drawn(monkeypatch, resources, top_k, top_p, cand
     assert {token for token in wanted if weights[token] > 0.03 * total} <= found
 
 
+@pytest.mark.rest(1)
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("case", "title"),

@@ -40,7 +40,7 @@ def test_the_loss_of_the_balance_is_that_of_pytorch(case):
 
 
 @pytest.mark.full
-@pytest.mark.rest(4)
+@pytest.mark.rest(1)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("title", ["ep+fsdp", "fsdp+tp+sp", "fsdp, accumulated", "ring+fsdp", "pipeline+dp"])

@@ -115,6 +115,7 @@ MAPPED = [
 ]
 
 
+@pytest.mark.rest(1)
 @pytest.mark.part(7)
 @pytest.mark.parametrize("case", CASES)
 def test_a_model_equals_pytorch(case):
@@ -123,7 +124,7 @@ def test_a_model_equals_pytorch(case):
 
 @pytest.mark.full
 @pytest.mark.part(4)
-@pytest.mark.rest(35)
+@pytest.mark.rest(7)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize(("case", "title"), MAPPED)
 def test_a_model_equals_pytorch_in_every_layout(case, title, axis_types):

@@ -171,6 +171,7 @@ def test_an_unsupported_entry_is_an_error(label, tmp_path):
         read(tmp_path, module, entries)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.part(1)
 @pytest.mark.parametrize("module", ["vit", "whisper", "mamba"])

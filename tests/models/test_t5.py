@@ -18,7 +18,7 @@ NEW = 6
 
 
 @pytest.mark.full
-@pytest.mark.rest(4)
+@pytest.mark.rest(1)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("remembers", [True, False])
 @pytest.mark.parametrize("title", ["one device", "uneven heads", "cache and source"])
@@ -45,6 +45,7 @@ def test_greedy_tokens_are_those_of_pytorch(case, title, remembers):
     np.testing.assert_array_equal(nx.positional(found, ["batch", "new"]), golden(case)["greedy"])
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.part(1)
 @pytest.mark.parametrize("resources", [{}, {"source": "x", "pos": "x", "source_sp": "x", "pos_sp": "x"}], ids=["whole", "ring"])

@@ -41,7 +41,7 @@ def expected(tmp_path_factory):
 
 @pytest.mark.full
 @pytest.mark.part(2)
-@pytest.mark.rest(4)
+@pytest.mark.rest(1)
 @pytest.mark.parametrize("explicit", [False, True])
 @pytest.mark.parametrize("layout", [title for title in common.LAYOUTS if title not in ("one device", "ep", "ep+fsdp")])
 def test_the_losses_of_every_layout_are_equal(expected, tmp_path, layout, explicit):
@@ -61,7 +61,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.rest(2)
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("layout", ["fsdp+tp+sp", "ring+fsdp", "pipeline+dp", "fsdp, accumulated"])
 @pytest.mark.parametrize("option", OPTIONS)
@@ -100,7 +100,7 @@ def test_an_unknown_model_type_is_an_error(tmp_path):
         train.main(["--weights", str(tmp_path)])
 
 
-@pytest.mark.rest(3)
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("option", [(), ("--packed",), ("--lora", 2), ("--lora", 2, "--adapters", 2)], ids=str)
 @pytest.mark.parametrize("layout", ["ep", "ep+fsdp"])

@@ -36,7 +36,7 @@ def by_hand(reduce, groups):
     return f
 
 
-@pytest.mark.rest(2)
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize(("shape", "place"), PLACES)
 def test_groups(shape, place):
@@ -238,6 +238,7 @@ def test_refused_by_name(body, error, message):
 # --- modules that hold more than functions --------------------------------------------------------------------------------
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize(("shape", "place"), PLACES[:3])
 def test_rotations(shape, place):

@@ -362,7 +362,7 @@ def takes_named_arrays(name):
     raise AssertionError(f"{name}: {NO_SAMPLE}")
 
 
-@pytest.mark.rest(54)
+@pytest.mark.rest(6)
 @pytest.mark.full
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.product] if k % 6 else []) for k, name in enumerate(LIFTED)]

@@ -123,6 +123,7 @@ LOOPS = {
 SLOW = {"odeint": ["two-mesh-axes"], "cg": ["one-each", "both"]}
 
 
+@pytest.mark.rest(5)
 @pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("loop", "placement"), [(loop, p) for loop in LOOPS for p in FEW if p.label in SLOW.get(loop, [p.label])], ids=str

@@ -113,7 +113,7 @@ def _check(name: str, layout: str) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.rest(3)
+@pytest.mark.rest(1)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("layout", ["uneven", "steps"])
 @pytest.mark.parametrize("name", [name for name in _FAST if name in _TYPES])
@@ -121,7 +121,7 @@ def test_types_without_infinity(name, layout):
     _check(name, layout)
 
 
-@pytest.mark.rest(8)
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("layout", _LAYOUTS)
 @pytest.mark.parametrize("name", _TYPES)

@@ -105,7 +105,7 @@ def has_gradient(name, values, result):
 
 
 @pytest.mark.full
-@pytest.mark.rest(60)
+@pytest.mark.rest(20)
 @pytest.mark.parametrize(("name", "layout"), list(cases()))
 def test_every_operation_runs_on_explicit_axes(name, layout):
     call, names = CALLS[name]

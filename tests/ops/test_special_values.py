@@ -113,6 +113,7 @@ def run(table, layout, kind):
 CASES = [(layout, kind) for layout in LAYOUTS for kind in ("auto", "explicit") if kind == "auto" or LAYOUTS[layout][1]]
 
 
+@pytest.mark.rest(5)
 @pytest.mark.part(5)
 @pytest.mark.parametrize(("layout", "kind"), CASES)
 def test_what_moves_has_the_same_bits(layout, kind):
@@ -130,6 +131,7 @@ def test_what_is_read(layout, kind):
             np.testing.assert_array_equal(np.signbit(have)[~np.isnan(have)], np.signbit(want)[~np.isnan(want)], err_msg=name)
 
 
+@pytest.mark.rest(4)
 @pytest.mark.part(6)
 @pytest.mark.parametrize(("layout", "kind"), CASES)
 def test_what_computes_has_the_same_infinities(layout, kind):

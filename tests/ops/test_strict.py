@@ -86,6 +86,7 @@ def strict():
         yield
 
 
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=["here", "sharded"])
@@ -238,6 +239,7 @@ DIAGONALS = {
 LAYOUTS = [{}, {"i": "x"}, {"j": "x"}, {"i": "x", "j": "y"}, {"i": ("y", "x")}]
 
 
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("spec", DIAGONALS)
 def test_repeated_names(spec):

@@ -75,6 +75,7 @@ def test_a_small_model_is_data_parallel():
     assert list(best.report.summary()) == ["all-reduce"]
 
 
+@pytest.mark.rest(1)
 @pytest.mark.parametrize(
     "sizes",
     [
@@ -495,6 +496,7 @@ def test_experts_live_where_the_batch_does():
     assert plan.best["batch"] == plan.best["expert"] == "data"
 
 
+@pytest.mark.product
 @pytest.mark.full
 def test_a_long_context_is_a_ring():
     config = dataclasses.replace(Config(), layers=4, embed=512, kv_heads=1, group=4, hidden=2048, pos=1 << 17)

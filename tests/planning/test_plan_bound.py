@@ -131,7 +131,7 @@ def case(program, number):
     return jax.value_and_grad(body, argnums=wrt), arrays, sizes, mesh, machine, rng
 
 
-@pytest.mark.rest(16)
+@pytest.mark.rest(3)
 @pytest.mark.full
 @pytest.mark.parametrize("number", range(8))
 @pytest.mark.parametrize("program", PROGRAMS)

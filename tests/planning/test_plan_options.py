@@ -230,6 +230,7 @@ def test_padded_blocks_are_tried():
     assert plan.candidates[0].report.memory.arguments * 3 < off.candidates[0].report.memory.arguments
 
 
+@pytest.mark.product
 @pytest.mark.full
 def test_padded_arguments_are_measured():
     mesh = jax.make_mesh((8,), ("x",))

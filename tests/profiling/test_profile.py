@@ -767,6 +767,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_time_of_larger_programs_is_attributed(program):

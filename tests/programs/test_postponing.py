@@ -172,7 +172,7 @@ ON_EXPLICIT = (
 )
 
 
-@pytest.mark.rest(8)
+@pytest.mark.rest(4)
 @pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("label", "kind"),

@@ -199,6 +199,7 @@ MORE = {"integer_pow": (2,), "reduce_precision": (5, 10)}
 NOT_TRIED = {"clamp", "convert_element_type", "random_gamma_grad"}
 
 
+@pytest.mark.rest(25)
 @pytest.mark.full
 @pytest.mark.parametrize("name", sorted(name for name in ELEMENTWISE - NOT_TRIED if callable(getattr(lax, name, None))))
 def test_what_counts_as_elementwise_is(name):

@@ -143,6 +143,7 @@ def test_everywhere(name, placement):
 ALONE = sorted(set(PROGRAMS).difference(EVERYWHERE))
 
 
+@pytest.mark.rest(7)
 @pytest.mark.part(8)
 @pytest.mark.parametrize("name", ALONE)
 def test_programs(name):
@@ -151,7 +152,7 @@ def test_programs(name):
     check(named, oracle, [X, W], (["a", "b", "c"], ["c", "d"]), out, placement, tol=5e-5)
 
 
-@pytest.mark.rest(4)
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 @pytest.mark.parametrize("part", range(3))
@@ -195,6 +196,7 @@ def train_step(resources, where, mesh):
     return jax.jit(nx.xmap(lambda *args: inside(*args), AXES, ([], (AXES[0], AXES[1])), **options))
 
 
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("where", ["inside", "outside"])
 @pytest.mark.parametrize("base", [(), ("x",), ("x", "y")], ids=str)
@@ -663,7 +665,7 @@ def test_reductions_in_every_iteration(resources):
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.rest(3)
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("remat", [False, True])
 @pytest.mark.parametrize(
@@ -702,7 +704,7 @@ SEVERAL = (
 )
 
 
-@pytest.mark.rest(2)
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("resources", SEVERAL, ids=str)
 def test_partial_results_are_gathered_over_mesh_axes_and_loops_together(resources):
@@ -749,6 +751,7 @@ def test_results_that_are_arguments_where_an_explicit_mesh_is_set():
             np.testing.assert_array_equal(have, x)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("axes", [("l", "x"), ("y", "l", "x"), ("x", "l")], ids=str)
 def test_the_loop_may_be_any_of_the_axes_of_a_collective(axes):

@@ -30,7 +30,7 @@ SHORT = [
 ]
 
 
-@pytest.mark.rest(2)
+@pytest.mark.rest(1)
 @pytest.mark.parametrize(
     "placement", [SHORT[0], *(pytest.param(placement, marks=pytest.mark.full) for placement in SHORT[1:])], ids=str
 )
@@ -59,7 +59,7 @@ MOVES = (
 )
 
 
-@pytest.mark.rest(2)
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", [SHORT[0], SHORT[-1]], ids=str)
@@ -72,7 +72,7 @@ def test_every_operation(placement, smooth):
 # --- a training step ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rest(5)
+@pytest.mark.rest(2)
 @pytest.mark.parametrize("where", ["outside", pytest.param("inside", marks=pytest.mark.full)])
 @pytest.mark.parametrize("base", [(), pytest.param(("x",), marks=pytest.mark.full), ("x", "y")], ids=str)
 @pytest.mark.parametrize("count", [10, pytest.param(509, marks=pytest.mark.full)])

@@ -155,6 +155,7 @@ def _some(placement, parts):
     return [half[start::parts] for start in range(parts)]
 
 
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("part", range(2))
@@ -163,6 +164,7 @@ def test_values_and_gradients_outside(part, placement):
     check(named, plain, ARGS, AXES, out, placement)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("placement", INSIDE, ids=str)
 def test_gradients_inside(placement):
@@ -170,6 +172,7 @@ def test_gradients_inside(placement):
     check(named, plain, ARGS, AXES, out, placement, grad=False, tol=1e-4)
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["summed", "maximum of what is gathered", "power iteration"])
 def test_second_derivatives(name):
@@ -201,6 +204,7 @@ WITH_CONSTANTS = {
 }
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("shape", [(4,), (2, 2)], ids=str)
 def test_gradients_outside_of_what_has_arrays_of_its_own(shape):

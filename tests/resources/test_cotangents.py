@@ -91,7 +91,7 @@ def pulled(f, cos):
     return g
 
 
-@pytest.mark.rest(3)
+@pytest.mark.rest(1)
 @placements
 def test_of_vjp(placement):
     programs = {
@@ -164,6 +164,7 @@ RULES = {
 }
 
 
+@pytest.mark.rest(2)
 @placements
 def test_of_rules(placement):
     check(*reorder(together(RULES)), placement, tol=1e-4)

@@ -144,6 +144,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.rest(4)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("explicit", [False, pytest.param(True, marks=pytest.mark.full)])
 @pytest.mark.parametrize("remat", [False, pytest.param(True, marks=pytest.mark.full)])

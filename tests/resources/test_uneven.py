@@ -35,7 +35,7 @@ EVERY = {
 EVERY |= {label if label not in EVERY else f"{label}-of-lax": program[:4] for label, program in PROGRAMS.items()}
 
 
-@pytest.mark.rest(4)
+@pytest.mark.rest(1)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", [UNEVEN[0], *(pytest.param(p, marks=pytest.mark.full) for p in UNEVEN[1:])], ids=str)
@@ -83,7 +83,7 @@ def plain_network(w, x, y):
     return sum(parts, jnp.einsum("bm,bm,km->", p, h, w))
 
 
-@pytest.mark.rest(4)
+@pytest.mark.rest(1)
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
 @pytest.mark.parametrize("size", [*(pytest.param(n, marks=pytest.mark.full) for n in (1, 7, 9)), 10])
 def test_sizes(size, kind):
@@ -92,6 +92,7 @@ def test_sizes(size, kind):
     check(network, plain_network, (w, x, y), (["k", "m"], ["batch", "k"], ["batch", "m"]), [], one, tol=1e-4)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.parametrize("name", [*(pytest.param(n, marks=pytest.mark.full) for n in ("k", "m")), "all"])
 def test_contracted_and_kept(name):
     resources = (("k", "x"), ("m", "y")) if name == "all" else ((name, ("x", "y")),)
@@ -236,6 +237,7 @@ LAYERS = {
 LAYERS["fold"] = (LAYERS["fold"][0], lambda x: jnp.cos(1.0) ** jnp.arange(len(x) - 1, -1, -1) @ x, ["b"])
 
 
+@pytest.mark.rest(1)
 @pytest.mark.parametrize("size", [7, pytest.param(1, marks=pytest.mark.full), pytest.param(10, marks=pytest.mark.full)])
 def test_one_entry_after_the_other(size):
     named, plain, out_axes = together(LAYERS)
@@ -260,7 +262,7 @@ def test_no_step_of_a_scan_is_taken_over_padding(reverse):
 
 
 @pytest.mark.part(1)
-@pytest.mark.rest(3)
+@pytest.mark.rest(1)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
     "placement", [Placement("four", (4,), (("a", "x"),)), Placement("steps", (2,), (("a", ("x", nx.SerialLoop(2))),))], ids=str
@@ -386,6 +388,7 @@ ATTENTION = [
 ]
 
 
+@pytest.mark.rest(2)
 @pytest.mark.parametrize("is_causal", [True, pytest.param(False, marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "placement", [ATTENTION[0], *(pytest.param(p, marks=pytest.mark.full) for p in ATTENTION[1:])], ids=str
@@ -427,7 +430,7 @@ def test_attention_to_keys_that_are_sharded(size):
 GROUPS = [(12, 4, 8), (15, 5, 2), (21, 7, 4), (8, 4, 8), (6, 2, 4), (3, 1, 2), (10, 10, 4)]
 
 
-@pytest.mark.rest(6)
+@pytest.mark.rest(2)
 @pytest.mark.parametrize(
     ("heads", "key_heads", "devices"), [GROUPS[0], *(pytest.param(*g, marks=pytest.mark.full) for g in GROUPS[1:])]
 )
@@ -553,7 +556,7 @@ MOVES = {
 
 
 @pytest.mark.part(1)
-@pytest.mark.rest(3)
+@pytest.mark.rest(1)
 @pytest.mark.parametrize("size", [7, pytest.param(9, marks=pytest.mark.full), pytest.param(10, marks=pytest.mark.full)])
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
 def test_rows_that_move(size, kind):

@@ -155,7 +155,7 @@ def moves(n):
 
 
 @pytest.mark.part(1)
-@pytest.mark.rest(5)
+@pytest.mark.rest(1)
 @pytest.mark.parametrize("family", [reads, writes, moves])
 @pytest.mark.parametrize(
     ("placement", "n"),

@@ -184,7 +184,7 @@ COUNTS = {
 
 
 @pytest.mark.full
-@pytest.mark.rest(2)
+@pytest.mark.rest(1)
 @pytest.mark.parametrize(("size", "placement"), SIZES, ids=str)
 def test_values_and_gradients(size, placement):
     named, plain, out_axes = together(
@@ -289,6 +289,7 @@ WHERE = [
 ]
 
 
+@pytest.mark.rest(2)
 @pytest.mark.parametrize("placement", WHERE, ids=str)
 def test_segments(placement):
     x = array(10, 3)

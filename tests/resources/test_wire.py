@@ -155,7 +155,7 @@ LAYOUTS = {
 
 
 @pytest.mark.part(5)
-@pytest.mark.rest(13)
+@pytest.mark.rest(7)
 @pytest.mark.parametrize("wire", [*FORMATS, nx.Wire("int8", "bf16")])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_rename_in_every_layout(layout, wire):

@@ -254,6 +254,7 @@ def test_narrow_dtypes():
     check(arrays, LAYOUTS["columns"](), LAYOUTS["half"]())
 
 
+@pytest.mark.rest(9)
 @pytest.mark.full
 @pytest.mark.parametrize("memory", [None, 40])
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -600,6 +601,6 @@ QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandom
 
 @pytest.mark.full
 @given(trees(), layouts(("x", "y", "z")), layouts(("p", "q", "r")), OPTIONS)
-@settings(max_examples=150, **QUIET)
+@settings(max_examples=60, **QUIET)
 def test_random_trees(tree, before, after, options):
     random_case(tree, before, after, options)

@@ -69,7 +69,7 @@ def plain(model, argnums):
 CASES = [(name, inside) for name in ORACLES for inside in (True, False)]
 
 
-@pytest.mark.rest(9)
+@pytest.mark.rest(5)
 @pytest.mark.part(2)
 @pytest.mark.parametrize(("name", "inside"), CASES, ids=lambda v: v if isinstance(v, str) else "inside" if v else "outside")
 def test_as_the_oracle(name, inside):
@@ -365,7 +365,7 @@ def stacked_by_hand(shape, resources, scale):
 
 
 @pytest.mark.part(2)
-@pytest.mark.rest(14)
+@pytest.mark.rest(6)
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("layout", FSDP_LAYOUTS)
 @pytest.mark.parametrize(

@@ -101,6 +101,7 @@ def _mapped(mesh):
     return nx.xmap(lambda x: 2.0 * x, ["b"], ["b"], axis_resources={"b": "x"}, mesh=mesh)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("use", [names, wraps, calls])
 def test_tables_do_not_grow(use):
@@ -204,7 +205,7 @@ KINDS_OF_FUNCTIONS = [
 ]
 
 
-@pytest.mark.rest(5)
+@pytest.mark.rest(4)
 @pytest.mark.part(3)
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
 @pytest.mark.parametrize("make_function", KINDS_OF_FUNCTIONS)

@@ -343,6 +343,7 @@ def examples() -> int:
     return int(os.environ.get("NAMEDAX_EXAMPLES", "40"))
 
 
+@pytest.mark.product
 @pytest.mark.full
 @settings(
     max_examples=examples(),

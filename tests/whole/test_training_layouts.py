@@ -30,7 +30,7 @@ COVERING = [
 ]
 
 
-@pytest.mark.rest(2)
+@pytest.mark.rest(1)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("case", COVERING, ids=str)
 def test_loss_and_gradients_are_those_of_one_device(case):
@@ -51,6 +51,7 @@ UNEVEN = [
 ]
 
 
+@pytest.mark.rest(1)
 @pytest.mark.parametrize("case", UNEVEN, ids=str)
 def test_sizes_that_do_not_divide(case):
     check(case)
@@ -71,7 +72,7 @@ PIPELINED = [
 ]
 
 
-@pytest.mark.rest(3)
+@pytest.mark.rest(1)
 @pytest.mark.parametrize("case", PIPELINED, ids=str)
 def test_layers_over_devices(case):
     check(case)
@@ -108,7 +109,7 @@ def test_every_two_choices_occur_together():
     assert len(run) < 60
 
 
-@pytest.mark.rest(12)
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("case", list(matrix()))
 def test_the_whole_matrix(case):
@@ -134,7 +135,7 @@ def gradients_of_layers(x, w):
     return jax.grad(loss, argnums=(0, 1))(x, w)
 
 
-@pytest.mark.rest(4)
+@pytest.mark.rest(3)
 @pytest.mark.full
 @pytest.mark.parametrize("loop", ["fold", "scan", "python"])
 @pytest.mark.parametrize(

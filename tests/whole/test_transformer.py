@@ -93,7 +93,7 @@ def marked(layout, config):
     return pytest.param(layout, config, marks=marks)
 
 
-@pytest.mark.rest(3)
+@pytest.mark.rest(1)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("layout", "config"),
@@ -111,7 +111,7 @@ def test_every_layout_gives_loss_and_gradients_of_the_plain_model(layout, config
 UNEVEN = dataclasses.replace(CONFIG, kv_heads=12, group=1, vocab=50257)
 
 
-@pytest.mark.rest(2)
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("layout", "shape"), [("tp", {"model": 8}), ("dp", {"data": 8}), ("fsdp+tp+sp", {"data": 2, "model": 4})], ids=str
@@ -139,6 +139,7 @@ def check(layout, config, shape, resources, batch=8):
         np.testing.assert_allclose(nx.order_like(have, like).data, w, rtol=2e-3, atol=2e-5)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("config", [CONFIG, EXPERTS], ids=["dense", "experts"])
 def test_decoding_gives_the_logits_of_the_whole_sequence(config):

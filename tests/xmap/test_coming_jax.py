@@ -49,7 +49,7 @@ def loss(y):
     return nx.sum(y * y, tuple(y.dims)) if isinstance(y, nx.NamedArray) else jnp.sum(y * y)
 
 
-@pytest.mark.rest(8)
+@pytest.mark.rest(4)
 @pytest.mark.part(8)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -195,7 +195,7 @@ STEPS = {**LAYOUTS, "steps": ((2,), {"a": nx.SerialLoop(4)}), "chunks of steps":
 
 
 @pytest.mark.full
-@pytest.mark.rest(5)
+@pytest.mark.rest(2)
 @pytest.mark.part(4)
 @pytest.mark.parametrize("flags", HIGH_FLAGS)
 @pytest.mark.parametrize("kind", KINDS)

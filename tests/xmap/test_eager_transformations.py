@@ -36,6 +36,7 @@ EAGER = {
 }
 
 
+@pytest.mark.rest(4)
 @pytest.mark.part(3)
 @pytest.mark.parametrize("transform", EAGER)
 def test_eager_transformations_of_arguments_on_explicit_axes(transform):

@@ -45,7 +45,7 @@ def on(array):
     return array.sharding.mesh.axis_types[0]
 
 
-@pytest.mark.rest(12)
+@pytest.mark.rest(4)
 @pytest.mark.full
 @pytest.mark.parametrize("which", MESHES)
 @pytest.mark.parametrize("kind", KINDS)

@@ -124,7 +124,7 @@ def steps(optimizer, params, gradients):
     return params, state
 
 
-@pytest.mark.rest(9)
+@pytest.mark.rest(4)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("name", [*ELEMENTWISE, *WHOLE])
 def test_optimizers_on_whole_arrays(name):
@@ -455,6 +455,7 @@ def linen_block():
     return Block()
 
 
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_linen(placement):

@@ -187,7 +187,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.rest(6)
+@pytest.mark.rest(4)
 @pytest.mark.part(5)
 @pytest.mark.parametrize("layout", ["gathered", "summed"])
 @pytest.mark.parametrize("case", SETTINGS)
@@ -379,7 +379,7 @@ def test_shampoo_of_the_papers(case, placement):
 
 
 @pytest.mark.full
-@pytest.mark.rest(4)
+@pytest.mark.rest(2)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("case", ["uneven", "two names of a side", "steps", "auto", "explicit"])
 def test_shampoo_in_other_layouts(case):

@@ -269,7 +269,7 @@ def scaled(values, closed, factor):
     return helper(closed, values) + weighted(closed) * values + last
 
 
-@pytest.mark.rest(3)
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("outer", "inner", "shape", "partitioning"),
@@ -314,6 +314,7 @@ def test_an_inner_function_closes_over_values_of_the_outer_one(outer, inner, sha
         np.testing.assert_allclose(h, want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.rest(6)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("policy", [None, jax.checkpoint_policies.dots_saveable], ids=["nothing saved", "dots saved"])
 @pytest.mark.parametrize(
@@ -397,6 +398,7 @@ def looped(closed, start):
     return carry * (last + given[0] - given[1])
 
 
+@pytest.mark.rest(7)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("case", CLOSED_OVER)

@@ -456,6 +456,7 @@ EXPLICIT = [
 ]
 
 
+@pytest.mark.rest(5)
 @pytest.mark.part(2)
 @pytest.mark.parametrize(("kinds", "spec"), EXPLICIT)
 @pytest.mark.parametrize("partitioning", ["manual", "auto"])

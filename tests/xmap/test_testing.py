@@ -29,7 +29,7 @@ IN = ({"w": ["k", "h"]}, ["b", "k"])
 OUT = {"loss": [], "h": ["h", "b"], "best": ["b"]}
 
 
-@pytest.mark.rest(2)
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize(
     "resources", [{"b": "x"}, {"b": "x", "h": "y"}, {"b": ("x", nx.SerialLoop(2)), "h": "y"}, {"b": nx.SerialLoop(2)}], ids=str
@@ -198,6 +198,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.rest(1)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("case", FAULTS)
 def test_a_fault_is_no_rounding(case):

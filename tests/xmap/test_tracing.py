@@ -255,6 +255,7 @@ def test_what_a_body_closes_over_is_replicated(out_axes):
     np.testing.assert_allclose(jax.grad(lambda x: nx.sum(f(x), "k"))(x), np.full(8, np.sum(np.sin(w))), rtol=1e-5)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 @pytest.mark.parametrize("steps", [1, 40])

@@ -593,7 +593,7 @@ STALE = {
 }
 
 
-@pytest.mark.rest(14)
+@pytest.mark.rest(7)
 @pytest.mark.part(2)
 @pytest.mark.parametrize(("make", "function"), STALE.values(), ids=STALE)
 @pytest.mark.parametrize("options", [{}, {"axis_resources": {"a": "x"}, "mesh": make_mesh()}], ids=["unmapped", "mapped"])
@@ -979,6 +979,7 @@ HELD = [
 ]
 
 
+@pytest.mark.rest(4)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(("shape", "spec", "resources"), HELD, ids=str)
 def test_explicit_axes_that_nobody_maps_and_that_no_longer_divide(shape, spec, resources):

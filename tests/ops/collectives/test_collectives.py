@@ -58,6 +58,7 @@ PROGRAM = {
 TOGETHER = together(PROGRAM)
 
 
+@pytest.mark.rest(3)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_placements(placement):
     named, plain, out_axes = TOGETHER

@@ -95,6 +95,7 @@ def test_over_two_names(placement):
     check(ours, oracle, (x,), ["a", "b", ...], ["a", "b", ...], placement)
 
 
+@pytest.mark.rest(4)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_permutations(placement):

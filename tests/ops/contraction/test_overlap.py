@@ -76,7 +76,7 @@ FORMS = ("contracted", "free", "batch", "scattered", "reduced")
 PLACES = [(YX, "auto", "bidirectional"), (X, "auto", True), (XY, "explicit", True)]
 
 
-@pytest.mark.rest(8)
+@pytest.mark.rest(3)
 @pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("case", "axes", "kind", "overlap"),
@@ -89,6 +89,7 @@ def test_values_and_gradients(case, axes, kind, overlap):
         check(mapped(case, overlap, axes, kind), equation, operands(equation))
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("n", "overlap"), [(1, True), (2, True), (2, "bidirectional"), (3, "bidirectional"), (5, True), (5, "bidirectional")]
@@ -112,6 +113,7 @@ def sent(case, overlap, axes):
     return [collectives(jax.jit(g).lower(*args).compile()) for g in (f, grad)]
 
 
+@pytest.mark.rest(4)
 @pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("case", "overlap"),

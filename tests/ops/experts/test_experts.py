@@ -97,6 +97,7 @@ WHERE = [
 ]
 
 
+@pytest.mark.rest(1)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("placement", WHERE, ids=str)
 def test_placements(placement):
@@ -129,6 +130,7 @@ UNEVEN = [
 ]
 
 
+@pytest.mark.rest(1)
 @pytest.mark.parametrize("placement", UNEVEN, ids=str)
 def test_sizes_that_do_not_divide(placement):
     """Seven tokens, five groups and four experts: padding chooses nobody, takes no slot, and counts for nobody's capacity."""
@@ -225,6 +227,7 @@ def test_tokens_of_two_names_are_counted_in_the_order_given():
 # --- what is differentiated, and where --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("capacity", [None, 8])
 def test_in_a_scan_of_layers_that_are_computed_again(capacity):
@@ -269,6 +272,7 @@ def test_in_a_scan_of_layers_that_are_computed_again(capacity):
         np.testing.assert_allclose(h, v, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("resources", [{}, {"b": "x", "expert": "x"}, {"b": "x", "expert": "y"}], ids=str)
 def test_what_the_function_closes_over_has_its_gradient(resources):
@@ -298,6 +302,7 @@ def test_what_the_function_closes_over_has_its_gradient(resources):
         np.testing.assert_allclose(h, v, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("capacity", [None, 4])
 def test_element_types(capacity):
@@ -400,6 +405,7 @@ def test_rounds_send_one_all_to_all_there_and_one_back():
     assert gradient == {"all-reduce": (1, 4), "all-to-all in a loop": (4, there + back + again)}
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("capacity", [None, 3])
 def test_what_other_placements_send(capacity):

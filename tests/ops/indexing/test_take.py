@@ -57,6 +57,7 @@ OUT_AXES = [[None, "b", "j"]] * 3 + [
 ]
 
 
+@pytest.mark.rest(2)
 @pytest.mark.parametrize("placement", CHOSEN, ids=str)
 def test_in_every_placement(placement):
     """Values are those of `jnp.take`, and so is the gradient with respect to the table."""

@@ -70,12 +70,14 @@ IN_AXES = (AXES, ["b", None], ["a", "b"], [None, None], ["a"], ["b"])
 OUT_AXES = (AXES, AXES, AXES, AXES, AXES, AXES, AXES, AXES, AXES, ["n", *AXES], AXES, AXES)
 
 
+@pytest.mark.rest(2)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_updates_as_jnp_does(placement):
     args = (X, V, W, U, OWN, PER_B)
     check(program, oracle, args, IN_AXES, OUT_AXES, placement, grad=str(placement) in GRAD)
 
 
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_all_methods(placement):

@@ -198,7 +198,7 @@ def cases():
                 yield pytest.param(label, placement, id=f"{label}-{placement}")
 
 
-@pytest.mark.rest(8)
+@pytest.mark.rest(4)
 @pytest.mark.part(3)
 @pytest.mark.parametrize(("label", "placement"), list(cases()))
 def test_programs(label, placement):
@@ -692,6 +692,7 @@ MEETING = {
 }
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize(
     "placement", [p for p in FEW if str(p) in ("unmapped-auto", "both-explicit", "two-mesh-axes-auto")], ids=str

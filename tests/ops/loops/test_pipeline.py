@@ -133,6 +133,7 @@ def is_the_fold(f):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(("case", "kind"), [marked(case, kind) for case in CASES for kind in ("auto", "explicit")])
 def test_values_and_gradients_are_those_of_the_fold(case, kind):
@@ -337,7 +338,7 @@ def uneven_layer(closed):
     return layer
 
 
-@pytest.mark.rest(3)
+@pytest.mark.rest(1)
 @pytest.mark.parametrize(
     ("count", "mesh", "places", "options"),
     [

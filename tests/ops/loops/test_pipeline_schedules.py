@@ -40,6 +40,7 @@ def marked(*case):
     return pytest.param(*case, marks=marks, id="-".join(case))
 
 
+@pytest.mark.rest(1)
 @pytest.mark.parametrize(
     ("case", "schedule", "kind"),
     [marked(case, schedule, kind) for case in CASES for schedule in ("1f1b", "interleaved", "zero_bubble") for kind in KINDS],
@@ -66,6 +67,7 @@ def plain(w, x, closed):
     return jnp.sum(x**2 * jnp.arange(1.0, x.shape[1] + 1))
 
 
+@pytest.mark.rest(2)
 @pytest.mark.parametrize(
     ("schedule", "rows", "microbatches", "shape", "remat"),
     [

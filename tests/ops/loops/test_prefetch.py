@@ -91,6 +91,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.rest(1)
 @pytest.mark.parametrize(("shape", "resources", "sizes"), [LAYOUTS[0], *OTHERS])
 def test_values_and_gradients_are_those_of_the_unmapped_program(shape, resources, sizes):
     if "layer" in resources:  # the names of one array need separate mesh axes
@@ -100,6 +101,7 @@ def test_values_and_gradients_are_those_of_the_unmapped_program(shape, resources
         is_right(mapped(fold_of(step), resources, mesh_of(shape)), w, x)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize(("shape", "resources", "sizes"), [LAYOUTS[0], LAYOUTS[4], LAYOUTS[5]])
 def test_on_explicit_meshes(shape, resources, sizes):

@@ -76,6 +76,7 @@ def test_none_and_false_store_everything():
         assert program(mapped(loss_of(remat=value)), *args) == program(mapped(loss_of()), *args)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.parametrize("loop", ["fold", pytest.param("scan", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     ("shape", "resources"), [LAYOUTS[0], *(pytest.param(*one, marks=pytest.mark.full) for one in LAYOUTS[1:])]

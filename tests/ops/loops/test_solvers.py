@@ -53,7 +53,7 @@ def oracle(m, c, b):
 COVER = [("cg", FEW[1]), ("bicgstab", FEW[2]), ("gmres", FEW[0]), ("gmres", FEW[3]), ("cg", PARTITIONER[3])]
 
 
-@pytest.mark.rest(2)
+@pytest.mark.rest(1)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(("solver", "placement"), COVER, ids=str)
 def test_values_and_gradients(solver, placement):
@@ -87,6 +87,7 @@ def dense_laplacian(n):
     return 2.5 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
 
 
+@pytest.mark.rest(1)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_iterates_are_those_of_jax(solver):
@@ -224,6 +225,7 @@ def test_mistakes(call, error, words):
 # --- sizes that do not divide ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rest(1)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(("solver", "n", "devices"), [("cg", 10, 4), ("bicgstab", 5, 4), ("gmres", 9, 8)])
 def test_uneven_axes(solver, n, devices):

@@ -116,6 +116,7 @@ HEADS = [
 ]
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize(("placement", "count"), [(HEADS[0], 6), *((HEADS[1], n) for n in (1, 3, 8)), (HEADS[2], 6)], ids=str)
 def test_heads_that_are_a_multiple(placement, count):

@@ -99,6 +99,7 @@ def test_prompts_and_steps_equal_full_attention(placement):
     check(named, oracle_of(), ARGS, tuple(IN_AXES), OUT_AXES, placement, tol=5e-5, axis_sizes={"cache": SLOTS})
 
 
+@pytest.mark.rest(3)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("placement", [PLACES[0], PLACES[3], PLACES[5], PLACES[8]], ids=str)
 @pytest.mark.parametrize("order", [("cache", "heads", "key", "batch"), ("heads", "batch", "key", "cache")], ids="-".join)
@@ -141,6 +142,7 @@ SENT = [
 ]
 
 
+@pytest.mark.rest(4)
 @pytest.mark.part(4)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize(("resources", "kinds"), SENT)
@@ -186,7 +188,7 @@ LAYERS = [
 
 
 @pytest.mark.part(4)
-@pytest.mark.rest(5)
+@pytest.mark.rest(3)
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
 @pytest.mark.parametrize(("how", "resources"), LAYERS)
 def test_layers_of_a_scan(how, resources, kind):

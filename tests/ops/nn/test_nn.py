@@ -57,6 +57,7 @@ PROGRAM = {
 TOGETHER = together(PROGRAM)
 
 
+@pytest.mark.rest(2)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_placements(placement):
     named, plain, out_axes = TOGETHER

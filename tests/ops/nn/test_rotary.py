@@ -91,6 +91,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.rest(4)
 @pytest.mark.part(3)
 @pytest.mark.parametrize("placement", MORE, ids=str)
 def test_every_placement_of_features_and_of_positions(placement):

@@ -73,6 +73,7 @@ def programs():
     )
 
 
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", [*FEW, *PLACEMENTS[-5:-4], PARTITIONER[3]], ids=str)
 def test_values_and_gradients(placement):
@@ -193,6 +194,7 @@ def test_in_a_scan_with_remat_and_without_jit():
     np.testing.assert_allclose(eager(x, y), jnp.sum(plain(x, y)), rtol=1e-5)
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize(
     "resources", [{"v": SerialLoop(4)}, {"v": ("x", SerialLoop(2))}, {"t": SerialLoop(4), "v": "x"}], ids=str

@@ -104,7 +104,7 @@ def test_values_and_gradients(label):
 
 
 @pytest.mark.full
-@pytest.mark.rest(6)
+@pytest.mark.rest(2)
 @pytest.mark.parametrize("label", [label for label in CASES if label not in PLAIN])
 def test_values_and_gradients_in_other_layouts(label):
     compare(*CASES[label])
@@ -208,6 +208,7 @@ def test_blocks_in_order_are_not_balanced():
 PACKED = np.repeat(np.arange(5, dtype=np.int32), [20, 3, 25, 9, 7])
 
 
+@pytest.mark.rest(3)
 @pytest.mark.full
 @pytest.mark.parametrize("gradient", [False, True], ids=["forward", "gradient"])
 @pytest.mark.parametrize(("segments", "reach"), [(None, 9), (PACKED, 64), (PACKED, 9)], ids=["window", "packed", "both"])

@@ -72,6 +72,7 @@ def test_every_public_name_of_jax_random():
     assert len(SAMPLERS) >= 30
 
 
+@pytest.mark.rest(9)
 @pytest.mark.part(6)
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_sampler_draws_names_in_front(name):

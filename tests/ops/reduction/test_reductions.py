@@ -142,7 +142,7 @@ def compiled(whole):
     )
 
 
-@pytest.mark.rest(3)
+@pytest.mark.rest(1)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_placements(placement):
     named, plain, out_axes = compiled(placement in FEW)
@@ -395,7 +395,7 @@ def of_every_type(jnp, axis):
 OF_EVERY_TYPE = jax.jit(of_every_type(jnp, 1))
 
 
-@pytest.mark.rest(2)
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_element_types(placement):
@@ -543,6 +543,7 @@ def test_collectives_are_offered_in_a_mapped_function_only():
         assert ("(nx.lax.psum)" in str(raised.value)) == offered, raised.value
 
 
+@pytest.mark.rest(9)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, *PARTITIONER], ids=str)
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_extrema_with_index(name, placement):

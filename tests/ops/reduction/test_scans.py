@@ -49,7 +49,7 @@ _named = _functions(nx, nx.lax, "a", 0)
 _plain = jax.jit(_functions(jnp, lax, 0, 1))
 
 
-@pytest.mark.rest(2)
+@pytest.mark.rest(1)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(
     "placement", [p for p in PLACEMENTS if p.kind == "auto" or p.label in ("both", "two-reversed")], ids=str
@@ -72,6 +72,7 @@ def test_a_plain_array_and_flattened_positional_axes():
     )
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("axis", [("x", "y"), ("y", "x"), "x"])
 def test_nans_and_infinities_stay_where_jnp_has_them(axis):

@@ -55,6 +55,7 @@ def join_oracle(x, y, z):
     )
 
 
+@pytest.mark.rest(4)
 @pytest.mark.parametrize("placement", SOME + PARTITIONER[:1], ids=str)
 def test_joining(placement):
     ab = ["a", "b", None]

@@ -66,6 +66,7 @@ def oracle():
     }
 
 
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", PLACES, ids=str)
 def test_values(placement):

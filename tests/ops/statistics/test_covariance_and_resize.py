@@ -79,7 +79,7 @@ PROGRAMS |= {
 
 
 @pytest.mark.full
-@pytest.mark.rest(2)
+@pytest.mark.rest(1)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", PLACES, ids=str)
 def test_values_and_gradients(placement):
@@ -87,6 +87,7 @@ def test_values_and_gradients(placement):
     check(named, plain, (array(8, 4, 3),), (["a", "b", "c"],), out_axes, placement, tol=1e-4)
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("size", "method"), [(128, "linear"), (32, "cubic"), (64, "nearest"), (128, "nearest"), (96, "linear")]

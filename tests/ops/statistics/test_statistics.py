@@ -66,6 +66,7 @@ def _plain_finite(*args):
     return jax.tree.map(lambda r: jnp.where(jnp.isnan(r), 7, r) if jnp.issubdtype(r.dtype, jnp.floating) else r, _plain(*args))
 
 
+@pytest.mark.rest(1)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 def test_reductions_in_every_placement(placement):
@@ -83,6 +84,7 @@ def test_reductions_in_every_placement(placement):
     check(_named_finite, _plain_finite, args, (IN,) * 4, out, placement, tol=1e-4)
 
 
+@pytest.mark.rest(3)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", [*OTHERS, SOME[0], PARTITIONER[3]], ids=str)
 def test_counts_in_every_placement(placement):

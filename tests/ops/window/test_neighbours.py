@@ -64,6 +64,7 @@ def neighbours_oracle(x, k):
     )
 
 
+@pytest.mark.rest(2)
 @pytest.mark.parametrize("placement", SOME + PARTITIONER[:1], ids=str)
 def test_neighbours(placement):
     ab, windows = ["a", "b", None], ["a", "b", None, None]
@@ -88,6 +89,7 @@ def convolutions_oracle(x, w, v, k):
 
 
 # Not with the partitioner: on CPUs it computes a wrong gradient of a strided, dilated convolution over a sharded axis.
+@pytest.mark.rest(3)
 @pytest.mark.parametrize("placement", FEW + [p for p in PLACEMENTS if str(p) in ("crossed-auto", "two-reversed-auto")], ids=str)
 def test_convolutions(placement):
     args = (array(8, 4, 3), array(3, 2, 3, 5, seed=1), array(3, 3, seed=2), array(9, seed=3))
@@ -111,6 +113,7 @@ def test_a_sharded_feature_is_summed_over():
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("axes", [("x", "y"), ("y", "x"), ("x",)], ids=str)
 def test_any_map_of_rows(axes):

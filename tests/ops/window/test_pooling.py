@@ -65,6 +65,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", [FEW[0], FEW[1], FEW[2], FEW[3], PARTITIONER[3]], ids=str)
 def test_values_and_gradients(placement):
@@ -90,6 +91,7 @@ def test_what_pooling_sends():
     np.testing.assert_array_equal(gathered(x), x.reshape(32, 2, 3).max(1))
 
 
+@pytest.mark.rest(1)
 @pytest.mark.full
 @pytest.mark.parametrize("resources", [{}, {"w": "x"}], ids=str)
 def test_types(resources):
