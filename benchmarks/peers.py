@@ -357,7 +357,10 @@ def calls(found: dict[str, Rival], rounds: int) -> None:
             if run is not None:
                 turns[name] = lambda run=run, a=a: jax.tree.leaves(run(a))
         calls = 10 if operation == "loss" else 100
-        show(f"eager {operation}", interleaved(turns, rounds=rounds, calls=calls, processor=True))
+        show(
+            f"eager {operation}",
+            interleaved(turns, rounds=rounds, calls=calls, clock=time.thread_time),
+        )
     turns = {}
     for name, rival in found.items():
         if rival.loss is not None:
@@ -365,7 +368,7 @@ def calls(found: dict[str, Rival], rounds: int) -> None:
             turns[name] = lambda step=step, a=a: jax.tree.leaves(step(a))
     show(
         "jitted value and gradient, a call",
-        interleaved(turns, rounds=rounds, calls=100, processor=True),
+        interleaved(turns, rounds=rounds, calls=100, clock=time.thread_time),
     )
 
 
@@ -382,7 +385,7 @@ def tracing(found: dict[str, Rival], rounds: int) -> None:
 
         trace[name] = lambda fresh=fresh: fresh().jaxpr and ()
         build[name] = lambda fresh=fresh: fresh().lower().compile() and ()
-    show("tracing value and gradient", interleaved(trace, rounds=rounds, processor=True))
+    show("tracing value and gradient", interleaved(trace, rounds=rounds, clock=time.thread_time))
     show("tracing, lowering and compiling", interleaved(build, rounds=max(rounds // 4, 5)))
 
 

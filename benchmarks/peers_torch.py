@@ -136,7 +136,7 @@ def calls(rounds: int, folder: str) -> None:
             kind: lambda run=run, a=a: run(a)
             for kind, a in {"torch": plain, "torch again": plain, "DTensor": sharded}.items()
         }
-        show(f"eager {name}", interleaved(turns, rounds=rounds, calls=20, processor=True))
+        show(f"eager {name}", interleaved(turns, rounds=rounds, calls=20, clock=time.thread_time))
     dist.destroy_process_group()
 
 

@@ -15,7 +15,7 @@ def interleaved(
     *,
     rounds: int = 30,
     calls: int = 1,
-    processor: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
     """Median seconds per call of every program.
 
@@ -23,22 +23,23 @@ def interleaved(
       rivals: functions to time, by name; their results are awaited.
       rounds: rounds of every function. The order is reversed every other round.
       calls: calls per round; increase it for calls of microseconds.
-      processor: if True, measure processor time of the calling thread, without waiting, instead of
-        elapsed time.
+      clock: the clock. The elapsed time of `time.perf_counter` includes the wait for the results.
+        Processor time, of the calling thread (`time.thread_time`) or of all threads
+        (`time.process_time`), does not, and other programs on the machine distort it less.
     """
     for run in rivals.values():
         jax.block_until_ready(run())
     seconds: dict[str, list[float]] = {name: [] for name in rivals}
     order = list(rivals)
-    now = time.thread_time if processor else time.perf_counter
+    waits = clock is time.perf_counter
     for round_ in range(rounds):
         for name in order if round_ % 2 == 0 else reversed(order):
             run = rivals[name]
-            begin = now()
+            begin = clock()
             for _ in range(calls):
                 result = run()
-            if not processor:
+            if waits:
                 jax.block_until_ready(result)
-            seconds[name].append((now() - begin) / calls)
+            seconds[name].append((clock() - begin) / calls)
             jax.block_until_ready(result)
     return {name: statistics.median(times) for name, times in seconds.items()}

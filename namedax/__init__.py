@@ -18,6 +18,7 @@ from typing import Any as _Any
 from jax.extend import source_info_util as _source_info_util
 
 from namedax.core.array import NamedArray as NamedArray
+from namedax.errors import hints as _hints
 from namedax.errors import install_hints as _install_hints
 from namedax.explicit_axes import install as _install_explicit_axes
 from namedax.namespaces.operators import install as _install
@@ -36,26 +37,10 @@ _HOMES = _homes()
 __all__ = list(_HOMES)
 
 
-def _elsewhere(name: str) -> str:
-    """Suggest a replacement for a name that is not public.
-
-    It is in another namespace, or a word of another library.
-    """
-    spaces = (
-        []
-        if name.startswith("_")
-        else [f"{__name__}.{space}" for space in ("numpy", "lax", "nn", "random", "interop")]
-    )
-    found = [space for space in spaces if hasattr(_importlib.import_module(space), name)]
-    there = f". There is {' and '.join(f'{space}.{name}' for space in found)}" if found else ""
-    instead = _importlib.import_module("namedax.hints").at_face(name)
-    return f"{there}. Write {instead}" if instead else there
-
-
 def __getattr__(name: str) -> _Any:
     if name not in _HOMES:
         raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}{_elsewhere(name)}",
+            f"module {__name__!r} has no attribute {name!r}{_hints().function(name, __name__)}",
             name=name,
             obj=_sys.modules[__name__],
         )

@@ -407,14 +407,15 @@ class Hints(NamedTuple):
       namesake: the public function with the same name as a function of JAX or NumPy.
       numpy_function: the start of a sentence with a replacement for a NumPy function, given its
         name, its module and the axis names.
-      function: code that replaces a function of other libraries.
+      function: sentences about a name that a module lacks: where it is, and code that replaces a
+        function of other libraries.
     """
 
     usage: Callable[[str], str] = _no_hint
     attribute: Callable[[str, Sequence[Hashable]], str | None] = _no_hint
     namesake: Callable[[str], str | None] = _no_hint
     numpy_function: Callable[[str, str, Sequence[Hashable]], str] = _no_hint
-    function: Callable[[str], str] = _no_hint
+    function: Callable[[str, str], str] = _no_hint
 
 
 _load_hints: list[Callable[[], Hints]] = [Hints]

@@ -1,7 +1,7 @@
 """Hints in messages: replacements for words of other libraries, and typical calls.
 
-The libraries are NumPy, PyTorch, xarray, Haliax, Penzai and coordax. The tables are read if an
-array, or the package, does not have an attribute. `docs/migration` covers each library in full.
+`other_words` has the tables of the words. They are read if an array, a namespace or the package
+does not have an attribute.
 
 Modules that raise errors cannot import the public functions, which are above them. They get the
 hints by `errors.hints`. The package installs them by `errors.install_hints`, and imports this
@@ -10,9 +10,9 @@ module for the first message that contains a hint.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Hashable, Sequence
-from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -21,175 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.errors import Hints, show_names
+from namedax.other_words import ATTRIBUTES, FUNCTIONS
 
-__all__ = ["at_face", "hints_of", "namesake", "replacement", "usage", "what_to_write"]
-
-
-# {axis} is the last of the array's names, {names} are all.
-_INDEX = "x[{axis}, 3], or x[{{{axis}: idx}}] with an array of indices"
-_POSITIONS = "nx.positional(x, [{names}]), which gives the axes an order"
-_NO_COORDINATES = (
-    "nx.named(coordinates, [{axis}]) for coordinates, which are arrays of their own here: an array"
-    " has names only"
-)
-_IMMUTABLE = "x = x + y: arrays are immutable, and operations return new ones"
-_ATTRIBUTES: dict[str, str] = {
-    # where and how large axes are
-    **dict.fromkeys(
-        ("axes", "names", "axis_names", "dim_names", "axis_order", "named_dims"),
-        "x.dims, or x.named_shape with the sizes",
-    ),
-    **dict.fromkeys(("sizes", "axis_size", "named_axes"), "x.named_shape[{axis}]"),
-    **dict.fromkeys(("dim", "rank"), "len(x.dims) for all axes, x.ndim for the positional ones"),
-    "positional_shape": "x.shape",
-    **dict.fromkeys(
-        ("has_axis", "has_names", "resolve_axis", "axis_indices", "get_axis_num", "contains_dims"),
-        "{axis} in x.dims",
-    ),
-    "element_size": "x.itemsize",
-    **dict.fromkeys(("numel", "count"), "nx.size(x, ...)"),
-    # what is in it
-    **dict.fromkeys(("array", "data_array", "raw_array"), "x.data, or " + _POSITIONS),
-    **dict.fromkeys(
-        ("values", "numpy", "to_numpy", "as_numpy"), "np.asarray(nx.positional(x, [{names}]))"
-    ),
-    **dict.fromkeys(("unwrap", "untag_prefix", "to_tensor"), _POSITIONS),
-    "scalar": "x.item() where no name is left",
-    # names
-    **dict.fromkeys(("rename_", "refine_names_"), "x.rename({{{axis}: 'other'}})"),
-    **dict.fromkeys(
-        ("tag", "tag_prefix", "refine_names", "wrap"),
-        "nx.named(x, ['new', ...]), which names positional axes",
-    ),
-    "untag": "nx.untag(x, [{axis}, ...]), or nx.positional(x, [{names}]) for all",
-    "swap_dims": "x.rename({{{axis}: 'other'}})",
-    "replace_axis": "x.rename({{{axis}: 'other'}})",
-    # order and shape
-    **dict.fromkeys(
-        ("align_to", "order_as", "permute", "rearrange", "view"),
-        "nx.rearrange(x, '{pattern}'), or nx.positional(x, [{names}])",
-    ),
-    **dict.fromkeys(
-        ("align_as", "order_like"),
-        "nx.order_like(x, y); arithmetic meets axes by name, in any order",
-    ),
-    **dict.fromkeys(
-        ("broadcast_axis", "broadcast_to", "broadcast_like", "expand", "expand_as"),
-        "nx.broadcast_to(x, named_shape={{'new': 8}}); arithmetic does so by itself",
-    ),
-    **dict.fromkeys(("flatten_axes", "merge_axes", "stack"), "nx.merge_axes(x, ({names}), 'flat')"),
-    **dict.fromkeys(
-        ("unflatten", "unflatten_axis", "split_axis", "unstack"),
-        "nx.split_axis(x, {axis}, {{'outer': 2, 'inner': None}})",
-    ),
-    **dict.fromkeys(("split", "chunk"), "nx.split(x, 2, {axis})"),
-    **dict.fromkeys(("unsqueeze", "expand_dims"), "nx.expand_dims(x, 'new')"),
-    **dict.fromkeys(
-        ("t", "adjoint"),
-        "nx.rename(x, {{{axis}: 'other'}}) for the other side of a product: names have no order",
-    ),
-    "unbind": "nx.numpy.unstack(x, axis={axis})",
-    # entries
-    **dict.fromkeys(("isel", "iloc", "index", "index_select", "select", "narrow"), _INDEX),
-    "slice": "x[{axis}, 2:5]",
-    **dict.fromkeys(
-        ("updated_slice", "fill", "fill_", "index_add", "scatter", "scatter_add"),
-        "x.at[{axis}, 3].set(value), which makes a new array",
-    ),
-    "gather": "nx.take_along_axis(x, idx, {axis}), or x[{{{axis}: idx}}]",
-    "masked_fill": "nx.where(mask, value, x)",
-    "fillna": "nx.where(nx.isnan(x), value, x)",
-    **dict.fromkeys(
-        (
-            "coords",
-            "indexes",
-            "assign_coords",
-            "drop_vars",
-            "coordinate",
-            "coord_fields",
-            "interp",
-        ),
-        _NO_COORDINATES,
-    ),
-    **dict.fromkeys(
-        ("sel", "loc"),
-        "x[{axis}, i] with i = int(np.searchsorted(coordinates, label)): an array has names only,"
-        " and its coordinates are an array of yours",
-    ),
-    "weighted": "nx.average(x, {axis}, weights=w)",
-    "topk": "nx.top_k(x, 3, axis={axis})",
-    **dict.fromkeys(("amax", "amin"), "x.max({axis}), x.min({axis})"),
-    **dict.fromkeys(
-        ("matmul", "mm", "bmm", "mv"), "nx.dot(x, y, {axis}), which contracts the axis by name"
-    ),
-    "rolling": "nx.nn.avg_pool, nx.conv or nx.halo",
-    **dict.fromkeys(
-        ("groupby", "resample"),
-        "nx.segment_sum(x, ids, 12, axis={axis}), of the number of each entry's group, and its"
-        " like",
-    ),
-    "segment_mean": (
-        "nx.segment_sum(x, ids, 12, axis={axis}) / nx.bincount(ids, axis={axis}, length=12)"
-    ),
-    # functions whose first argument is not the array, or which need more
-    "where": "nx.where(c, x, y)",
-    "nonzero": "nx.nonzero(x, axis={axis}, size=5), or nx.where(c, x, y), which keeps the shape",
-    "unique": "nx.unique(x, axis={axis}, size=5)",
-    **dict.fromkeys(("concatenate", "concat"), "nx.concatenate([x, y], {axis})"),
-    **dict.fromkeys(("tril", "triu"), "nx.{word}(x, axis=('rows', 'columns'))"),
-    # pandas
-    **dict.fromkeys(("isnull", "isna"), "nx.isnan(x)"),
-    **dict.fromkeys(("notnull", "notna"), "~nx.isnan(x)"),
-    "dropna": (
-        "nx.nanmean(x, {axis}) and its like, which leave NaN out, or nx.where(nx.isnan(x),"
-        " value, x)"
-    ),
-    "head": "x[{axis}, :5]",
-    "tail": "x[{axis}, -5:]",
-    **dict.fromkeys(
-        ("apply", "pipe"), "function(x), or nx.nmap(function)(x) for a function of positions"
-    ),
-    **dict.fromkeys(
-        ("plot", "hist", "imshow"),
-        "plt.plot(nx.positional(x, [{names}])) and its like: other libraries know positions",
-    ),
-    **dict.fromkeys(
-        ("to_pandas", "to_dataframe", "to_series", "to_netcdf", "to_zarr"),
-        "nx.to_xarray(x), which has that method, or nx.positional(x, [{names}])",
-    ),
-    **dict.fromkeys(("to_xarray", "to_dataset"), "nx.to_xarray(x)"),
-    # element types, devices, gradients
-    **dict.fromkeys(("float", "double"), "x.astype(float)"),
-    **dict.fromkeys(("int", "long"), "x.astype(int)"),
-    "bool": "x.astype(bool)",
-    **dict.fromkeys(("half", "bfloat16", "type", "type_as"), "x.astype(dtype)"),
-    **dict.fromkeys(
-        ("to", "cuda", "cpu", "shard", "device_put"), "nx.shard(x, axis_resources, mesh)"
-    ),
-    "redistribute": "nx.shard(x, axis_resources, mesh), or nx.rename in a mapped function",
-    **dict.fromkeys(
-        ("to_local", "full_tensor"),
-        "x, which is whole outside of a mapped function; x.data.addressable_shards are the blocks",
-    ),
-    "placements": "x.sharding",
-    **dict.fromkeys(
-        ("device", "devices", "addressable_shards", "is_fully_replicated"),
-        "x.sharding, or x.data.{word}",
-    ),
-    "detach": "nx.lax.stop_gradient(x)",
-    **dict.fromkeys(
-        ("backward", "grad", "requires_grad", "requires_grad_"),
-        "jax.grad(loss)(x), of a function whose result has no name left",
-    ),
-    "clone": "x.copy(); arrays are immutable",
-    "clamp": "nx.clip(x, low, high)",
-    "repeat_interleave": "nx.repeat(x, 2, axis={axis})",
-    **dict.fromkeys(("add_", "copy_", "mul_", "sub_", "div_", "zero_"), _IMMUTABLE),
-    **dict.fromkeys(
-        ("contiguous", "canonicalize", "check_valid", "compute", "load", "persist"),
-        "x itself: there is nothing to do",
-    ),
-}
+__all__ = ["at_face", "elsewhere", "hints_of", "namesake", "replacement", "usage", "what_to_write"]
 
 
 def what_to_write(package: ModuleType, word: str, names: Sequence[Hashable]) -> str | None:
@@ -209,21 +43,61 @@ def what_to_write(package: ModuleType, word: str, names: Sequence[Hashable]) -> 
     >>> what_to_write(nx, "exp", ("k",))
     'nx.exp(x)'
     """
-    if word in _ATTRIBUTES:
+    if word in ATTRIBUTES:
         return _replacement(word, names)
-    ours = namesake(package, word)
-    return None if ours is None else _call(package, ours, _quoted(names)[-1])
+    axis = _quoted(names)[-1]
+    if (ours := namesake(package, word)) is not None:
+        if ours.startswith("nx.numpy.linalg."):
+            return _call(package, ours, axis).replace("(x", f"({_matrix(names)}", 1)
+        return _call(package, ours, axis)
+    if word in package.__all__ and _takes_array(getattr(package, word)):
+        return _call(package, f"nx.{word}", axis)
+    if word.endswith("_") and not word.startswith("_"):
+        return _in_place(package, word.rstrip("_"), names)
+    return None
+
+
+def _in_place(package: ModuleType, word: str, names: Sequence[Hashable]) -> str | None:
+    """Return an assignment that replaces a method of PyTorch that changes an array in place."""
+    code = what_to_write(package, word, names)
+    return None if code is None else f"x = {code}"
+
+
+def _takes_array(function: object) -> bool:
+    """Return True for a function whose first parameter is an array."""
+    if isinstance(function, (type, ModuleType)) or not callable(function):
+        return False
+    first = next(iter(inspect.signature(function).parameters), "")
+    return first in ("x", "a", "array", "data", "operand")
 
 
 def _quoted(names: Sequence[Hashable]) -> list[str]:
     return [repr(name) for name in names] or ["'k'"]
 
 
+def _last_two(names: Sequence[Hashable]) -> tuple[str, str]:
+    """Return the last two names of an array, quoted, as the rows and columns of matrices."""
+    rows, columns = names[-2:] if len(names) > 1 else ("rows", "columns")
+    return repr(rows), repr(columns)
+
+
+def _matrix(names: Sequence[Hashable]) -> str:
+    """Return code for an array of matrices, which have positional axes."""
+    return f"nx.untag(x, [{', '.join(_last_two(names))}])"
+
+
 def _replacement(word: str, names: Sequence[Hashable]) -> str:
     """Return the text of an attribute in the table, with the axis names of an array."""
     shown = _quoted(names)
-    return _ATTRIBUTES[word].format(
-        axis=shown[-1], names=", ".join(shown), pattern=_reversing_pattern(names), word=word
+    rows, columns = _last_two(names)
+    return ATTRIBUTES[word].format(
+        axis=shown[-1],
+        names=", ".join(shown),
+        rows=rows,
+        columns=columns,
+        matrix=_matrix(names),
+        pattern=_reversing_pattern(names),
+        word=word,
     )
 
 
@@ -264,53 +138,48 @@ def at_face(word: str) -> str:
     """
     if word.startswith("_"):
         return ""
-    if word in _AT_FACE:
-        return _AT_FACE[word]
-    return _replacement(word, ("k",)) if word in _ATTRIBUTES else ""
+    if word in FUNCTIONS:
+        return FUNCTIONS[word]
+    return _replacement(word, ("b", "k")) if word in ATTRIBUTES else ""
 
 
-_AT_FACE = {
-    "reshape": "nx.split_axis, nx.merge_axes or nx.rearrange, which take names",
-    "ravel": "nx.merge_axes(x, ('b', 'k'), 'flat')",
-    **dict.fromkeys(
-        ("vstack", "hstack", "dstack", "column_stack", "row_stack"),
-        "nx.concatenate([x, y], 'k') or nx.stack([x, y], 'new')",
-    ),
-    **dict.fromkeys(("DataArray", "NamedTensor"), "nx.named(array, ['b', 'k'])"),
-    **dict.fromkeys(("pmap", "shard_map"), "nx.xmap(f, axis_resources={'b': 'x'}, mesh=mesh)"),
-    # Haliax
-    **dict.fromkeys(
-        ("Axis", "make_axes"),
-        "names as strings, with sizes where arrays are made: nx.zeros(named_shape={'b': 8})",
-    ),
-    **dict.fromkeys(
-        ("named_jit", "auto_sharded", "axis_mapping", "ResourceMapping"),
-        "nx.xmap(f, axis_resources={'b': 'x'}, mesh=mesh)",
-    ),
-    **dict.fromkeys(("shard_with_axis_mapping", "partitioning"), "nx.shard(x, {'b': 'x'}, mesh)"),
-    "fsdp": (
-        "axis_resources={'embed_fsdp': 'data'} of nx.xmap, and nx.einsum with {embed:embed_fsdp}"
-    ),
-    "flatten_axes": "nx.merge_axes(x, ('b', 'k'), 'flat')",
-    "unflatten_axis": "nx.split_axis(x, 'k', {'outer': 2, 'inner': None})",
-    "broadcast_axis": "nx.broadcast_to(x, named_shape={'new': 8})",
-    "named_call": "jax.named_scope",
-    # PyTorch
-    "cat": "nx.concatenate([x, y], 'k')",
-    **dict.fromkeys(("tensor", "as_tensor", "from_numpy"), "nx.named(array, ['b', 'k'])"),
-    "randn": "nx.random.normal(key, named_shape={'b': 8})",
-    "rand": "nx.random.uniform(key, named_shape={'b': 8})",
-    **dict.fromkeys(("Linear", "linear"), "nx.dot(x, weight, 'inputs') + bias"),
-    **dict.fromkeys(("Embedding", "embedding"), "nx.take(table, ids, 'vocab')"),
-    "cross_entropy": "nx.nn.softmax_cross_entropy(logits, labels, 'classes')",
-    "scaled_dot_product_attention": (
-        "nx.nn.dot_product_attention(query, key, value, axis='pos', features='key')"
-    ),
-    "no_grad": "plain code: only jax.grad computes gradients",
-    **dict.fromkeys(("from_torch", "load_state_dict"), "nx.interop.from_state_dict(state, spec)"),
-    "jit": "jax.jit, which takes functions of named arrays",
-    **dict.fromkeys(("grad", "value_and_grad"), "jax.grad, which takes functions of named arrays"),
-}
+# Modules with functions, in the order of the search. The first group with the name counts.
+_SPACES = (
+    ("numpy", "lax", "nn", "random", "interop", "image"),
+    ("numpy.linalg", "numpy.fft"),
+    ("scipy.special", "scipy.linalg"),
+)
+
+
+def elsewhere(package: ModuleType, word: str, home: str) -> str:
+    """Return sentences about a name that a module lacks: where it is, and what replaces it.
+
+    They begin with a period, and are empty for an unknown name.
+
+    Args:
+      package: the package, `namedax`.
+      word: the name.
+      home: the module, such as `namedax.nn`.
+
+    >>> import namedax as nx
+    >>> from namedax.hints import elsewhere
+    >>> elsewhere(nx, "conv", "namedax.nn"), elsewhere(nx, "Linear", "namedax.nn")
+    ('. There is namedax.conv', ". Write nx.dot(x, weight, 'inputs') + bias")
+    """
+    if word.startswith("_"):
+        return ""
+    if word in package.__all__:
+        return f". There is {package.__name__}.{word}"
+    found: list[str] = []
+    for group in _SPACES:
+        modules = [functools.reduce(getattr, space.split("."), package) for space in group]
+        modules = [module for module in modules if module.__name__ != home]
+        found = [f"{module.__name__}.{word}" for module in modules if word in dir(module)]
+        if found:
+            break
+    there = f". There is {' and '.join(found)}" if found else ""
+    instead = at_face(word)
+    return f"{there}. Write {instead}" if instead else there
 
 
 def namesake(package: ModuleType, word: str) -> str | None:
@@ -342,6 +211,7 @@ _NAMESPACES = (
     (jax.lax, "nx.lax"),
     (jnp.linalg, "nx.numpy.linalg"),
     (jnp.fft, "nx.numpy.fft"),
+    (jax.scipy.special, "nx.scipy.special"),
 )
 
 
@@ -411,11 +281,11 @@ def replacement(package: ModuleType, name: str, space: str, names: Sequence[Hash
 def hints_of(package: ModuleType) -> Hints:
     """Return the hints about the public functions of `package`, which is `namedax`."""
     return Hints(
-        usage=partial(usage, package),
-        attribute=partial(what_to_write, package),
-        namesake=partial(namesake, package),
-        numpy_function=partial(replacement, package),
-        function=at_face,
+        usage=functools.partial(usage, package),
+        attribute=functools.partial(what_to_write, package),
+        namesake=functools.partial(namesake, package),
+        numpy_function=functools.partial(replacement, package),
+        function=functools.partial(elsewhere, package),
     )
 
 

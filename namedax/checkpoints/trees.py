@@ -25,6 +25,7 @@ from namedax.checkpoints.written_names import Json, identity, read_name, written
 from namedax.core.array import NamedArray, is_named, make, padding_of, positions
 from namedax.core.display import type_text
 from namedax.core.names import Dims, PyTree
+from namedax.core.tree_differences import children, key_of
 from namedax.errors import CheckpointError, format_value
 from namedax.operands.pytree import data_of
 from namedax.resources.stored_padding import on_host
@@ -151,20 +152,8 @@ def is_key(data: object) -> bool:
 
 def _children(node: object) -> list[tuple[Any, Any]] | None:
     """Return the keys and children of a node of a tree; `None` for a leaf."""
-    if is_named(node):
-        return None
-    flat, _ = jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda inner: inner is not node)
-    if len(flat) == 1 and not flat[0][0]:
-        return None
-    return [(_key_of(path[0]), child) for path, child in flat]
-
-
-def _key_of(key: object) -> Hashable:
-    for attribute in ("key", "idx", "name"):
-        if hasattr(key, attribute):
-            found: Hashable = getattr(key, attribute)
-            return found
-    return str(key)
+    found = None if is_named(node) else children(node)
+    return None if found is None else [(key_of(entry), child) for entry, child in found]
 
 
 def _written_key(key: Hashable, op: str) -> Json:

@@ -74,14 +74,15 @@ __all__ = [
 
 
 class _ArrayType(type):
-    # JAX's functions print the type of an argument that they reject. Only this text can add a
-    # remedy.
-    def __repr__(cls) -> str:
-        return (
+    # JAX's functions format the type of an argument that they reject (f-string or `str.format`).
+    # Only this text can add a remedy. `repr`, `str` and `print` show the class as Python does.
+    def __format__(cls, spec: str) -> str:
+        text = (
             f"<class 'namedax.{cls.__name__}', which JAX's own functions do not take: call"
             " nx.numpy's, or nx.nmap(function); and where trees differ in the order of names,"
             " nx.order_like(tree, like)>"
         )
+        return format(text, spec)
 
 
 if TYPE_CHECKING:

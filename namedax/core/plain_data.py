@@ -2,8 +2,9 @@
 
 The annotations of the fields determine the form, and reading checks each of them. Fields of type
 `Any` or `Hashable` may have values of several classes: these are written with their class. A field
-with the metadata `{"plain": False}` is left out. Reading never imports anything, and calls only the
-classes of the annotations.
+with the metadata `{"plain": False}` is left out. A field with the metadata `{"plain": "dict"}` has
+the form of its class: the methods `to_dict` and `from_dict` convert it. Reading never imports
+anything, and calls only the classes of the annotations.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import functools
 import inspect
 import math
 import types
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from namedax.core.records import Record
 
@@ -63,15 +64,22 @@ def from_plain(data: object, annotation: Any, classes: Collection[type] = ()) ->
     return _Reader(tuple(classes)).read(data, annotation, "")
 
 
+class _OwnForm(NamedTuple):
+    """The type of a field whose class has the methods `to_dict` and `from_dict`."""
+
+    cls: Any
+
+
 @functools.lru_cache(maxsize=256)
 def _fields(cls: type) -> dict[str, Any] | None:
     """Return the fields of a dataclass or a record with their types; `None` for other classes."""
     if dataclasses.is_dataclass(cls):
         hints = get_type_hints(cls)
+        forms = {field.name: field.metadata.get("plain", True) for field in dataclasses.fields(cls)}
         return {
-            field.name: hints[field.name]
-            for field in dataclasses.fields(cls)
-            if field.metadata.get("plain", True)
+            name: _OwnForm(hints[name]) if form == "dict" else hints[name]
+            for name, form in forms.items()
+            if form
         }
     if isinstance(cls, type) and issubclass(cls, Record):
         return dict(inspect.get_annotations(cls, eval_str=True))
@@ -104,6 +112,8 @@ class _Writer:
         self._classes = classes
 
     def written(self, value: Any, annotation: Any, where: str) -> Any:
+        if isinstance(annotation, _OwnForm):
+            return value.to_dict()
         if _is_any(annotation):
             return self._tagged(value, where)
         kind, args = _parts(annotation)
@@ -215,6 +225,8 @@ class _Reader:
         self._classes = {cls.__name__: cls for cls in classes}
 
     def read(self, data: Any, annotation: Any, where: str) -> Any:
+        if isinstance(annotation, _OwnForm):
+            return _made(annotation.cls.from_dict, where, data)
         if _is_any(annotation):
             return self._tagged(data, where)
         kind, args = _parts(annotation)
@@ -277,10 +289,7 @@ class _Reader:
             name: self.read(given[name], hint, f"{where}.{name}".lstrip("."))
             for name, hint in fields.items()
         }
-        try:
-            return cls(**values)
-        except (ValueError, TypeError) as error:
-            raise Malformed(f"{where or 'the data'}: {error}") from error
+        return _made(functools.partial(cls, **values), where)
 
     def _mapping(self, data: Any, args: tuple[Any, ...], where: str) -> dict[Any, Any]:
         if args[0] is str:
@@ -340,6 +349,16 @@ class _Reader:
         if not isinstance(data, (list, tuple)):
             raise Malformed(f"{where or 'the data'} is {_shown(data)}, not a list")
         return data
+
+
+def _made(make: Callable[..., Any], where: str, *args: Any) -> Any:
+    """Call a function of the class of a value, which may reject the data."""
+    try:
+        return make(*args)
+    except (ValueError, TypeError) as error:
+        # Without the code of the class, and without the period.
+        reason = str(error.args[0] if error.args else error).rstrip(".")
+        raise Malformed(f"{where or 'the data'}: {reason}") from error
 
 
 _WORDS = {

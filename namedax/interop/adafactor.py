@@ -17,6 +17,7 @@ from namedax.interop.matrix_axes import (
     Names,
     Override,
     Sides,
+    check_updates,
     optax_for,
     partitioned,
     paths_and_leaves,
@@ -182,6 +183,7 @@ def _scale(axes: MatrixAxes, smallest: float, decay: _Decay) -> Any:
         updates: PyTree, state: FactoredState, params: PyTree = None
     ) -> tuple[Any, FactoredState]:
         del params
+        check_updates(axes.op, updates, state.rows)
         step = (state.count - decay.offset + 1).astype(jnp.float32)
         kept = 1.0 - step**-decay.rate
 
@@ -259,6 +261,7 @@ def _scale_by_parameter(axes: MatrixAxes, smallest: float = 1e-3) -> Any:
                 " parameter. Pass update(updates, state, params), or pass"
                 " multiply_by_parameter_scale=False."
             )
+        check_updates(axes.op, updates, params, "the parameters")
         done = jax.tree_util.tree_map_with_path(scaled, updates, params, is_leaf=is_named)
         return done, state
 

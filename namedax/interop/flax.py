@@ -11,7 +11,9 @@ import jax
 from namedax.core.array import NamedArray, is_named, make
 from namedax.core.call_errors import checks_signature
 from namedax.core.names import Dims, PyTree, check_dims
+from namedax.core.tree_differences import tree_differences
 from namedax.errors import (
+    ArgumentTypeError,
     AxisMappingError,
     AxisResourceError,
     show_names,
@@ -237,6 +239,7 @@ def to_flax(tree: PyTree, like: PyTree) -> PyTree:
       A tree like `like` with the values of `tree`, whose axes are in the order of each box's names.
 
     Raises:
+      ArgumentTypeError: `tree` and `like` have different structures.
       NamedAxesLeftError: an array has a named axis that its box does not have.
       AxisMappingError: an array lacks a named axis of its box.
 
@@ -259,4 +262,10 @@ def to_flax(tree: PyTree, like: PyTree) -> PyTree:
             return value
         return box.replace(value) if hasattr(box, "get_metadata") else box.replace_boxed(value)
 
+    boxes = jax.tree.structure(like, is_leaf=_is_boxed)
+    values = jax.tree.structure(tree, is_leaf=is_named)
+    if different := tree_differences(values, boxes, ("the tree{}", "like{}")):
+        raise ArgumentTypeError(
+            f"to_flax: {different} Pass a tree with the structure of from_flax(like)."
+        )
     return jax.tree.map(rebox, like, tree, is_leaf=_is_boxed)

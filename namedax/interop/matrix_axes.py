@@ -16,6 +16,7 @@ from namedax.core.array import dims_of, is_named
 from namedax.core.display import type_text
 from namedax.core.names import PyTree
 from namedax.core.records import Record
+from namedax.core.tree_differences import ELEMENT, tree_differences
 from namedax.core.user_code import call_user_code
 from namedax.errors import (
     ArgumentError,
@@ -25,7 +26,7 @@ from namedax.errors import (
     show_names,
 )
 
-__all__ = ["MatrixAxes", "Names", "Override", "Sides", "optax_for", "partitioned"]
+__all__ = ["MatrixAxes", "Names", "Override", "Sides", "check_updates", "optax_for", "partitioned"]
 
 #: One axis name, or a set or sequence of axis names.
 Names: TypeAlias = Hashable | Collection[Hashable]
@@ -174,6 +175,33 @@ def paths_and_leaves(tree: PyTree) -> Iterator[tuple[tuple[Any, ...], Any]]:
     yield from jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)[0]
 
 
+def check_updates(op: str, updates: PyTree, other: PyTree, label: str = "the state") -> None:
+    """Check that the structure of updates is a prefix of another one.
+
+    Args:
+      op: the optimizer, for messages.
+      updates: the updates.
+      other: a part of the state, which has a subtree for each update, or the parameters.
+      label: the text of `other` in messages. Default: `"the state"`.
+
+    Raises:
+      ArgumentTypeError: a key, or a container, differs.
+    """
+    structure: Any = jax.tree.structure(updates, is_leaf=is_named)
+    try:
+        structure.flatten_up_to(other)
+    except ValueError:
+        different = tree_differences(
+            structure,
+            jax.tree.structure(other, is_leaf=is_named),
+            ("the updates{}", label + "{}"),
+            placeholder=ELEMENT,
+        )
+        raise ArgumentTypeError(
+            f"{op}: {different} Pass updates with the structure of the parameters of init."
+        ) from None
+
+
 class PartitionState(NamedTuple):
     """The states of the optimizer of matrices and of the fallback."""
 
@@ -220,6 +248,8 @@ def partitioned(axes: MatrixAxes, matrices: Any, fallback: Any, fits: Fits | Non
     def update(
         updates: PyTree, state: PartitionState, params: PyTree = None, **extra: Any
     ) -> tuple[Any, PartitionState]:
+        if params is not None:
+            check_updates(axes.op, updates, params, "the parameters")
         own, others = split(updates, updates)
         own_params, other_params = (None, None) if params is None else split(params, updates)
         own, own_state = matrices.update(own, state.matrices, own_params, **extra)

@@ -18,6 +18,7 @@ from namedax.interop.matrix_axes import (
     Names,
     Override,
     Sides,
+    check_updates,
     optax_for,
     partitioned,
     paths_and_leaves,
@@ -257,6 +258,7 @@ def _scale(
 
     def update(updates: PyTree, state: MuonState, params: PyTree = None) -> tuple[Any, MuonState]:
         del params
+        check_updates(axes.op, updates, state.mu)
         mu = optax.tree.update_moment(updates, state.mu, beta, 1)
         count = optax.safe_increment(state.count)
         if nesterov:

@@ -24,6 +24,7 @@ from namedax.interop.matrix_axes import (
     Names,
     Override,
     Sides,
+    check_updates,
     optax_for,
     partitioned,
     paths_and_leaves,
@@ -316,6 +317,7 @@ def _scale(axes: MatrixAxes, settings: _Settings) -> Any:
         updates: PyTree, state: ShampooState, params: PyTree = None
     ) -> tuple[Any, ShampooState]:
         del params
+        check_updates(axes.op, updates, state.statistics)
         pairs = list(paths_and_leaves(updates))
         structure: Any = jax.tree.structure(updates, is_leaf=is_named)
         sides = [axes.sides_of_matrix(*pair) for pair in pairs]

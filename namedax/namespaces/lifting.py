@@ -114,9 +114,11 @@ class Namespace:
         if name.startswith("_") or (
             name not in self.own and (theirs is _ABSENT or isinstance(theirs, types.ModuleType))
         ):
-            now = f"; it is {_DROPPED[name]} now" if name in _DROPPED else ""
-            if not now and (instead := hints().function(name)):
-                now = f". Write {instead}"
+            now = (
+                f"; it is {_DROPPED[name]} now"
+                if name in _DROPPED
+                else hints().function(name, self.name)
+            )
             raise AttributeError(
                 f"module {self.name!r} has no attribute {name!r}{now}",
                 name=name,

@@ -151,7 +151,7 @@ class Plan:
     """
 
     name: str
-    machine: Machine
+    machine: Machine = dataclasses.field(metadata={"plain": "dict"})
     memory: float
     candidates: tuple[Candidate, ...]
     refused: tuple[tuple[dict[Hashable, Any], str], ...] = ()

@@ -14,6 +14,7 @@ from jax.sharding import NamedSharding
 from namedax.core.array import NamedArray, is_named, make, make_padded, padding_of, stored_data
 from namedax.core.display import type_text
 from namedax.core.names import PyTree
+from namedax.core.tree_differences import tree_differences
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -151,10 +152,9 @@ def _arrays(plan: Plan, tree: PyTree) -> list[Any]:
       MeshError: an array is not in the source layout.
     """
     values, structure = jax.tree.flatten(tree, is_leaf=is_named)
-    if structure != plan.tree:
+    if different := tree_differences(structure, plan.tree, ("the tree{}", "the plan{}")):
         raise ArgumentTypeError(
-            f"transfer: the tree has the structure {structure}, but the plan is for {plan.tree}."
-            " Make a plan for this tree with nx.transfer."
+            f"transfer: {different} Make a plan for this tree with nx.transfer."
         )
     return [_data(plan, leaf, value) for leaf, value in zip(plan.leaves, values, strict=True)]
 

@@ -571,7 +571,11 @@ class Call:
             outputs = self._outputs(datas)
             try:
                 return map_with_mappings(
-                    self._finish, outputs, self.options.out_axes, "xmap, out_axes"
+                    self._finish,
+                    outputs,
+                    self.options.out_axes,
+                    "xmap, out_axes",
+                    ("out_axes{}", "the result{}"),
                 )
             except NamedAxesLeftError:
                 if self.region.manual:  # the body may have used a reduction of JAX instead

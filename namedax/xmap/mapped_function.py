@@ -391,7 +391,15 @@ def name_arguments(
         if xmapped._options.in_axes is None
         else _mappings_for(xmapped, len(dynamic[0]), dynamic[1])
     )
-    leaves, tree = leaves_with_mappings(dynamic, mappings, "xmap, in_axes")
+    leaves, tree = leaves_with_mappings(
+        dynamic,
+        mappings,
+        "xmap, in_axes",
+        (
+            lambda path: f"in_axes{jax.tree_util.keystr(path[1:])}",
+            lambda path: describe_argument(path, names) if path else "the arguments",
+        ),
+    )
     region, arguments = ambient(), list[Argument]()
     for leaf, mapping, path in leaves:
         if isinstance(leaf, NUMPY):

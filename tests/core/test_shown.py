@@ -48,6 +48,12 @@ def test_shown():
     assert format_value("x" * 1000) == "a value of type str"
 
 
+def test_the_class_is_shown_as_python_shows_it():
+    """Only JAX's messages, which format the class, have a remedy in its place."""
+    assert repr(type(X)) == str(type(X)) == "<class 'namedax.core.array.NamedArray'>"
+    assert f"{type(X)}".startswith("<class 'namedax.NamedArray', which JAX's own functions do not take: call nx.numpy's")
+
+
 ORDERS = {
     "dot": (lambda: nx.dot("k", X, W), NO_ARRAY.format("'k'", "dot(x, y, axis)")),
     "dot-several": (lambda: nx.dot(("k",), X, W), NO_ARRAY.format("('k',)", "dot(x, y, axis)")),

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 import check
+import timing
+import tracing
 
 SAME = {**check.VERSIONS, "counts": {"a call": {"functions": [8, 1], "compiled": [0, None]}}}
 OTHER = {**SAME, "jax": "0.0.1"}
@@ -46,6 +49,30 @@ def test_calls_are_timed_in_turn():
     ratio = check.ratio_of_times(lambda: order.append("own"), lambda: order.append("rival"), rounds=3)
     assert order == ["own", "rival"] * 3
     assert ratio > 0
+
+
+def test_benchmarks_read_the_clock_that_they_are_given():
+    now = [0.0]
+
+    def taking(*seconds):
+        supply = iter(seconds)
+        return lambda: now.__setitem__(0, now[0] + next(supply))
+
+    rivals = {"fast": taking(9, 1, 2, 6), "slow": taking(9, 5, 7, 4)}  # the first call is not timed
+    assert timing.interleaved(rivals, rounds=3, clock=lambda: now[0]) == {"fast": 2, "slow": 5}
+
+
+def test_tracing_is_measured_in_processor_time(monkeypatch, capsys):
+    clocks = []
+
+    def interleaved(rivals, *, rounds, clock):
+        clocks.append(clock)
+        return dict.fromkeys(rivals, 0.004)
+
+    monkeypatch.setattr(tracing, "interleaved", interleaved)
+    tracing.main()
+    assert clocks == [time.process_time]
+    assert "xmap, batch sharded         4.00   ratio to jnp in jit of shard_map: 1.00" in capsys.readouterr().out
 
 
 def test_what_is_not_recorded_is_said():

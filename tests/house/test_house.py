@@ -42,6 +42,7 @@ ROOMS = (
     "numpy",
     "random",
     "scipy",
+    "other_words",  # tables of words of other libraries
     "hints",  # sentences about the functions of all rooms below, for messages
     "xmap",  # needs operations, and no operation needs it
     "explicit_axes",  # operations of whole arrays that JAX refuses are mapped functions

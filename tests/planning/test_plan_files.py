@@ -69,6 +69,37 @@ def test_a_plan_comes_back_from_its_text_and_its_file(plan, tmp_path):
     check_equal(plan, pickle.loads(pickle.dumps(plan)))
 
 
+def test_a_plan_has_the_dict_of_its_machine():
+    """A machine has one form in JSON."""
+    near = machines.Link(2e11, 1e-6, "switch", reach=4, beyond=machines.Link(1e10, 3e-6, by_size=((1e3, 0.25), (1e6, 1.0))))
+    machine = machines.Machine(
+        {"bfloat16": 2e14, "float32": 1e14},
+        memory=16_000_000_000,
+        bandwidth=1e12,
+        links={...: near, ("x", "y"): machines.Link(5e10, 0, "line")},
+        overlap=True,
+        name="two links",
+        efficiency={"bfloat16": 0.5},
+        sources=("a data sheet",),
+    )
+    plan = nx.plan(mapped(), *ARGS, mesh=abstract(x=8), machine=machine, tries=2)
+    data = json.loads(plan.to_json())
+    written = data["plan"]["machine"]
+    assert written == json.loads(json.dumps(machine.to_dict()))
+    assert machines.Machine.from_dict(written) == machine
+    again = nx.Plan.from_json(plan.to_json()).machine
+    assert again == machine
+    assert again.sources == machine.sources
+    assert type(again.memory) is int
+    del written["memory"]
+    with pytest.raises(ArgumentError) as error:
+        nx.Plan.from_json(json.dumps(data))
+    assert said(error.value) == (
+        "Plan.from_json: the text is not a complete plan: machine: Machine.from_dict: the dict lacks 'memory'. Pass the complete dict of "
+        "Machine.to_dict(). Write it again with plan.to_json(path)."
+    )
+
+
 def test_a_plan_from_a_file_explains_its_candidates_only(plan):
     again = nx.Plan.from_json(plan.to_json())
     other = plan.candidates[-1]

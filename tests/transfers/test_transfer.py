@@ -523,7 +523,11 @@ MISTAKES = [
     (lambda b, a: nx.transfer(tree(), b, a, disjoint=True), ArgumentError, "disjoint=True is for abstract meshes"),
     (lambda b, a: nx.transfer(tree(), b, a, lost=[99]), ArgumentError, "lost= has 99, which is in neither layout"),
     (lambda b, a: nx.transfer(jax.eval_shape(tree), None, a), ArgumentTypeError, "from_layout=None means the shardings"),
-    (lambda b, a: nx.transfer(tree(), b, a)({"w": tree()["w"]}), ArgumentTypeError, "the tree has the structure"),
+    (
+        lambda b, a: nx.transfer(tree(), b, a)({"w": tree()["w"]}),
+        ArgumentTypeError,
+        r"the plan\['v'\] is missing from the tree",
+    ),
     (lambda b, a: nx.transfer(tree(), b, a)(sharded(tree(), a)), MeshError, "is not in the source layout"),
     (lambda b, a: jax.jit(nx.transfer(tree(), b, a))(tree()), ArgumentTypeError, "is traced"),
     (

@@ -98,7 +98,17 @@ def test_arrays_without_names_keep_the_words_of_jax():
     assert not isinstance(error.value, NamedaxError)
 
 
-@pytest.mark.parametrize("function", [jnp.sin, jnp.sum, lambda x: jnp.dot(x, x)])
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(jnp.sin, jnp.sum, jax.nn.relu, jnp.linalg.norm),
+        lambda x: jnp.dot(x, x),
+        lambda x: jnp.concatenate([x, x]),
+        lambda x: jnp.where(True, x, 0),
+        lambda x: jax.lax.add(x, x),
+        lambda x: jax.lax.cond(True, lambda: x, lambda: nx.rename(x, {"q": "z"})),
+    ],
+)
 def test_a_named_array_in_a_function_of_jax(function):
     with pytest.raises(TypeError, match=r"do not take: call nx\.numpy's, or nx\.nmap\(function\)"):
         function(X)

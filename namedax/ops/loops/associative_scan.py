@@ -16,6 +16,7 @@ from namedax.core.array import dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import PyTree
 from namedax.core.padded_sharding import Uneven, plain
+from namedax.core.tree_differences import tree_differences
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
@@ -160,11 +161,9 @@ def _combined(
     """Apply `fn` to two pytrees with these leaves, and return the leaves of its result."""
     with explain_type_errors:
         leaves, result_tree = flatten(call_user_code(fn, tree.unflatten(a), tree.unflatten(b)))
-    if result_tree != tree:
-        raise ArgumentTypeError(
-            f"{op}: the function takes the structure {tree} and returns {result_tree}; these must"
-            " be the same."
-        )
+    labels = ("the result{} of the function", "its argument{}")
+    if different := tree_differences(result_tree, tree, labels):
+        raise ArgumentTypeError(f"{op}: {different} Return the structure of one argument.")
     return [as_block(leaf, op) for leaf in leaves]
 
 

@@ -22,6 +22,7 @@ from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.names import PyTree
 from namedax.core.records import Record
+from namedax.core.tree_differences import tree_differences
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError
@@ -210,11 +211,11 @@ def _common_results(op: str, results: Sequence[_Results]) -> _Results:
     first = results[0]
     types, elements = list(first.types), list(first.elements)
     for number, other in enumerate(results[1:], 1):
-        if other.tree != first.tree:
+        names = ("true_fun", "false_fun") if op == "cond" else (f"branch {number}", "branch 0")
+        labels = (f"the result{{}} of {names[0]}", f"the result{{}} of {names[1]}")
+        if different := tree_differences(other.tree, first.tree, labels):
             raise ArgumentTypeError(
-                f"{op}: one branch returns the structure {first.tree} and"
-                f" {f'branch {number}' if op == 'switch' else 'the other'} {other.tree}; these must"
-                " be the same."
+                f"{op}: {different} All branches must return the same structure."
             )
         verb = ("is in one branch", f"in branch {number}" if op == "switch" else "in the other")
         types = [

@@ -24,6 +24,7 @@ from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.names import Dims, PyTree
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.tree_differences import tree_differences
 from namedax.core.variance import cast, varying
 from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import make_result, merge_dims, of_real_entries
@@ -265,10 +266,9 @@ class Carry:
           ArgumentTypeError: the structure or a dtype changes.
         """
         leaves, tree = flatten(value)
-        if tree != self.tree:
+        if different := tree_differences(tree, self.tree, ("the returned carry{}", "the carry{}")):
             raise ArgumentTypeError(
-                f"{self.op}: the carry has the structure {self.tree} and comes out of the body as"
-                f" {tree}; these must be the same."
+                f"{self.op}: {different} The body must return the structure of the carry."
             )
         leaves = [as_block(leaf, self.op) for leaf in leaves]
         types = [

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -25,6 +26,7 @@ from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import PyTree
 from namedax.core.region import Region, ambient, enter
+from namedax.core.tree_differences import tree_differences
 from namedax.core.user_code import call_backward_rule, call_user_code
 from namedax.core.variance import cast_data, varying
 from namedax.errors import (
@@ -42,6 +44,8 @@ from namedax.programs.evaluator import own_sources
 from namedax.programs.raw_collective_check import looked_through
 
 __all__ = ["custom_jvp", "custom_vjp", "values_like"]
+
+_ONE_STRUCTURE = "The two must have the same structure."
 
 
 def _in_region(tree: PyTree) -> PyTree:
@@ -103,23 +107,28 @@ def _as(value: Any, like: AnyArray, what: str, remedy: str) -> Any:
     return make_in_region(data, target) if is_named(like) else data
 
 
-def values_like(op: str, values: PyTree, likes: PyTree, what: str, remedy: str) -> PyTree:
-    """Convert a pytree to the axes of another one; `None` for a zero is kept."""
+def values_like(
+    op: str, values: PyTree, likes: PyTree, what: str, target: str, remedy: str
+) -> PyTree:
+    """Convert a pytree to the axes of another one, the target.
+
+    `None`, for one value or a whole container, stands for zeros and is kept.
+    """
     leaves, tree = flatten(likes)
-    try:
-        given = tree.flatten_up_to(values)
-    except ValueError as error:
-        raise ArgumentTypeError(f"{op}: the structure of {what} does not match: {error}.") from None
+    labels = (what + "{}", target + "{}")
+    if different := tree_differences(flatten(values)[1], tree, labels, placeholder=None):
+        raise ArgumentTypeError(f"{op}: {different} {_ONE_STRUCTURE}")
+    given: list[Any] = []
+    jax.tree.map(
+        lambda value, like: given.extend([value] * len(flatten(like)[0])),
+        values,
+        likes,
+        is_leaf=lambda node: node is None or is_named(node),
+    )
     texts = [
         what + jax.tree_util.keystr(path)
         for path, _ in jax.tree_util.tree_flatten_with_path(likes, is_leaf=is_named)[0]
     ]
-    for value, like, text in zip(given, leaves, texts, strict=True):
-        if value is not None and not jax.tree_util.treedef_is_leaf(flatten(value)[1]):
-            raise ArgumentTypeError(
-                f"{op}: {text} has a different structure than {type_text(like)}: it is a"
-                f" {type(value).__name__}."
-            )
     fitted = [
         _as(value, like, f"{op}: {text}", remedy) if value is not None else None
         for value, like, text in zip(given, leaves, texts, strict=True)
@@ -199,6 +208,7 @@ class _Custom:
                 primal,
                 noted[0],
                 f"the result of {rule}",
+                "the result of the function",
                 "Reduce it, as in nx.sum(..., {0!r}).",
             )
         return primal, other
@@ -281,18 +291,28 @@ class custom_jvp(_Custom):
 
         def jvp(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> tuple[PyTree, PyTree]:
             result = self(*primals)
-            total: Any = None
-            for rule, tangent in zip(jvps, tangents, strict=True):
-                if rule is not None:
-                    term = call_user_code(rule, tangent, result, *primals)
-                    total = (
-                        term
-                        if total is None
-                        else jax.tree.map(lambda a, b: a + b, total, term, is_leaf=is_named)
-                    )
-            return result, jax.tree.map(jnp.zeros_like, result) if total is None else total
+            terms = {
+                i: call_user_code(rule, tangent, result, *primals)
+                for i, (rule, tangent) in enumerate(zip(jvps, tangents, strict=True))
+                if rule is not None
+            }
+            return result, self._total(terms, result)
 
         self.defjvp(jvp)
+
+    def _total(self, terms: Mapping[int, PyTree], result: PyTree) -> PyTree:
+        """Return the sum of the tangents for some arguments; zero if there are none."""
+        if not terms:
+            return jax.tree.map(jnp.zeros_like, result)
+        if len(terms) > 1:
+            for i, term in terms.items():
+                labels = (f"the tangent{{}} for argument {i}", "the result{}")
+                if different := tree_differences(flatten(term)[1], flatten(result)[1], labels):
+                    raise ArgumentTypeError(f"{self._name}: {different} {_ONE_STRUCTURE}")
+        return functools.reduce(
+            lambda total, term: jax.tree.map(operator.add, total, term, is_leaf=is_named),
+            terms.values(),
+        )
 
     def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Call the function."""
@@ -309,7 +329,7 @@ class custom_jvp(_Custom):
             )
             remedy = "Reduce it, as in nx.sum(tangent, {0!r})."
             return primal, values_like(
-                self._name, tangent, primal, "the tangent of the result", remedy
+                self._name, tangent, primal, "the tangent of the result", "the result", remedy
             )
 
         wrapped = jax.custom_jvp(
@@ -417,7 +437,12 @@ class custom_vjp(_Custom):
                     None
                     if value is None
                     else values_like(
-                        self._name, value, like, f"the cotangent of argument {i}", remedy
+                        self._name,
+                        value,
+                        like,
+                        f"the cotangent of argument {i}",
+                        f"argument {i}",
+                        remedy,
                     )
                 )
                 for i, (value, like) in enumerate(zip(result, likes, strict=True))

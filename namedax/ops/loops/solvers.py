@@ -141,6 +141,7 @@ class _Space(Record):
             value,
             self.tree.unflatten(self.like),
             what,
+            "b",
             "Reduce it, or give `b` that axis.",
         )
         leaves, _ = flatten(fitted)

@@ -34,6 +34,7 @@ from namedax.core.element_types import (
 )
 from namedax.core.names import Dims, PyTree, check_dims
 from namedax.core.region import ambient
+from namedax.core.tree_differences import ELEMENT, Label, tree_differences
 from namedax.errors import (
     ArgumentTypeError,
     AxisMappingError,
@@ -75,8 +76,15 @@ __all__ = [
 Tree = TypeVar("Tree")
 
 
+_LABELS: tuple[Label, Label] = ("axes{}", "the tree{}")
+
+
 def map_with_mappings(
-    function: Callable[..., AnyArray], tree: PyTree, axes: PyTree, op: str
+    function: Callable[..., AnyArray],
+    tree: PyTree,
+    axes: PyTree,
+    op: str,
+    labels: tuple[Label, Label] = _LABELS,
 ) -> PyTree:
     """Apply `function(leaf, mapping, path)` to the leaves of a tree.
 
@@ -85,16 +93,18 @@ def map_with_mappings(
       tree: a pytree, in which named arrays are leaves.
       axes: a pytree prefix of axis mappings.
       op: the operation, for messages.
+      labels: the texts of a mapping and of a value at a path, as in `tree_differences`. Default:
+        those of `nx.named`.
 
     Raises:
       AxisMappingError: `axes` is not a prefix of `tree`.
     """
-    leaves, structure = leaves_with_mappings(tree, axes, op)
+    leaves, structure = leaves_with_mappings(tree, axes, op, labels)
     return jax.tree.unflatten(structure, [function(*leaf) for leaf in leaves])
 
 
 def leaves_with_mappings(
-    tree: PyTree, axes: PyTree, op: str
+    tree: PyTree, axes: PyTree, op: str, labels: tuple[Label, Label] = _LABELS
 ) -> tuple[list[tuple[Any, AxisMapping | None, KeyPath[Any]]], PyTreeDef]:
     """Return the leaves of a tree with mapping and path, and its structure.
 
@@ -108,18 +118,16 @@ def leaves_with_mappings(
         axes,
         is_leaf=lambda m: m is None or is_mapping(m),
     )
+    boxed = jax.tree.map(_Box, prefix, is_leaf=_is_parsed)
     try:
         full = jax.tree.broadcast(
-            jax.tree.map(_Box, prefix, is_leaf=_is_parsed),
-            tree,
-            is_leaf=lambda node: is_named(node) or isinstance(node, _Box),
+            boxed, tree, is_leaf=lambda node: is_named(node) or isinstance(node, _Box)
         )
-    except ValueError as error:
+    except ValueError:
+        differences = tree_differences(jax.tree.structure(boxed), structure, labels, ELEMENT)
         raise AxisMappingError(
-            f"{op}: the axis mappings {format_value(axes)} are not a prefix of the structure"
-            f" {jax.tree.structure(tree, is_leaf=is_named)}. A tuple, a list of lists or dicts, and"
-            " a dict with string keys are containers; each element corresponds to one value."
-            f" ({error})"
+            f"{op}: {differences} Write one axis mapping per value, or one for a whole container. A"
+            " tuple, a list of lists or dicts, and a dict with string keys are containers."
         ) from None
     boxes = jax.tree.leaves(full)
     return [
@@ -652,6 +660,7 @@ def order_like(tree: Tree, like: PyTree) -> Tree:
     Communication: none.
 
     Raises:
+      ArgumentTypeError: the trees have different structures.
       NamedAxesLeftError: two arrays have different names.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -688,4 +697,7 @@ def order_like(tree: Tree, like: PyTree) -> Tree:
             order.remove(None)
         return transpose_to(x, tuple(order))
 
+    have, want = (jax.tree.structure(each, is_leaf=is_named) for each in (tree, like))
+    if different := tree_differences(have, want, ("the tree{}", "like{}")):
+        raise ArgumentTypeError(f"order_like: {different} Pass two trees of the same structure.")
     return jax.tree.map(one, tree, like, is_leaf=is_named)

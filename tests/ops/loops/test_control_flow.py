@@ -825,7 +825,7 @@ MISTAKES = {
     "structure": (
         lambda: nx.scan(lambda c, x: ((c, c), None), 0.0, X, axis="t"),
         E.ArgumentTypeError,
-        r"the carry has the structure PyTreeDef\(\*\) and comes out",
+        r"scan: the returned carry is a tuple of length 2, but the carry is a single value\.",
     ),
     "positions of the carry": (
         lambda: nx.scan(lambda c, x: ({"h": c["h"] + jnp.ones(2)}, None), {"h": 0.0}, X, axis="t"),
@@ -851,7 +851,7 @@ MISTAKES = {
     "branches": (
         lambda: nx.cond(X > 0, lambda: 1, lambda: (1, 2)),
         E.ArgumentTypeError,
-        r"cond: one branch returns the structure",
+        r"cond: the result of true_fun is a single value, but the result of false_fun is a tuple of length 2\.",
     ),
     "branch types": (
         lambda: nx.cond(X > 0, lambda: jnp.int32(1), lambda: jnp.float32(1)),
@@ -863,7 +863,11 @@ MISTAKES = {
         E.PositionalAxisError,
         r"cond: result 0 is in one branch \[\]\{t:2, k:3\} and in the other \[3\]\{\}",
     ),
-    "branch structures": (lambda: nx.cond(True, lambda: 1, lambda: (1, 2)), E.ArgumentTypeError, r"cond: one branch returns the structure"),
+    "branch structures": (
+        lambda: nx.switch(0, [lambda: {"a": 1}, lambda: {"a": 1}, lambda: {"b": 1}]),
+        E.ArgumentTypeError,
+        r"switch: the result\['a'\] of branch 0 is missing from the result of branch 2; the result\['b'\] of branch 2 is not in",
+    ),
     "branch elements": (
         lambda: nx.switch(0, [lambda: jnp.int32(1), lambda: 2, lambda: X]),
         E.ArgumentTypeError,
@@ -898,7 +902,7 @@ MISTAKES = {
     "scan structure": (
         lambda: nx.associative_scan(lambda a, b: (a, b), X, axis="t"),
         E.ArgumentTypeError,
-        r"takes the structure PyTreeDef\(\*\) and returns",
+        r"the result of the function is a tuple of length 2, but its argument is a single value\.",
     ),
     "in_axes": (lambda: nx.vmap(lambda x: x, ["t", "t"])(X), E.ArgumentError, r"has 2 entries for 1 positional arguments"),
     "two names": (lambda: nx.vmap(lambda x, y: x, ["t", "k"])(X, X), E.ArgumentError, r"has several names, 't', 'k'\. Pass the name of the axis"),
