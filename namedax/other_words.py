@@ -529,7 +529,9 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("MSELoss", "mse_loss"), "nx.mean((x - y) ** 2, ...)"),
     **dict.fromkeys(("L1Loss", "l1_loss"), "nx.mean(nx.abs(x - y), ...)"),
     **dict.fromkeys(("HuberLoss", "SmoothL1Loss", "huber_loss", "smooth_l1_loss"), _HUBER),
-    **dict.fromkeys(("KLDivLoss", "kl_div"), "nx.sum(nx.scipy.special.kl_div(x, y), 'k')"),
+    **dict.fromkeys(
+        ("KLDivLoss", "kl_div"), "nx.sum(y * (nx.log(y) - x), 'k'), where x is a logarithm already"
+    ),
     **dict.fromkeys(("CosineSimilarity", "cosine_similarity"), _COSINE),
     "l2_loss": "nx.sum(x**2, ...) / 2",
     # TensorFlow
