@@ -13,7 +13,7 @@
   compares, draws and stores reports; `tables` and `page` render them as text and as HTML.
 - `placed_arguments` places the arguments of a compiled program that is measured.
 - `findings` are sentences about all-reduces that are added, axes that do not divide, and values
-  that are gathered again.
+  that are gathered again. `repetition` finds work that all devices along a mesh axis repeat.
 
 Read `records`, `graph` and `steps` first.
 """

@@ -25,6 +25,7 @@ from namedax.analysis.findings import (
 )
 from namedax.analysis.graph import Body, Given, Graph, Node, Spec, Value, build, prune, spec_of
 from namedax.analysis.records import Memory, Phase, PipelineRun
+from namedax.analysis.repetition import repetitions
 from namedax.analysis.report import Report
 from namedax.analysis.sharing import mark_uniform, share
 from namedax.analysis.sources import NOWHERE, Origin, Source
@@ -108,7 +109,7 @@ def explain(
     share(graph.body)
     label = _Labels(graph.body, definition)
     storage = Storage(graph.body)
-    steps = tuple(steps_of(graph.body, storage, label))
+    steps, nodes_of = steps_of(graph.body, storage, label)
     placements = _placements(graph.body)
     loops = [label(origin) for origin in graph.unknown_loops]
     automatic = [label(origin) for origin in graph.automatic]
@@ -122,13 +123,14 @@ def explain(
         _name(f),
         graph.mesh,
         placements,
-        steps,
+        tuple(steps),
         _memory(graph.body, storage, label),
         tuple(
             findings_of(
                 graph.mesh,
                 placements,
                 steps,
+                repetitions(graph, placements, steps, nodes_of),
                 replicated,
                 uneven,
                 unmapped,

@@ -9,6 +9,7 @@ from typing import Any
 
 from namedax.analysis.graph import Body, Node, Value
 from namedax.analysis.records import Collective, Phase, Step
+from namedax.analysis.repetition import Repetition
 from namedax.core.records import Record
 from namedax.core.variance import varying_of
 from namedax.hlo import size_text
@@ -122,6 +123,7 @@ def findings_of(
     mesh: Mapping[str, int],
     placements: Mapping[str, tuple[str, ...]],
     steps: Sequence[Step],
+    repeated: Iterable[Repetition],
     replicated: Iterable[tuple[str, int]],
     uneven: Iterable[Uneven],
     unmapped: Sequence[UnmappedSharding],
@@ -138,6 +140,7 @@ def findings_of(
       mesh: the sizes of the mesh axes.
       placements: the mesh axes to which names are mapped.
       steps: the collectives and operations.
+      repeated: the work that all devices along a mesh axis repeat.
       replicated: arguments that every device stores whole because no name of them is mapped, as
         text, with their bytes.
       uneven: arguments that every device stores whole because an axis does not divide over its mesh
@@ -156,6 +159,7 @@ def findings_of(
     yield from _unused(
         mesh, placements, {axis for argument in unmapped for axis in argument.mesh_axes}
     )
+    yield from _repeated(repeated)
     yield from _replicated(mesh, replicated)
     uneven = list(uneven)
     yield from _uneven(uneven, collectives)
@@ -203,6 +207,29 @@ def _unused(
                 f"No name is mapped to the mesh axis {axis!r}: its {size} devices compute the same."
                 " Map a name to it in axis_resources, or remove it from the mesh."
             )
+
+
+def _repeated(repetitions: Iterable[Repetition]) -> Iterator[str]:
+    for each in repetitions:
+        axis, lines = repr(each.mesh_axis), list(each.lines)
+        where = f", most of it at {_joined(lines, 'and')}" if lines else ""
+        names = f", such as {_joined(list(map(repr, each.names)), 'or')}" if each.names else ""
+        remedy = (
+            "With one key, each device draws the global array. Split the key along an axis that is"
+            f" mapped to {axis}: a device draws for its keys only."
+            if each.is_random
+            else f"Map a name of these operands to {axis} in axis_resources{names}."
+        )
+        yield (
+            f"All {each.devices} devices along the mesh axis {axis} repeat"
+            f" {100 * each.share:.0f} % of the FLOPs of the mapped functions{where}: the operands"
+            f" there are equal on these devices. {remedy}"
+        )
+
+
+def _joined(texts: list[str], word: str) -> str:
+    *first, last = texts
+    return f"{', '.join(first)} {word} {last}" if first else last
 
 
 def _replicated(mesh: Mapping[str, int], replicated: Iterable[tuple[str, int]]) -> Iterator[str]:

@@ -153,10 +153,13 @@ class Node:
         sharding before and after.
       is_apart: True if it separates a recomputation from the first computation.
       kernel: its place in the call of a function with a declared cost, or `None`.
+      entry: for the entry of an array into a mapped function, its sharding there, and the mesh axes
+        over which the function is mapped; otherwise `None`.
     """
 
     __slots__ = (
         "bodies",
+        "entry",
         "eqn",
         "is_apart",
         "kernel",
@@ -186,6 +189,7 @@ class Node:
         self.moved: tuple[Spec, Spec] | None = None
         self.is_apart = False
         self.kernel: Place | None = None
+        self.entry: tuple[Spec, frozenset[str]] | None = None
 
     @property
     def reads(self) -> list[Value]:
@@ -550,6 +554,7 @@ class _Builder:
         """
         block = Value(aval, None, self.mesh)
         node = self._add(None, Kind.BARRIER, [value], [block], context.replace(sizes=self.mesh))
+        node.entry = spec, mapped
         if not context.manual and value.layout is not None:
             before = value.layout.root()
             if before.spec is None:

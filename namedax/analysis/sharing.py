@@ -105,7 +105,8 @@ def _key(node: Node, cast: dict[int, int]) -> Hashable:
     operands = tuple(cast.get(id(value), id(value)) for value in node.operands)
     if node.eqn is None:
         (result,) = node.results
-        return operands, node.moved, result.aval.shape, result.layout is None
+        spec = None if node.entry is None else node.entry[0]
+        return operands, node.moved, spec, result.aval.shape, result.layout is None
     literals = tuple(
         (str(var.aval), np.asarray(var.val).tobytes())
         for var in node.eqn.invars

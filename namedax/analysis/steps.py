@@ -32,13 +32,23 @@ _REDUCING = (Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM)
 Label = Callable[[Origin], str]
 
 
-def steps_of(body: Body, storage: Storage, label: Label) -> Iterator[Step]:
-    """Yield the steps of a program in order; for a conditional, those of the most expensive branch.
+def steps_of(
+    body: Body, storage: Storage, label: Label
+) -> tuple[list[Step], Mapping[int, Sequence[Node]]]:
+    """Return the steps of a program in order.
 
-    `label` returns a line as text.
+    A conditional has the steps of its most expensive branch.
+
+    Args:
+      body: the program.
+      storage: its storage.
+      label: returns a line as text.
+
+    Returns:
+      The steps, and the operations of the graph that each is for, by the number of the step.
     """
     steps = _Steps(label, _instances(body))
-    return iter(steps.of_body(body, storage, _Loops((), 1, 0, frozenset())))
+    return steps.of_body(body, storage, _Loops((), 1, 0, frozenset())), steps.nodes
 
 
 class _Loops(NamedTuple):
@@ -66,10 +76,14 @@ class _Steps:
       label: returns a line as text.
       called: the instances of the calls with a declared cost that run in the forward direction, by
         the numbers of the calls.
+
+    Attributes:
+      nodes: the operations of the graph that each step is for, by the number of the step.
     """
 
     def __init__(self, label: Label, called: Mapping[int, float]):
         self._label, self._called = label, called
+        self.nodes: dict[int, Sequence[Node]] = {}
         self._numbers = itertools.count(1)
         self._loop_numbers = itertools.count(1)
         self._ahead_numbers = itertools.count(1)
@@ -113,6 +127,7 @@ class _Steps:
         is_carried = self._is_carried(node.operands)
         for step in self._found(node, storage, loops.trips):
             number = next(self._numbers)
+            self.nodes[number] = (node,)
             placed: Step = dataclasses.replace(
                 step, number=number, needs=needs, loops=loops.path, loop=loops.loop
             )
@@ -138,6 +153,7 @@ class _Steps:
     def _of_run(self, run: Sequence[Node], loops: _Loops) -> list[Step]:
         """Return the step of a function with a declared cost."""
         number = next(self._numbers)
+        self.nodes[number] = run
         inside = {id(value) for node in run for value in node.results}
         operands = [v for node in run for v in node.reads if id(v) not in inside]
         for node in run:

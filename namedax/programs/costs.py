@@ -22,6 +22,7 @@ __all__ = [
     "KNOWN",
     "concatenates",
     "copies_operand",
+    "factorizes_one",
     "flops_of",
     "is_along_rows",
     "is_cheap",
@@ -89,6 +90,7 @@ _FREE = frozenset(
 #: words.
 _RANDOM = {"threefry2x32": 20 * 5 / 2, "random_bits": 20 * 5 / 2}
 
+_FACTORIZATIONS = frozenset("cholesky lu qr geqrf householder_product eigh svd".split())
 _JOINS = frozenset("pad concatenate gather".split())
 _CUMULATIVE = frozenset("cumsum cumprod cummax cummin cumlogsumexp".split())
 
@@ -320,16 +322,7 @@ def flops_of(eqn: JaxprEqn) -> float:
     if name == "fft":
         n = math.prod(eqn.params["fft_lengths"])
         return 5 * max(taken, results) * math.log2(max(n, 2))
-    if name in (
-        "cholesky",
-        "lu",
-        "qr",
-        "geqrf",
-        "householder_product",
-        "eigh",
-        "svd",
-        "triangular_solve",
-    ):
+    if name in _FACTORIZATIONS or name == "triangular_solve":
         return _factorisation(eqn)
     return results * _RANDOM.get(name, 1)
 
@@ -356,6 +349,11 @@ def _convolution(eqn: JaxprEqn) -> float:
         * kernel[spec[1]]
         * math.prod(kernel[i] for i in spec[2:])
     )
+
+
+def factorizes_one(eqn: JaxprEqn) -> bool:
+    """Return True if an equation factorizes a single matrix: no axis is left to divide it by."""
+    return eqn.primitive.name in _FACTORIZATIONS and aval_of(eqn.invars[0]).ndim == 2
 
 
 def _factorisation(eqn: JaxprEqn) -> float:

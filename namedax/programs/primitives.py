@@ -85,6 +85,7 @@ __all__ = [
     "slice_sizes",
     "sliced_dimension",
     "solve",
+    "strings_of",
     "with_bodies",
     "with_jaxprs",
     "with_operands",
@@ -512,14 +513,19 @@ def axes_of(eqn: JaxprEqn) -> tuple[str, ...]:
     return tuple(axis for axis in axes if isinstance(axis, str))
 
 
-def _axes_named(eqn: JaxprEqn) -> tuple[str, ...]:
-    strings = [
+def strings_of(eqn: JaxprEqn) -> list[str]:
+    """Return the strings among the parameters of an equation; some may be mesh axes."""
+    return [
         part
         for key, value in eqn.params.items()
         if key != "name"
         for part in _parts(value)
         if isinstance(part, str)
     ]
+
+
+def _axes_named(eqn: JaxprEqn) -> tuple[str, ...]:
+    strings = strings_of(eqn)
     return (
         tuple(part for part in strings if part in jax.sharding.get_abstract_mesh().axis_names)
         if strings
