@@ -172,9 +172,12 @@ def elsewhere(package: ModuleType, word: str, home: str) -> str:
         return f". There is {package.__name__}.{word}"
     found: list[str] = []
     for group in _SPACES:
-        modules = [functools.reduce(getattr, space.split("."), package) for space in group]
-        modules = [module for module in modules if module.__name__ != home]
-        found = [f"{module.__name__}.{word}" for module in modules if word in dir(module)]
+        found = [
+            f"{package.__name__}.{space}.{word}"
+            for space in group
+            if f"{package.__name__}.{space}" != home
+            and word in dir(functools.reduce(getattr, space.split("."), package))
+        ]
         if found:
             break
     there = f". There is {' and '.join(found)}" if found else ""
