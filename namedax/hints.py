@@ -172,11 +172,11 @@ def elsewhere(package: ModuleType, word: str, home: str) -> str:
         return f". There is {package.__name__}.{word}"
     found: list[str] = []
     for group in _SPACES:
+        spaces = {f"{package.__name__}.{space}": space for space in group}
         found = [
-            f"{package.__name__}.{space}.{word}"
-            for space in group
-            if f"{package.__name__}.{space}" != home
-            and word in dir(functools.reduce(getattr, space.split("."), package))
+            f"{path}.{word}"
+            for path, space in spaces.items()
+            if path != home and word in dir(functools.reduce(getattr, space.split("."), package))
         ]
         if found:
             break
