@@ -23,8 +23,8 @@ LEAKS_ARGS ?= $(shell grep -rl --include="test_*.py" "mark.leaks" tests 2>/dev/n
 # These of the tests marked 'full' run as users compile them instead of as test-rest does, not besides: so a sixtieth costs little.
 OPTIMIZED_ARGS ?= tests -m "full and not product and not leaks" --one-in 60
 REST_ARGS ?= --but-one-in 60
-# Under each flag that later versions of JAX will have switched on: one in 36 of the tests of make test.
-FLAGS_ARGS ?= tests -m "not leaks and not full" --one-in 36
+# Under each flag that later versions of JAX will have switched on: one in 60 of the tests of make test.
+FLAGS_ARGS ?= tests -m "not leaks and not full" --one-in 60
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
 FUZZ_ARGS ?= --minutes 10
 # Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.
