@@ -10,7 +10,7 @@ an operand does. Where nothing is certain, values count as different.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 from jax.sharding import PartitionSpec
@@ -119,7 +119,7 @@ def _flops(operations: Iterable[Operation]) -> float:
 
 
 def _lines(operations: Iterable[Operation], least: float) -> Iterator[str]:
-    """Yield the lines with at least `least` FLOPs, in descending order."""
+    """Yield the lines with at least `least` FLOPs, the line with most of them first."""
     found: dict[str, float] = defaultdict(float)
     for step in operations:
         found[step.source] += step.flops * step.trips
@@ -136,11 +136,12 @@ def _is_mapped(nodes: Iterable[Node]) -> bool:
 def _names_for(body: Body, axis: str) -> Iterator[str]:
     """Yield names of arguments that may be mapped to a mesh axis, the best ones first.
 
-    A name of an array that is sharded over the mesh axis, or is gathered from it, would conflict.
-    Names of data come first: an argument with the type of a result may be a parameter.
+    These are the names of the most bytes. Names of data come first: an argument with the type of a
+    result may be a parameter. A name of an array that is sharded over the mesh axis, or is gathered
+    from it, would conflict.
     """
     types = {_type(value) for value in body.outputs if value is not None}
-    taken, free = set(_gathered(body, axis)), dict[str, tuple[bool, int]]()
+    taken, data, others = set(_gathered(body, axis)), Counter[str](), Counter[str]()
     for value in body.inputs:
         if value is None or value.given is None:
             continue
@@ -149,9 +150,10 @@ def _names_for(body: Body, axis: str) -> Iterator[str]:
         if any(axis in axes for axes in spec):
             taken.update(names)
         else:
-            order = _type(value) in types, -value.bytes
-            free.update((name, min(order, free.get(name, order))) for name in names)
-    yield from sorted((name for name in free if name not in taken), key=lambda name: free[name])
+            sizes = others if _type(value) in types else data
+            sizes.update(dict.fromkeys(names, value.bytes))
+    ordered = [name for sizes in (data, others) for name, _ in sizes.most_common()]
+    yield from (name for name in dict.fromkeys(ordered) if name not in taken)
 
 
 def _type(value: Value) -> tuple[Hashable, ...]:
