@@ -413,6 +413,7 @@ def completions(expression, before=""):
     return {completion.name for completion in script(code).complete(code.count("\n") + 1, len(line))}
 
 
+@pytest.mark.full
 def test_completion_of_every_public_name():
     assert completions("nx") >= set(nx.__all__)
 
@@ -432,6 +433,7 @@ def new_in_jax(space):
     return set(dir(importlib.import_module(f"jax.{space}"))) - set(known)
 
 
+@pytest.mark.full
 def test_completion_of_methods():
     before = "def f(x: nx.NamedArray):\n    "
     assert completions("x", before) >= {"sum", "named_shape", "rename", "at", "dims", "cumsum", "T", "block_until_ready"}

@@ -39,6 +39,7 @@ def tokens_of(case, title, axis_types=None, **options):
     return generator(params_of(case), prompts_of(case), NEW, jax.random.key(1))
 
 
+@pytest.mark.full
 @pytest.mark.rest(1)
 @pytest.mark.part(4)
 @pytest.mark.parametrize("case", DECODERS)

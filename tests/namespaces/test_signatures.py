@@ -156,6 +156,7 @@ def test_calls_as_jax_has_them(path):
         np.testing.assert_allclose(nx.positional(h, full), w, rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.full
 def test_every_parameter_by_keyword():
     """Each with JAX's default, under JAX's word for the first one too; none of them changes anything."""
     for path, extra in [("numpy.sum", {}), ("numpy.var", {}), ("numpy.max", {}), ("numpy.argmin", {}), ("numpy.median", {}),

@@ -258,6 +258,7 @@ def test_the_bound_of_the_memory_holds_and_the_front_is_one():
         assert any(t <= c.time and p <= c.peak for t, p in pairs) or not c.fits
 
 
+@pytest.mark.full
 def test_nothing_fits():
     with pytest.raises(nx.errors.PlanError) as error:
         nx.plan(mapped(), *shapes(1024, 1024, 4096, 1024), mesh=abstract(x=8), machine=SLOW, memory=1e5, loops={})

@@ -179,6 +179,7 @@ def test_what_varies_already_is_reduced_once():
     assert nx.hlo.summary(gradient.lower(X, T).compile()) == {"all-reduce": (1, X.nbytes)}
 
 
+@pytest.mark.full
 def test_without_jit():
     mesh = jax.make_mesh((8,), ("x",), axis_types=(AxisType.Auto,))
     f = nx.xmap(renamed, (["i", "k"], ["j", "k"]), [], axis_resources={"j": "x"}, mesh=mesh)

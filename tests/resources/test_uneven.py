@@ -35,6 +35,7 @@ EVERY = {
 EVERY |= {label if label not in EVERY else f"{label}-of-lax": program[:4] for label, program in PROGRAMS.items()}
 
 
+@pytest.mark.full
 @pytest.mark.rest(1)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("smooth", [True, False])
@@ -261,6 +262,7 @@ def test_no_step_of_a_scan_is_taken_over_padding(reverse):
     check(named, plain, args, (["a"], []), ([], ["a"]), Placement("four", (4,), (("a", "x"),)), tol=1e-4)
 
 
+@pytest.mark.full
 @pytest.mark.part(1)
 @pytest.mark.rest(1)
 @pytest.mark.parametrize("reverse", [False, True])

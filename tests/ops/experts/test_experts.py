@@ -130,6 +130,7 @@ UNEVEN = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.rest(1)
 @pytest.mark.parametrize("placement", UNEVEN, ids=str)
 def test_sizes_that_do_not_divide(placement):
