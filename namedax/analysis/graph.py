@@ -234,10 +234,14 @@ class Graph(Record):
 
 
 def spec_of(partition_spec: PartitionSpec | Sequence[str | tuple[str, ...] | None]) -> Spec:
-    """Return the mesh axes along each dimension, from a `PartitionSpec`."""
+    """Return the mesh axes along each dimension, from a `PartitionSpec`.
+
+    A dimension that is left to the partitioner counts as replicated.
+    """
     # JAX does not allow iteration over a spec that is reduced or unreduced.
     parts = getattr(partition_spec, "partitions", partition_spec)
-    entries = [() if e is None else (e,) if isinstance(e, str) else tuple(e) for e in parts]
+    unknown = (None, PartitionSpec.UNCONSTRAINED)
+    entries = [() if e in unknown else (e,) if isinstance(e, str) else tuple(e) for e in parts]
     while entries and not entries[-1]:
         entries.pop()
     return tuple(entries)

@@ -180,6 +180,17 @@ def test_whatever_the_padding_is_nothing_depends_on_it():
     np.testing.assert_allclose(nx.sum(dirty, "v"), values(x).sum(), rtol=1e-6)
 
 
+def test_a_report_of_an_array_that_is_gathered_before_the_call():
+    """XLA's partitioner gathers it, and keeps the sharding of the other dimensions."""
+    mesh = mesh_of((4, 2))
+    x = at_rest(np.ones((10, 8), np.float32), ["v", "k"], {"v": "x", "k": "y"}, mesh)
+    f = nx.xmap(lambda x: nx.sum(x, "v"), axis_resources={"k": "y"}, mesh=mesh)
+    report = nx.explain(f, x, compile=True)
+    assert [c.kind for c in report.compiled.collectives] == ["all-gather"]
+    assert report.memory.arguments == report.compiled.memory["arguments"] == 3 * 4 * 4
+    assert any("arrays have sharding constraints (test_stored_padding.py:" in text for text in report.findings)
+
+
 def test_arguments_and_results_send_nothing_and_are_donated():
     mesh = mesh_of((8,))
     update = nx.xmap(lambda w: w - 0.5 * w, axis_resources={"v": "x"}, mesh=mesh, donate_argnums=0)
