@@ -172,8 +172,8 @@ def _gathered(body: Body, axis: str) -> Iterator[str]:
 class _Differences:
     """The mesh axes along which the values of a program differ, as bits.
 
-    The values of devices that differ only in other mesh axes are equal. A global array counts with
-    its blocks.
+    If the bit of a mesh axis is not set, all devices along it have the same value. A global array
+    counts with the blocks of its sharding.
 
     Args:
       mesh: the mesh axes.
