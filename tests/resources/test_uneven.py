@@ -35,7 +35,6 @@ EVERY = {
 EVERY |= {label if label not in EVERY else f"{label}-of-lax": program[:4] for label, program in PROGRAMS.items()}
 
 
-@pytest.mark.full
 @pytest.mark.rest(1)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("smooth", [True, False])
