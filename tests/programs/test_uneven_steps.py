@@ -30,7 +30,6 @@ SHORT = [
 ]
 
 
-@pytest.mark.full
 @pytest.mark.rest(1)
 @pytest.mark.parametrize(
     "placement", [SHORT[0], *(pytest.param(placement, marks=pytest.mark.full) for placement in SHORT[1:])], ids=str
