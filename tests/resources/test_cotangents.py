@@ -91,7 +91,6 @@ def pulled(f, cos):
     return g
 
 
-@pytest.mark.full
 @pytest.mark.rest(1)
 @placements
 def test_of_vjp(placement):
