@@ -195,7 +195,7 @@ $(VENV)/.ready: pyproject.toml $(VENV)/.created
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-# For one extra, or for several at once: .ready-lint,test makes .ready-lint and .ready-test.
+# For one extra, or for several at once: .ready-docs,test makes .ready-docs and .ready-test.
 $(VENV)/.ready-%: pyproject.toml $(VENV)/.created
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@ $(patsubst %,$(VENV)/.ready-%,$(subst $(comma), ,$*))

@@ -59,13 +59,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 test.add_marker("full")
     others = [item for item in items if not item.get_closest_marker("leaks")]
     kept = {i for i, item in enumerate(others) if not item.get_closest_marker("full")}
-    for i in products([case_of(item) for item in others], kept):
+    cases = [case_of(item) for item in others]
+    for i in products(cases, kept):
         others[i].add_marker("product")
     if config.getoption("--beside-rest"):
         in_rest = {
             i for i, item in enumerate(others) if item.get_closest_marker("full") and not item.get_closest_marker("product")
         }
-        elsewhere = {others[i] for i in met_in_rest([case_of(item) for item in others], kept, in_rest)}
+        elsewhere = {others[i] for i in met_in_rest(cases, kept, in_rest)}
         config.hook.pytest_deselected(items=[item for item in items if item in elsewhere])
         items[:] = [item for item in items if item not in elsewhere]
     if not getattr(jax.config, "jax_auto_pcast", True):
