@@ -28,6 +28,7 @@ from namedax.errors import UnsupportedArgumentError
 from namedax.namespaces.docstrings import with_parameters
 from namedax.operands.along_axes import names_in
 from namedax.operands.axes import AXIS_PARAMETERS, holds_names
+from namedax.operands.dispatch import call_program
 from namedax.operands.nmap import Lifted
 
 __all__ = ["mirror", "public"]
@@ -102,6 +103,13 @@ def mirror(
 
     flags = flags_of(theirs)
 
+    def named(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return plan.call(own, args, kwargs)
+        except Exception as error:
+            explain_call(name, face, args, kwargs, error)
+            raise
+
     @functools.wraps(own)
     def face(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -117,11 +125,7 @@ def mirror(
                 except Exception as error:
                     refuse_miscall(own.__name__, theirs, args, kwargs, error)
                     raise
-            try:
-                return plan.call(own, args, kwargs)
-            except Exception as error:
-                explain_call(name, face, args, kwargs, error)
-                raise
+            return call_program(named, args, kwargs)
         except Exception as error:
             shorten_eager(error)
             raise

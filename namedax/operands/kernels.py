@@ -59,6 +59,7 @@ __all__ = [
     "OF_BLOCKS",
     "SCALARS",
     "AxesAndNew",
+    "Recent",
     "new_table",
     "remember",
     "run",
@@ -393,7 +394,7 @@ def _renamed(axes: Axes, number: Callable[[Hashable], Hashable]) -> Axes:
 # --- caches --------------------------------------------------------------------------------------
 
 
-class _Recent:
+class Recent:
     """A table of recently used entries, at most `2 * size`.
 
     It has two generations, and the older one is dropped when the younger one is full. An entry of
@@ -406,6 +407,7 @@ class _Recent:
         self.old: dict[Hashable, Any] = {}
 
     def get(self, key: Hashable) -> Any:
+        """Return an entry, or `None`."""
         found = self.young.get(key)
         if found is None:
             found = self.old.get(key)
@@ -421,7 +423,13 @@ class _Recent:
         self.young[key] = value
         return full
 
+    def pop(self, key: Hashable, freed: object = None) -> None:
+        """Remove an entry, if it is there; `freed` is ignored, as a callback of weak references."""
+        self.young.pop(key, None)
+        self.old.pop(key, None)
+
     def clear(self) -> None:
+        """Remove all entries."""
         self.young, self.old = {}, {}
 
 
@@ -435,10 +443,10 @@ class _Kernel:
 
 
 #: The kernels, by call and dims of the operands, in numbers.
-_kernels = _Recent(256)
+_kernels = Recent(256)
 #: The calls as made, with their names: a kernel's `call` and the dims of the result. Only
 #: `_kernels` decides which kernels stay alive.
-_calls = _Recent(2048)
+_calls = Recent(2048)
 
 
 #: Tables of other modules that contain kernels, and the maximum number of their entries together.

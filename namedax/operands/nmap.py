@@ -56,6 +56,7 @@ from namedax.errors import (
     usage,
 )
 from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.dispatch import call_program
 from namedax.programs.evaluator import collective_axes, has_reverse_rules, with_plain_layouts
 from namedax.programs.raw_collective_check import DELIBERATE, check_agreement, said_of_names
 from namedax.resources.padding_masks import without_gradient_of_padding
@@ -364,6 +365,11 @@ class Lifted:
         self.__wrapped__ = function  # determines its signature
         self._op, self._like = op, like
         self._operation = op
+        #: True for a function of a user, whose parameters are not compared with its arguments.
+        self._is_of_user = op.startswith("nmap(") and not (
+            belongs_to_jax(function) or _is_our_own(function)
+        )
+        self._key = (Lifted, op, function)
         #: True if `nx.strict_broadcasting` checks the operands.
         self.is_elementwise = False
 
@@ -376,13 +382,6 @@ class Lifted:
         text = self._op if not self._op.startswith("nmap(") else self._op[len("nmap(") : -1]
         return "the function" if text == "<lambda>" else text
 
-    @property
-    def _is_of_user(self) -> bool:
-        """True for a function of a user, whose parameters are not compared with its arguments."""
-        return self._op.startswith("nmap(") and not (
-            belongs_to_jax(self.__wrapped__) or _is_our_own(self.__wrapped__)
-        )
-
     def __repr__(self) -> str:
         return f"<nmap of {self.__wrapped__!r}>"
 
@@ -391,6 +390,11 @@ class Lifted:
 
     def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Call the function, vectorized over the names of these arguments."""
+        if self._is_of_user:
+            return self._checked(*args, **kwargs)
+        return call_program(self._checked, args, kwargs, key=self._key)
+
+    def _checked(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         try:
             if strict_scopes and self.is_elementwise and is_strict():
                 check_names(self._shown, jax.tree.leaves((args, kwargs), is_leaf=is_named))

@@ -39,7 +39,7 @@ from namedax.core.region import escaped_blocks
 from namedax.core.strict_broadcasting import is_strict, strict_scopes, suspended
 from namedax.core.tracebacks import shorten_eager
 from namedax.errors import ArgumentTypeError, PositionalAxisError, StoredPaddingError, show_names
-from namedax.operands import dispatch_cache
+from namedax.operands import dispatch
 from namedax.operands.axes import names_alone, refuse_axes_apart
 
 __all__ = [
@@ -99,6 +99,8 @@ def operation(
     explicit: Explicit = Explicit.MAPPED,
     scope: bool = False,
     calls_functions: bool = False,
+    arrays: tuple[str, ...] | None = None,
+    compiled: bool = True,
     cached: bool = False,
     elementwise: bool = False,
 ) -> Callable[[F], F]:
@@ -115,8 +117,13 @@ def operation(
         operations of one kernel.
       calls_functions: True if it calls user functions, whose operations open their own scopes;
         default: False.
+      arrays: the parameters that are pytrees of arrays, in which numbers are operands. Eager calls
+        with functions of the user run in a program that is cached by these functions; default:
+        eager calls with such functions run directly.
+      compiled: False if eager calls never run in a program, because they have side effects;
+        default: True.
       cached: True if eager calls go straight to its kernel from the second one on
-        (`dispatch_cache.cached_by_dims`); default: False.
+        (`dispatch.cached_by_dims`); default: False.
       elementwise: True if `nx.strict_broadcasting` checks its operands; default: False. Other
         operations may form outer products.
     """
@@ -129,11 +136,14 @@ def operation(
             if scope or calls_functions
             else function
         )
+        is_pytree = None if arrays is None else dispatch.numbers_of(function, arrays)
         checked = _checked(function, run, op, read, requires_axis, explicit, elementwise)
+        if compiled:
+            checked = _dispatched(checked, is_pytree)
         checked.without_axis_check = (  # type: ignore[attr-defined]
             checked if requires_axis is None else _checked(function, run, op, read, None, explicit)
         )
-        return cast("F", dispatch_cache.cached_by_dims(checked, explicit) if cached else checked)
+        return cast("F", dispatch.cached_by_dims(checked, explicit) if cached else checked)
 
     return decorate
 
@@ -189,6 +199,22 @@ def _checked(
 
     checked._operation = op  # type: ignore[attr-defined]
     return checked
+
+
+def _dispatched(
+    checked: Callable[..., Any], is_pytree: Callable[[int | str], bool] | None = None
+) -> Callable[..., Any]:
+    """Return an operation whose eager calls run in compiled programs."""
+
+    @functools.wraps(checked)
+    def operation(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return dispatch.call_program(checked, args, kwargs, is_pytree)
+        except Exception as error:
+            shorten_eager(error)
+            raise
+
+    return operation
 
 
 def _in_named_scope(
@@ -290,7 +316,7 @@ def elementwise_operation(
     """Turn an elementwise function of operands into an operation with cached eager calls."""
     op = function.__name__
     checked = _checked(function, function, op, lambda *operands: (), None, explicit, True)
-    return dispatch_cache.cached_elementwise(checked)
+    return dispatch.cached_elementwise(_dispatched(checked))
 
 
 def without_axis_check(function: Callable[..., Any]) -> Callable[..., Any]:

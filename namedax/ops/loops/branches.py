@@ -37,7 +37,7 @@ __all__ = ["cond", "switch"]
 _NO_OPERAND = object()
 
 
-@operation(calls_functions=True)
+@operation(calls_functions=True, arrays=("pred", "operands", "operand"))
 def cond(
     pred: ArrayLike,
     true_fun: Callable[..., PyTree],
@@ -88,7 +88,7 @@ def cond(
     return _select("cond", predicate, branches, operands)
 
 
-@operation(calls_functions=True)
+@operation(calls_functions=True, arrays=("index", "operands", "operand"))
 def switch(
     index: ArrayLike,
     branches: Sequence[Callable[..., PyTree]],

@@ -64,7 +64,7 @@ __all__ = [
 ]
 
 
-@operation(explicit=Explicit.KEPT, calls_functions=True)
+@operation(explicit=Explicit.KEPT, calls_functions=True, arrays=("init", "xs"))
 def scan(
     f: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
     init: PyTree,
@@ -373,7 +373,7 @@ def _lengthened(leaf: AnyArray, count: int, kind: ValueType) -> jax.Array:
     return kind.fit(array_of(padded(data_of(leaf), 0, count), dims_of(leaf)))
 
 
-@operation(explicit=Explicit.KEPT, calls_functions=True)
+@operation(explicit=Explicit.KEPT, calls_functions=True, arrays=("init", "xs"))
 def fold(
     f: Callable[[PyTree, PyTree], PyTree],
     init: PyTree,
@@ -423,7 +423,7 @@ def fold(
     return scan_along("fold", folded, init, xs, length, reverse, unroll, axis, ahead)[0]
 
 
-@operation(calls_functions=True)
+@operation(calls_functions=True, arrays=("init_val",))
 def fori_loop(
     lower: ArrayLike,
     upper: ArrayLike,
@@ -533,7 +533,7 @@ def _check_bounds(first: ArrayLike, end: ArrayLike) -> None:
         )
 
 
-@operation(calls_functions=True)
+@operation(calls_functions=True, arrays=("init_val",))
 def while_loop(
     cond_fun: Callable[[PyTree], EitherArray],
     body_fun: Callable[[PyTree], PyTree],

@@ -104,7 +104,7 @@ class _ElementFunction:
         return [data_of(leaf) for leaf in leaves]
 
 
-@operation(explicit=Explicit.KEPT, calls_functions=True)
+@operation(explicit=Explicit.KEPT, calls_functions=True, arrays=("xs",))
 def map(
     f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = None, axis: Hashable = 0
 ) -> PyTree:

@@ -49,6 +49,7 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
+from namedax.operands import kernels
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import data_of, names_of
@@ -251,8 +252,12 @@ def detach_names(
     places = iter([i for i, dim in enumerate(dims) if dim is None])
     order = [next(places) if dim is None else dims.index(dim) for dim in target]
     if order != list(range(len(order))):
-        data = lax.transpose(data, order)
+        data = kernels.run(op, _transposed, None, (tuple(order),), data)
     return data, target
+
+
+def _transposed(op: str, axes: None, order: tuple[int, ...], data: jax.Array) -> jax.Array:
+    return lax.transpose(data, order)
 
 
 @overload

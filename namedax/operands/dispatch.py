@@ -1,0 +1,590 @@
+"""One dispatch: from a call outside of mapped bodies to a compiled program.
+
+A call of any operation, lifted function or control flow function takes one of two paths.
+
+- **Kernels.** Elementwise operations, and those declared `cached`, use only the dims of their
+  arrays before they call one kernel (`kernels`). The first call is recorded. Later calls with the
+  same dims and arguments call that kernel: a lookup, and one dispatch of JAX.
+- **Programs.** Every other operation runs in a program of `jax.jit` that has the arrays of the call
+  as arguments. The other arguments are the key of the program (`call_program`). JAX chooses the
+  compiled code by the types and shardings of the arrays. So an operation meets Explicit shardings
+  and stored padding while it is traced, as under a user's `jax.jit`, and decides there how it runs.
+
+A call runs directly in a mapped body, with traced arrays, or if it cannot be a program because it
+reads values or returns something else than arrays. If a program raises, the call runs directly and
+raises the error with names.
+
+Functions of the user are part of a key by identity, as in `jax.lax`: a function that reads a
+variable keeps the value of the first call, and another closure is another function. Programs hold
+them weakly. Arrays that a function closes over are arguments of the program. All tables are
+bounded.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import operator
+import weakref
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import BuiltinFunctionType, EllipsisType, FunctionType, NoneType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, get_opaque_trace_state, jaxpr_as_fun
+
+from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.array import NamedArray, is_named, make, padding_of, stored_data
+from namedax.core.call_errors import call_or_refuse
+from namedax.core.element_types import NUMPY
+from namedax.core.explicit_fallback import Explicit, may_fall_back
+from namedax.core.name_scopes import Scope, is_open
+from namedax.core.region import active_regions
+from namedax.core.strict_broadcasting import is_strict, strict_scopes
+from namedax.core.tracebacks import shorten_eager
+from namedax.errors import StoredPaddingError
+from namedax.operands.kernels import (
+    SCALARS,
+    Recent,
+    new_table,
+    remember,
+    type_key,
+    varies,
+    watched,
+    whole_types,
+)
+
+__all__ = ["cached_by_dims", "cached_elementwise", "call_program", "numbers_of"]
+
+
+def _learn(
+    table: dict[Any, Any],
+    key: Hashable,
+    datas: Sequence[Any],
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> AnyArray:
+    """Return `function(*args, **kwargs)`; cache its kernel if it ran exactly one, on `datas`."""
+    result, calls = watched(call_or_refuse, (function, args, kwargs), {})
+    if len(calls) == 1:
+        call, dims, scope, given, own = calls[0]
+        if (
+            own is result
+            and len(given) == len(datas)
+            and all(a is b for a, b in zip(given, datas, strict=True))
+        ):
+            remember(table, key, (call, dims, scope))
+    return result
+
+
+def cached_elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an elementwise function of operands with a cache by their dims."""
+    table = new_table()
+
+    @functools.wraps(function)
+    def shortcut(*operands: ArrayLike) -> AnyArray:
+        try:
+            if active_regions:
+                return function(*operands)
+            dims_of_all: list[Any] = []
+            datas: list[Any] = []
+            try:
+                for operand in operands:
+                    if type(operand) is NamedArray:
+                        dims_of_all.append(operand._dims)
+                        datas.append(operand._data)
+                    elif type(operand) in SCALARS:
+                        dims_of_all.append(None)
+                        datas.append(operand)
+                    else:
+                        return function(*operands)
+            except StoredPaddingError:
+                return function(*operands)
+            key = tuple(dims_of_all)
+            known = table.get(key)
+            if known is None:
+                return _learn(table, key, datas, function, operands, {})
+            call, dims, _ = known
+            try:
+                data = call(*datas)
+            except Exception:  # the function itself raises it again, with names
+                table.pop(key, None)
+                known = None
+            if known is None:
+                return function(*operands)
+            return data if dims is None else make(data, dims)
+        except Exception as error:
+            shorten_eager(error)
+            raise
+
+    return shortcut
+
+
+# --- functions of arrays, axes and options --------------------------------------------------------
+
+_KEYWORD, _VALUE = object(), object()
+_FIXED = frozenset({bool, int, float, complex, tuple, type, type(...)})
+
+
+def cached_by_dims(function: Callable[..., Any], explicit: Explicit) -> Callable[..., Any]:
+    """Return a function of arrays, axes and options with a cache by dims and other arguments.
+
+    Args:
+      function: a function that uses only the dims of the arrays before it calls its kernel.
+      explicit: how it runs on arrays that are sharded over Explicit mesh axes.
+    """
+    as_jax = explicit is Explicit.AS_JAX
+    table = new_table()
+
+    @functools.wraps(function)
+    def shortcut(*args: object, **kwargs: object) -> AnyArray:
+        try:
+            if active_regions:
+                return call_or_refuse(function, args, kwargs)
+            try:
+                if (
+                    len(args) == 2
+                    and not kwargs
+                    and type(args[0]) is NamedArray
+                    and type(args[1]) is str
+                ):  # the most common case
+                    key: Any = (args[0]._dims, args[1])
+                    datas: Any = (args[0]._data,)
+                elif (
+                    len(args) == 3
+                    and not kwargs
+                    and type(args[0]) is type(args[1]) is NamedArray
+                    and type(args[2]) is str
+                ):
+                    key = (args[0]._dims, args[1]._dims, args[2])
+                    datas = (args[0]._data, args[1]._data)
+                else:
+                    described = _described(args, kwargs)
+                    if described is None:
+                        return call_or_refuse(function, args, kwargs)
+                    key, datas = described
+            except StoredPaddingError:
+                return call_or_refuse(function, args, kwargs)
+            if not as_jax and may_fall_back(args):
+                return function(*args, **kwargs)
+            is_traced = False
+            for data in datas:
+                if type(data) not in whole_types:
+                    if varies(data):
+                        return function(*args, **kwargs)
+                    is_traced = is_traced or isinstance(data, jax.core.Tracer)
+            try:
+                known = table.get(key)
+            except TypeError:  # an element of a tuple is not hashable
+                return function(*args, **kwargs)
+            if known is None:
+                return _learn(table, key, datas, function, args, kwargs)
+            call, dims, scope = known
+            try:
+                if is_traced and scope and not is_open():
+                    with Scope(scope):
+                        data = call(*datas)
+                else:
+                    data = call(*datas)
+            except Exception:  # the function itself raises it again, with names
+                table.pop(key, None)
+                known = None
+            if known is None:
+                return function(*args, **kwargs)
+            return data if dims is None else make(data, dims)
+        except Exception as error:
+            shorten_eager(error)
+            raise
+
+    return shortcut
+
+
+def _described(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], list[Any]] | None:
+    """Return a key of the call, and the data; `None` if another argument may be an array."""
+    key: list[Any] = []
+    datas: list[Any] = []
+    for arg in args:
+        kind = type(arg)
+        if kind is NamedArray:
+            datas.append(arg._data)
+            key.append(arg._dims)
+        elif kind is str or arg is None:
+            key.append(arg)
+        elif kind in _FIXED:
+            key += (_VALUE, type_key(arg), arg)
+        else:
+            return None
+    for name, arg in kwargs.items():
+        kind = type(arg)
+        if kind is str or arg is None:
+            key += (_KEYWORD, name, arg)
+        elif kind in _FIXED:
+            key += (_KEYWORD, name, _VALUE, type_key(arg), arg)
+        else:
+            return None
+    return tuple(key), datas
+
+
+# --- programs: any operation of any arguments -----------------------------------------------------
+
+#: The programs, by operation and arguments without arrays. Also `_SEEN`: there was one such call,
+#: and `_DIRECT`: such calls cannot be programs.
+_programs = Recent(1024)
+_SEEN: Any = object()
+_DIRECT: Any = object()
+#: The key of the entry has the types of the arrays too.
+_BY_TYPES: Any = object()
+
+_CONSTANTS = frozenset(
+    {str, bytes, bool, int, NoneType, EllipsisType, type, range, BuiltinFunctionType}
+    | {type(jnp.float32), type(np.float32), type(np.sum)}
+)
+_JITTED = type(jax.jit(lambda: None))
+# Marks in keys, so that two calls with the same parts in another order have different keys.
+_ARRAY, _NUMBER, _FUNCTION, _TREE = object(), object(), object(), object()
+
+
+class _NotAProgramError(Exception):
+    """The call has an argument or a result that a program cannot have."""
+
+
+class _CapturedError(Exception):
+    """The functions of a program close over arrays that are not among its arguments yet."""
+
+    def __init__(self, arrays: list[Any]):
+        self.arrays = arrays
+
+
+def numbers_of(function: Callable[..., Any], arrays: tuple[str, ...]) -> Callable[[int | str], bool]:
+    """Return a predicate of positions and keywords: True for parameters that are pytrees of arrays.
+
+    Args:
+      function: the function that has the parameters.
+      arrays: their names.
+    """
+    code = inspect.unwrap(function).__code__
+    count = code.co_argcount
+    by_place = frozenset(
+        i for i, name in enumerate(code.co_varnames[:count]) if name in arrays
+    )
+    star = code.co_varnames[count + code.co_kwonlyargcount] if code.co_flags & 4 else None
+
+    def is_pytree(which: int | str) -> bool:
+        if isinstance(which, str):
+            return which in arrays
+        return which in by_place or (which >= count and star in arrays)
+
+    return is_pytree
+
+
+def call_program(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    is_pytree: Callable[[int | str], bool] | None = None,
+    key: Hashable = None,
+) -> Any:
+    """Return `function(*args, **kwargs)`, from a compiled program if there can be one.
+
+    Args:
+      function: an operation with its checks and without this dispatch, or a lifted function.
+      args: its positional arguments.
+      kwargs: its keyword arguments.
+      is_pytree: returns True for a position or keyword whose argument is a pytree of arrays, where
+        numbers are operands; the call may have functions of the user, by which the program is
+        cached. Default: numbers and functions are constants, and the call runs directly if one of
+        the functions is the user's.
+      key: identifies the operation; default: `function`.
+    """
+    if active_regions or (strict_scopes and is_strict()) or jax.config.jax_disable_jit:
+        return function(*args, **kwargs)
+    parts: list[Any] = [key or function]
+    arrays: list[Any] = []
+    try:
+        for i, arg in enumerate(args):
+            _describe(arg, parts, arrays, is_pytree, i)
+        for name, arg in kwargs.items():
+            parts.append(name)
+            _describe(arg, parts, arrays, is_pytree, name)
+        found = _programs.get(entry := tuple(parts))
+    except (_NotAProgramError, TypeError):  # not hashable
+        return function(*args, **kwargs)
+    by_types = found is _BY_TYPES
+    if by_types:
+        entry = (entry, tuple(map(_type_of, arrays)))
+        found = _programs.get(entry)
+    if type(found) is tuple:
+        call, dims = found
+        try:
+            data = call(*[x._data if type(x) is NamedArray else x for x in arrays])
+            return data if dims is None else make(data, dims)
+        except Exception:  # the call itself raises it again, with names
+            found = _DIRECT
+    if found is _DIRECT or (is_pytree is not None and get_opaque_trace_state() != _eager_state()):
+        return function(*args, **kwargs)
+    if found is None and is_pytree is None:
+        return _first_call(entry, by_types, function, args, kwargs, arrays)
+    is_new = found is None or found is _SEEN
+    if is_new:
+        found = _Program(function, args, kwargs, is_pytree)
+    try:
+        result = found(arrays)
+    except Exception:
+        _programs.pop(entry)
+        found = None
+    if found is None:  # the call itself raises the error again, with names
+        result = function(*args, **kwargs)
+        _programs.put(entry, _DIRECT)
+    elif is_new and found.is_closed:
+        _programs.put(entry, found)
+        for ref in found.functions:  # when one of its functions is freed, so is the program
+            found.alive.append(weakref.ref(ref(), functools.partial(_programs.pop, entry)))
+    return result
+
+
+def _first_call(
+    entry: Hashable,
+    by_types: bool,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    arrays: Sequence[Any],
+) -> Any:
+    """Run a call directly, and choose how to run equal calls later.
+
+    If it was one kernel of its arrays, or returned its array, that is cached by the types of the
+    arrays. If it was one kernel with other operands, such as an index, a program would be compiled
+    for each index, so later calls run directly too. Any other call becomes a program the second
+    time, because compiling does not pay off for a single call.
+
+    Args:
+      entry: the key of the call.
+      by_types: True if the key has the types of the arrays.
+      function: the operation.
+      args: its positional arguments.
+      kwargs: its keyword arguments.
+      arrays: the arrays among these.
+    """
+    result, calls = watched(function, args, kwargs)
+    datas = [stored_data(x) if type(x) is NamedArray else x for x in arrays]
+    known: Any = _SEEN
+    if not calls and len(datas) == 1 and result is datas[0]:
+        known = (_same, None)
+    elif len(calls) == 1:
+        call, dims, _, operands, own = calls[0]
+        same = len(operands) == len(datas) and all(map(operator.is_, operands, datas))
+        known = (call, dims) if same and own is result else _DIRECT
+    if type(known) is tuple and not by_types:
+        _programs.put(entry, _BY_TYPES)
+        entry = (entry, tuple(map(_type_of, arrays)))
+    _programs.put(entry, known)
+    return result
+
+
+def _same(data: jax.Array) -> jax.Array:
+    return data
+
+
+def _type_of(array: Any) -> tuple[Any, ...]:
+    """Return what decides which kernel runs on a concrete array."""
+    if type(array) is NamedArray:
+        data = stored_data(array)
+        return (array._dims, padding_of(array), data.shape, data.dtype, data.sharding)
+    return (array.shape, array.dtype, getattr(array, "sharding", None))
+
+
+@functools.cache
+def _eager_state() -> object:
+    with jax.ensure_compile_time_eval():
+        return get_opaque_trace_state()
+
+
+def _describe(
+    value: Any,
+    parts: list[Any],
+    arrays: list[Any],
+    is_pytree: Callable[[int | str], bool] | None,
+    which: int | str,
+) -> None:
+    """Append the key of an argument to `parts`, and its arrays to `arrays`.
+
+    Raises:
+      _NotAProgramError: an array is traced, or the argument may differ in a later call.
+    """
+    kind = type(value)
+    if kind is NamedArray:
+        if isinstance(stored_data(value), jax.core.Tracer):
+            raise _NotAProgramError
+        parts.append(_ARRAY)
+        arrays.append(value)
+    elif kind in _CONSTANTS:
+        if is_pytree is not None and (kind is int or kind is bool) and is_pytree(which):
+            parts += (_NUMBER, kind)
+            arrays.append(value)
+        else:
+            parts += (kind, value)
+    elif kind is float or kind is complex:
+        if is_pytree is not None and is_pytree(which):
+            parts += (_NUMBER, kind)
+            arrays.append(value)
+        else:
+            parts += (kind, repr(value))
+    elif kind in whole_types or isinstance(value, (jax.Array, np.ndarray, np.generic)):
+        if isinstance(value, jax.core.Tracer) or (
+            isinstance(value, NUMPY) and (value.dtype.itemsize > 4 or value.dtype.kind in "OUS")
+        ):  # integers of 64 bits are checked by value
+            raise _NotAProgramError
+        parts.append(_ARRAY)
+        arrays.append(value)
+    elif kind is tuple or kind is list:
+        parts += (kind, len(value))
+        for entry in value:
+            _describe(entry, parts, arrays, is_pytree, which)
+    elif kind is dict:
+        parts += (kind, *value)
+        for entry in value.values():
+            _describe(entry, parts, arrays, is_pytree, which)
+    elif kind is slice:
+        parts.append(kind)
+        for entry in (value.start, value.stop, value.step):
+            _describe(entry, parts, arrays, is_pytree, which)
+    elif isinstance(value, (np.dtype, enum.Enum, type)):
+        parts.append(value)
+    elif kind is FunctionType or kind is _JITTED or (
+        callable(value) and kind.__module__.startswith("namedax.")
+    ):
+        if is_pytree is None and not _is_of_library(value):
+            raise _NotAProgramError
+        parts += (_FUNCTION, weakref.ref(value))
+    else:
+        leaves, tree = jax.tree.flatten(value, is_leaf=is_named)
+        if jax.tree_util.treedef_is_leaf(tree):
+            raise _NotAProgramError
+        parts += (_TREE, tree)
+        for leaf in leaves:
+            _describe(leaf, parts, arrays, is_pytree, which)
+
+
+def _is_of_library(function: Any) -> bool:
+    """Return True if a function is from JAX, NumPy or this package."""
+    module = getattr(function, "__module__", None) or ""
+    home = getattr(function, "__globals__", {}).get("__name__", module)
+    return "<" not in getattr(function, "__qualname__", "<") and all(
+        name.partition(".")[0] in ("jax", "jaxlib", "numpy", "namedax") for name in (module, home)
+    )
+
+
+class _Hole:
+    """The place of an array in the arguments of a program."""
+
+
+_HOLE = _Hole()
+
+
+def _rebuilt(value: Any, leaf: Callable[[Any, int | str], Any], which: int | str) -> Any:
+    """Return an argument with `leaf(part, which)` for each part that is not a container."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind([_rebuilt(entry, leaf, which) for entry in value])
+    if kind is dict:
+        return {key: _rebuilt(entry, leaf, which) for key, entry in value.items()}
+    if kind is slice:
+        ends = (value.start, value.stop, value.step)
+        return slice(*[_rebuilt(entry, leaf, which) for entry in ends])
+    if kind in _CONSTANTS or kind is _Hole or isinstance(value, (NamedArray, weakref.ref)):
+        return leaf(value, which)
+    leaves, tree = jax.tree.flatten(value, is_leaf=is_named)
+    if jax.tree_util.treedef_is_leaf(tree):
+        return leaf(value, which)
+    return tree.unflatten([_rebuilt(entry, leaf, which) for entry in leaves])
+
+
+class _Program:
+    """A compiled call: a function of its arrays.
+
+    Attributes:
+      functions: weak references to the functions of the user among its arguments.
+      alive: weak references that remove the program from the table.
+      captured: the arrays that these functions close over.
+      is_closed: False if a function closes over values of another trace.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        is_pytree: Callable[[int | str], bool] | None,
+    ):
+        self.functions: list[weakref.ref[Any]] = []
+        self.alive: list[weakref.ref[Any]] = []
+        self.captured: list[Any] = []
+        self.is_closed = True
+
+        def template(value: Any, which: int | str) -> Any:
+            if isinstance(value, (NamedArray, jax.Array, *NUMPY)) or (
+                type(value) in SCALARS and is_pytree is not None and is_pytree(which)
+            ):
+                return _HOLE
+            if is_pytree is not None and type(value) not in _CONSTANTS and callable(value):
+                self.functions.append(weakref.ref(value))
+                return self.functions[-1]
+            return value
+
+        self._function = function
+        self._args = [_rebuilt(arg, template, i) for i, arg in enumerate(args)]
+        self._kwargs = {name: _rebuilt(arg, template, name) for name, arg in kwargs.items()}
+        self._traced: Any = None
+        trace = self._run if is_pytree is None else self._run_with_captured
+        self._compiled = jax.jit(trace, inline=True)
+
+    def __call__(self, arrays: list[Any]) -> Any:
+        """Return the result for these arrays."""
+        while True:
+            try:
+                return self._compiled(self.captured, arrays)
+            except _CapturedError as found:
+                self.captured = [*self.captured, *found.arrays]
+
+    def _run(self, captured: list[Any], arrays: list[Any]) -> Any:
+        supply = iter(arrays)
+
+        def leaf(value: Any, which: int | str) -> Any:
+            if value is _HOLE:
+                return next(supply)
+            return value() if type(value) is weakref.ref else value
+
+        args = [_rebuilt(arg, leaf, 0) for arg in self._args]
+        kwargs = {name: _rebuilt(arg, leaf, name) for name, arg in self._kwargs.items()}
+        result = self._function(*args, **kwargs)
+        if not all(isinstance(x, jax.Array) for x in jax.tree.leaves(result)):
+            raise _NotAProgramError
+        return result
+
+    def _run_with_captured(self, captured: list[Any], arrays: list[Any]) -> Any:
+        """Run the call with the arrays that its functions close over as arguments."""
+        traced = self._traced or jax.make_jaxpr(
+            functools.partial(self._run, []), return_shape=True
+        )(arrays)
+        self._traced = None
+        closed, shapes = traced
+        known = {id(x): value for x, value in zip(self.captured, captured, strict=True)}
+        new = [x for x in closed.consts if isinstance(x, jax.Array) and id(x) not in known]
+        if any(isinstance(x, jax.core.Tracer) for x in new):
+            self.is_closed = False
+        if new and len(self.captured) < _MOST_CAPTURED:
+            self._traced = traced
+            raise _CapturedError(new)
+        consts = [known.get(id(x), x) for x in closed.consts]
+        results = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*jax.tree.leaves(arrays))
+        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+
+# Functions that make new constants at each trace would add arrays without end.
+_MOST_CAPTURED = 256
