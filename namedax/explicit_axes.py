@@ -19,15 +19,13 @@ one sharding per name. The names that the operation reduces, reorders or indexes
 Operations on arrays that are stored padded (`nx.shard` with `padded=True`) take the same way on any
 mesh, with the layout of the padded axes (`run_padded`). Those with functions of the user raise.
 
-The compiled program of an operation is cached by the types of its operands.
+`operands/dispatch` caches the compiled program of an eager call.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
-import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -46,7 +44,6 @@ from namedax.core.array import (
     make_in_region,
     make_padded,
     padding_of,
-    stored_data,
 )
 from namedax.core.display import type_text
 from namedax.core.explicit_fallback import Explicit
@@ -63,8 +60,7 @@ from namedax.errors import (
     show_name,
 )
 from namedax.operands.broadcasting import to_local
-from namedax.operands.kernels import type_key
-from namedax.operands.nmap import Lifted, Unchecked, belongs_to_jax
+from namedax.operands.nmap import Lifted, belongs_to_jax
 from namedax.ops.shape.rename import rename
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.mesh import concrete_mesh, entry_of, is_tracked, replicated
@@ -109,11 +105,6 @@ class _Call(Record, frozen=False):
         """The array operands."""
         return [self.leaves[i] for i in self.places]
 
-    def without_operands(self) -> _Call:
-        """Return the same call without its operands, which cached programs must not keep alive."""
-        leaves = [None if i in self.places else leaf for i, leaf in enumerate(self.leaves)]
-        return _Call(self.op, self.function, leaves, self.tree, self.places)
-
     def of(self, operands: Sequence[Any]) -> PyTree:
         """Run the operation on the given operands."""
         leaves = list(self.leaves)
@@ -155,40 +146,7 @@ def run_mapped(
     shardings, mesh = _shardings_of(call)
     if mesh is None:
         return None
-    if not shardings:
-        _replicate_on(call, mesh)
-    return (_run_cached(call, shardings, mesh),)
-
-
-def _replicate_on(call: _Call, mesh: Mesh) -> None:
-    """Replicate operands that are on a mesh of other axis types, if no mesh axis shards any."""
-    for i in call.places:
-        data: Any = call.leaves[i].data if is_named(call.leaves[i]) else None
-        known: Any = None if data is None else jax.typeof(data).sharding.mesh
-        if known is not None and not known.empty and known.axis_types != mesh.axis_types:
-            move: Any = jax.reshard if isinstance(data, jax.core.Tracer) else jax.device_put
-            data = move(data, NamedSharding(mesh, PartitionSpec()))
-            call.leaves[i] = make_in_region(data, call.leaves[i].dims)
-
-
-def _run_cached(
-    call: _Call,
-    shardings: Sequence[tuple[NamedArray, Assignment]],
-    mesh: Mesh,
-    gathers: bool = True,
-) -> Any:
-    """Run the program of a call, and cache it; `gathers` is that of `_make_program`."""
-    key = _cache_key(call, shardings, mesh)
-    program = None if key is None else _programs.get(key)
-    if program is not None:
-        return program(call.operands)
-    try:
-        program, result = _make_program(call, _resources(call, shardings), mesh, gathers)
-    except _NotImplementedError:
-        return NotImplemented
-    if key is not None:
-        _store(key, program)
-    return result
+    return (_run(call, shardings, mesh),)
 
 
 def _call_of(
@@ -237,7 +195,7 @@ def run_padded(
     shardings += [(x, dict(padding_of(x).resources)) for x in padded]  # type: ignore[union-attr]
     mesh = _mesh_of_padded(op, padded, mesh)
     try:
-        return _run_cached(call, shardings, mesh, gathers=False)
+        return _run(call, shardings, mesh, gathers=False)
     except Exception as failed:
         if not _needs_values(failed):
             raise
@@ -436,76 +394,6 @@ def _entry_text(axes: tuple[str, ...]) -> str:
     return repr(axes[0] if len(axes) == 1 else axes)
 
 
-# --- cached programs ------------------------------------------------------------------------------
-
-
-_Program = Callable[[list[Any]], PyTree]
-
-_programs: dict[Hashable, _Program] = {}
-_MAX_PROGRAMS = 512
-_lock = threading.RLock()
-
-
-def _store(key: Hashable, program: _Program) -> None:
-    with _lock:
-        while len(_programs) >= _MAX_PROGRAMS:
-            _programs.pop(next(iter(_programs)))
-        _programs[key] = program
-
-
-def _cache_key(
-    call: _Call, shardings: Iterable[tuple[NamedArray, Assignment]], mesh: Mesh
-) -> Hashable:
-    """Return the key of a program in the cache, or `None` if a later call may differ."""
-    operands = set(call.places)
-    known = [
-        _identity(call.function),
-        *(_identity(value) for i, value in enumerate(call.leaves) if i not in operands),
-    ]
-    if None in known:
-        return None
-    types = [
-        (
-            dims_of(x),
-            np.shape(stored_data(x) if isinstance(x, NamedArray) else x),
-            padding_of(x) if isinstance(x, NamedArray) else None,
-        )
-        for x in call.operands
-    ]
-    sharded = [tuple(places.items()) for _, places in shardings]
-    key = (tuple(known), tuple(types), tuple(sharded), call.tree, tuple(call.places), mesh)
-    try:
-        hash(key)
-    except TypeError:
-        return None
-    return (key, jax.sharding.get_abstract_mesh())
-
-
-def _identity(value: object) -> Hashable:
-    """Return a key for an argument; `None` for a function of the user, which may read variables."""
-    if isinstance(value, slice):
-        return (slice, value.start, value.stop, value.step)
-    if isinstance(value, Unchecked):
-        return _identity(value.lifted)
-    if isinstance(value, (Lifted, functools.partial)):
-        parts = (
-            (value.__wrapped__, value._op)
-            if isinstance(value, Lifted)
-            else (value.func, value.args, *value.keywords.items())
-        )
-        inner = [_identity(part) for part in parts]
-        return None if None in inner else (type(value), *inner)
-    if (
-        _is_function(value)
-        and not hasattr(value, "_operation")
-        and "<" in getattr(value, "__qualname__", "<")
-    ):  # <locals>, <lambda>
-        return None
-    if _is_function(value) and _is_of_user(value):
-        return None
-    return (type_key(value), value)
-
-
 def _is_function(value: object) -> bool:
     """Return True if an argument is a function."""
     return callable(value) and not isinstance(value, type)
@@ -528,33 +416,37 @@ def _is_of_user(function: object) -> bool:
     )
 
 
-# --- programs -------------------------------------------------------------------------------------
+# --- mapped functions -----------------------------------------------------------------------------
 
 
-def _make_program(
-    call: _Call, resources: Assignment, mesh: Mesh, gathers: bool = True
-) -> tuple[_Program, Any]:
-    """Return a program for a call that JAX cannot run, and its result.
+def _run(
+    call: _Call,
+    shardings: Iterable[tuple[NamedArray, Assignment]],
+    mesh: Mesh,
+    gathers: bool = True,
+) -> Any:
+    """Return the result of a call that JAX cannot run.
 
     Without `gathers`, an operation that needs values raises instead of gathering its operands.
 
     Raises:
       PlacementConflictError: one value has two names that are sharded over one mesh axis.
     """
-    operands, call = call.operands, call.without_operands()
+    resources = _resources(call, shardings)
+    operands = call.operands
     if resources and not any(_is_function(leaf) and _is_of_user(leaf) for leaf in call.leaves):
         try:
-            program = _mapped(call, resources, mesh)
-            return program, program(operands)
+            return _mapped(call, resources, mesh)(operands)
+        except _NotImplementedError:
+            return NotImplemented
         except PlacementConflictError as error:
             raise _restate_conflict(error, call.op) from None
         except AxisSizeError:
-            return _mapped_with_unique_names(call, operands, resources, mesh)
+            return _run_with_unique_names(call, operands, resources, mesh)
         except Exception as error:
             if not gathers or not _needs_values(error):
                 raise
-    program = functools.partial(_run_gathered, call, resources, mesh)
-    return program, program(operands)
+    return _run_gathered(call, resources, mesh)
 
 
 _VALUE_ERRORS = (
@@ -593,8 +485,8 @@ def _restate_conflict(error: PlacementConflictError, op: str) -> PlacementConfli
 
 def _mapped(
     call: _Call, resources: Assignment, mesh: Mesh, body: Callable[..., Any] | None = None
-) -> _Program:
-    """Return the operation as a mapped function."""
+) -> Callable[[list[Any]], PyTree]:
+    """Return the operation as a mapped function of its operands."""
     run_body = call.of if body is None else body
 
     def operation(operands: list[Any]) -> PyTree:
@@ -610,15 +502,10 @@ def _mapped(
 
     operation.__name__ = operation.__qualname__ = call.op
     mapped = xmap(operation, axis_resources=resources, mesh=mesh)
+    if isinstance(mesh, jax.sharding.Mesh):
+        return mapped
     # In a trace the devices are unknown, and operands cannot be moved from other devices.
-    run = mapped if isinstance(mesh, jax.sharding.Mesh) else mapped._compiled_form()
-
-    def program(operands: list[Any]) -> PyTree:
-        return run(operands)
-
-    # `xmap` caches the compiled program as long as this reference exists.
-    program.mapped = mapped  # type: ignore[attr-defined]
-    return program
+    return lambda operands: mapped._compiled_form()(operands)
 
 
 class _UniqueName(Record):
@@ -634,10 +521,10 @@ class _UniqueName(Record):
         return str(self.name)
 
 
-def _mapped_with_unique_names(
+def _run_with_unique_names(
     call: _Call, operands: list[Any], resources: Assignment, mesh: Mesh
-) -> tuple[_Program, Any]:
-    """Return the mapped operation and its result if a name has several sizes.
+) -> PyTree:
+    """Return the result of the mapped operation if a name has several sizes.
 
     Each operand gets its own axis names, and the body renames them back.
     """
@@ -648,21 +535,13 @@ def _mapped_with_unique_names(
         ]
         return call.of([rename(x, new) if new else x for x, new in zip(own, names, strict=True)])
 
-    def with_unique_names(operands: Sequence[Any]) -> list[Any]:
-        return [_with_unique_names(x, i) for i, x in enumerate(operands)]
-
+    renamed = [_with_unique_names(x, i) for i, x in enumerate(operands)]
+    names = [dim for x in renamed for dim in dims_of(x) if isinstance(dim, _UniqueName)]
+    places: Assignment = {dim: resources[dim.name] for dim in names if dim.name in resources}
     kept = dict(resources)
     while True:
-        names = [
-            dim
-            for x in with_unique_names(operands)
-            for dim in dims_of(x)
-            if isinstance(dim, _UniqueName)
-        ]
-        places: Assignment = {dim: resources[dim.name] for dim in names if dim.name in resources}
-        mapped = _mapped(call, {**places, **kept}, mesh, operation)
         try:
-            return _compose(mapped, with_unique_names), mapped(with_unique_names(operands))
+            return _mapped(call, {**places, **kept}, mesh, operation)(renamed)
         except UnevenAxisError as error:
             if error.axis not in kept:
                 raise
@@ -686,10 +565,6 @@ def _without_sharding(operand: Any) -> NamedArray | jax.ShapeDtypeStruct:
     return make(data, operand._dims) if isinstance(operand, NamedArray) else data
 
 
-def _compose(program: _Program, before: Callable[[list[Any]], list[Any]]) -> _Program:
-    return lambda operands: program(before(operands))
-
-
 def _with_unique_names(operand: ArrayLike, index: int) -> ArrayLike:
     if not isinstance(operand, NamedArray):
         return operand
@@ -700,11 +575,11 @@ def _with_unique_names(operand: ArrayLike, index: int) -> ArrayLike:
     return make(operand._data, dims)
 
 
-def _run_gathered(call: _Call, resources: Assignment, mesh: Mesh, operands: list[Any]) -> PyTree:
+def _run_gathered(call: _Call, resources: Assignment, mesh: Mesh) -> PyTree:
     """Run the operation on gathered operands, and shard its result if the sizes divide."""
     gathered = [
         make(replicated(x._data), x._dims) if isinstance(x, NamedArray) else replicated(x)
-        for x in operands
+        for x in call.operands
     ]
 
     def shard(leaf: object) -> object:

@@ -25,9 +25,9 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
-import operator
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from operator import is_
 from types import BuiltinFunctionType, EllipsisType, FunctionType, NoneType
 from typing import Any
 
@@ -37,15 +37,16 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, get_opaque_trace_state, jaxpr_as_fun
 
 from namedax.core.annotations import AnyArray, ArrayLike
-from namedax.core.array import NamedArray, is_named, make, padding_of, stored_data
+from namedax.core.array import NamedArray, is_named, make, make_padded, padding_of, stored_data
 from namedax.core.call_errors import call_or_refuse
+from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
 from namedax.core.explicit_fallback import Explicit, may_fall_back
 from namedax.core.name_scopes import Scope, is_open
 from namedax.core.region import active_regions
 from namedax.core.strict_broadcasting import is_strict, strict_scopes
 from namedax.core.tracebacks import shorten_eager
-from namedax.errors import StoredPaddingError
+from namedax.errors import MeshError, StoredPaddingError
 from namedax.operands.kernels import (
     SCALARS,
     Recent,
@@ -56,8 +57,9 @@ from namedax.operands.kernels import (
     watched,
     whole_types,
 )
+from namedax.resources.mesh import current_mesh, is_tracked, on_ambient_mesh
 
-__all__ = ["cached_by_dims", "cached_elementwise", "call_program", "numbers_of"]
+__all__ = ["cached_by_dims", "cached_elementwise", "call_program", "numbers_of", "on_one_mesh"]
 
 
 def _learn(
@@ -238,6 +240,8 @@ def _described(
 _programs = Recent(1024)
 _SEEN: Any = object()
 _DIRECT: Any = object()
+#: A part of the key of calls with traced arrays.
+_TRACED: Any = object()
 #: The key of the entry has the types of the arrays too.
 _BY_TYPES: Any = object()
 
@@ -261,7 +265,9 @@ class _CapturedError(Exception):
         self.arrays = arrays
 
 
-def numbers_of(function: Callable[..., Any], arrays: tuple[str, ...]) -> Callable[[int | str], bool]:
+def numbers_of(
+    function: Callable[..., Any], arrays: tuple[str, ...]
+) -> Callable[[int | str], bool]:
     """Return a predicate of positions and keywords: True for parameters that are pytrees of arrays.
 
     Args:
@@ -270,9 +276,7 @@ def numbers_of(function: Callable[..., Any], arrays: tuple[str, ...]) -> Callabl
     """
     code = inspect.unwrap(function).__code__
     count = code.co_argcount
-    by_place = frozenset(
-        i for i, name in enumerate(code.co_varnames[:count]) if name in arrays
-    )
+    by_place = frozenset(i for i, name in enumerate(code.co_varnames[:count]) if name in arrays)
     star = code.co_varnames[count + code.co_kwonlyargcount] if code.co_flags & 4 else None
 
     def is_pytree(which: int | str) -> bool:
@@ -315,8 +319,14 @@ def call_program(
         found = _programs.get(entry := tuple(parts))
     except (_NotAProgramError, TypeError):  # not hashable
         return function(*args, **kwargs)
+    is_traced = any(isinstance(data_of(x), jax.core.Tracer) for x in arrays)
     by_types = found is _BY_TYPES
-    if by_types:
+    if is_traced:
+        if is_pytree is not None or not _is_mapped(arrays):
+            return function(*args, **kwargs)
+        entry = (entry, _TRACED)
+        found = _programs.get(entry)
+    elif by_types:
         entry = (entry, tuple(map(_type_of, arrays)))
         found = _programs.get(entry)
     if type(found) is tuple:
@@ -328,13 +338,16 @@ def call_program(
             found = _DIRECT
     if found is _DIRECT or (is_pytree is not None and get_opaque_trace_state() != _eager_state()):
         return function(*args, **kwargs)
-    if found is None and is_pytree is None:
+    if found is None and is_traced:
+        _programs.put(entry, _SEEN)
+        return function(*args, **kwargs)
+    if found is None and is_pytree is None and not _is_mapped(arrays):
         return _first_call(entry, by_types, function, args, kwargs, arrays)
     is_new = found is None or found is _SEEN
     if is_new:
         found = _Program(function, args, kwargs, is_pytree)
     try:
-        result = found(arrays)
+        result = found([_on_mesh(x, mesh) for x in arrays] if (mesh := current_mesh()) else arrays)
     except Exception:
         _programs.pop(entry)
         found = None
@@ -358,10 +371,10 @@ def _first_call(
 ) -> Any:
     """Run a call directly, and choose how to run equal calls later.
 
-    If it was one kernel of its arrays, or returned its array, that is cached by the types of the
-    arrays. If it was one kernel with other operands, such as an index, a program would be compiled
-    for each index, so later calls run directly too. Any other call becomes a program the second
-    time, because compiling does not pay off for a single call.
+    If it was one kernel of its arrays, or returned the data of its array, that is cached by the
+    types of the arrays. If a kernel has a number as an operand, such as an index, a program would
+    be compiled for each number, so later calls run directly too. Any other call becomes a program
+    the second time, because compiling does not pay off for a single call.
 
     Args:
       entry: the key of the call.
@@ -372,14 +385,17 @@ def _first_call(
       arrays: the arrays among these.
     """
     result, calls = watched(function, args, kwargs)
-    datas = [stored_data(x) if type(x) is NamedArray else x for x in arrays]
+    datas = [data_of(x) for x in arrays]
     known: Any = _SEEN
-    if not calls and len(datas) == 1 and result is datas[0]:
-        known = (_same, None)
+    if not calls:
+        if len(datas) == 1 and data_of(result) is datas[0]:
+            known = (_same, result._dims if type(result) is NamedArray else None)
+    elif any(type(x) in SCALARS for kernel in calls for x in kernel.datas):
+        known = _DIRECT
     elif len(calls) == 1:
         call, dims, _, operands, own = calls[0]
-        same = len(operands) == len(datas) and all(map(operator.is_, operands, datas))
-        known = (call, dims) if same and own is result else _DIRECT
+        if own is result and len(operands) == len(datas) and all(map(is_, operands, datas)):
+            known = (call, dims)
     if type(known) is tuple and not by_types:
         _programs.put(entry, _BY_TYPES)
         entry = (entry, tuple(map(_type_of, arrays)))
@@ -389,6 +405,76 @@ def _first_call(
 
 def _same(data: jax.Array) -> jax.Array:
     return data
+
+
+def data_of(value: Any) -> Any:
+    """Return the data of an array as stored."""
+    return stored_data(value) if type(value) is NamedArray else value
+
+
+def _is_mapped(arrays: Sequence[Any]) -> bool:
+    """Return True if an operation may run as a mapped function, which takes long to trace."""
+    return any(
+        type(x) is NamedArray and padding_of(x) is not None for x in arrays
+    ) or may_fall_back(arrays)
+
+
+# --- one mesh -------------------------------------------------------------------------------------
+
+
+def on_one_mesh(
+    op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Return the arguments of a call with all arrays on one mesh, or `None` if they are already.
+
+    Results of a mapped function of plain arrays are on an Auto copy of its mesh. They get the axis
+    types of the ambient mesh, or of the Explicit mesh of another argument. No data moves.
+
+    Raises:
+      MeshError: an array is on a mesh with other axes.
+    """
+    moved = False
+    mesh = current_mesh()
+
+    def find(value: Any, which: int | str) -> Any:
+        nonlocal mesh
+        data = data_of(value)
+        if mesh is None and is_tracked(data):
+            mesh = jax.typeof(data).sharding.mesh
+        return value
+
+    def move(value: Any, which: int | str) -> Any:
+        nonlocal moved
+        try:
+            there = _on_mesh(value, mesh, op)
+        except MeshError:
+            own = jax.typeof(data_of(value)).sharding.mesh
+            raise MeshError(
+                f"{op}: {type_text(value)} is on the mesh {dict(own.shape)}, and another operand on"
+                f" the mesh {dict(mesh.shape)}; an operation runs on one mesh. Place both on one"
+                " mesh: nx.shard(x, axis_resources, mesh)."
+            ) from None
+        moved = moved or there is not value
+        return there
+
+    _rebuilt((args, dict(kwargs)), find, 0)
+    if mesh is None:
+        return None
+    result = _rebuilt((args, dict(kwargs)), move, 0)
+    return result if moved else None
+
+
+def _on_mesh(value: Any, mesh: Any, op: str = "the call") -> Any:
+    if type(value) is not NamedArray:
+        return on_ambient_mesh(value, op, mesh) if isinstance(value, jax.Array) else value
+    data = stored_data(value)
+    there = on_ambient_mesh(data, op, mesh)
+    if there is data:
+        return value
+    padding = padding_of(value)
+    if padding is not None:
+        return make_padded(there, value._dims, padding)
+    return make(there, value._dims)
 
 
 def _type_of(array: Any) -> tuple[Any, ...]:
@@ -419,8 +505,6 @@ def _describe(
     """
     kind = type(value)
     if kind is NamedArray:
-        if isinstance(stored_data(value), jax.core.Tracer):
-            raise _NotAProgramError
         parts.append(_ARRAY)
         arrays.append(value)
     elif kind in _CONSTANTS:
@@ -436,10 +520,8 @@ def _describe(
         else:
             parts += (kind, repr(value))
     elif kind in whole_types or isinstance(value, (jax.Array, np.ndarray, np.generic)):
-        if isinstance(value, jax.core.Tracer) or (
-            isinstance(value, NUMPY) and (value.dtype.itemsize > 4 or value.dtype.kind in "OUS")
-        ):  # integers of 64 bits are checked by value
-            raise _NotAProgramError
+        if isinstance(value, NUMPY) and (value.dtype.itemsize > 4 or value.dtype.kind in "OUS"):
+            raise _NotAProgramError  # integers of 64 bits are checked by value
         parts.append(_ARRAY)
         arrays.append(value)
     elif kind is tuple or kind is list:
@@ -456,8 +538,10 @@ def _describe(
             _describe(entry, parts, arrays, is_pytree, which)
     elif isinstance(value, (np.dtype, enum.Enum, type)):
         parts.append(value)
-    elif kind is FunctionType or kind is _JITTED or (
-        callable(value) and kind.__module__.startswith("namedax.")
+    elif (
+        kind is FunctionType
+        or kind is _JITTED
+        or (callable(value) and kind.__module__.startswith("namedax."))
     ):
         if is_pytree is None and not _is_of_library(value):
             raise _NotAProgramError

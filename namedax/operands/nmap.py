@@ -56,7 +56,7 @@ from namedax.errors import (
     usage,
 )
 from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.dispatch import call_program
+from namedax.operands.dispatch import call_program, on_one_mesh
 from namedax.programs.evaluator import collective_axes, has_reverse_rules, with_plain_layouts
 from namedax.programs.raw_collective_check import DELIBERATE, check_agreement, said_of_names
 from namedax.resources.padding_masks import without_gradient_of_padding
@@ -403,6 +403,7 @@ class Lifted:
                 check_flags(self._shown, flags_of(self.__wrapped__), args, kwargs)
             try:
                 if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
+                    args, kwargs = on_one_mesh(self._op, args, kwargs) or (args, kwargs)
                     run = Unchecked(self)
                     done = run_fallback(Explicit.MAPPED, self._op, lambda: None, run, args, kwargs)
                     if done is not None:
@@ -411,6 +412,8 @@ class Lifted:
             except StoredPaddingError as error:
                 return run_stored_padded(self._op, Unchecked(self), args, kwargs, error)
             except Exception as error:
+                if (moved := on_one_mesh(self._op, args, kwargs)) is not None:
+                    return self._checked(*moved[0], **moved[1])
                 if not self._is_of_user:
                     explain_call(self._shown, self, args, kwargs, error)
                 raise

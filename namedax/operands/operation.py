@@ -182,6 +182,7 @@ def _checked(
                 refuse_axes_apart(function.__name__, args, place)
             try:
                 if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
+                    args, kwargs = dispatch.on_one_mesh(op, args, kwargs) or (args, kwargs)
                     axes = functools.partial(_axes_of, read, args, kwargs)
                     if (done := run_fallback(explicit, op, axes, run, args, kwargs)) is not None:
                         return done[0]
@@ -189,6 +190,8 @@ def _checked(
             except StoredPaddingError as error:
                 return run_stored_padded(op, run, args, kwargs, error)
             except Exception as error:
+                if (moved := dispatch.on_one_mesh(op, args, kwargs)) is not None:
+                    return checked(*moved[0], **moved[1])
                 if isinstance(error, TypeError):
                     _refuse_numpy(op, args, kwargs)
                 explain_call(op, checked, args, kwargs, error)
