@@ -240,8 +240,8 @@ def _described(
 _programs = Recent(1024)
 _SEEN: Any = object()
 _DIRECT: Any = object()
-#: A part of the key of calls with traced arrays.
-_TRACED: Any = object()
+#: A part of the key of calls that may run as mapped functions.
+_MAPPED: Any = object()
 #: The key of the entry has the types of the arrays too.
 _BY_TYPES: Any = object()
 
@@ -316,17 +316,18 @@ def call_program(
         for name, arg in kwargs.items():
             parts.append(name)
             _describe(arg, parts, arrays, is_pytree, name)
+        if is_mapped := _is_mapped(arrays):
+            parts.append(_MAPPED)
         found = _programs.get(entry := tuple(parts))
     except (_NotAProgramError, TypeError):  # not hashable
         return function(*args, **kwargs)
     is_traced = any(isinstance(data_of(x), jax.core.Tracer) for x in arrays)
+    if is_traced and (is_pytree is not None or not is_mapped):
+        return function(*args, **kwargs)
     by_types = found is _BY_TYPES
-    if is_traced:
-        if is_pytree is not None or not _is_mapped(arrays):
+    if by_types:
+        if is_traced:
             return function(*args, **kwargs)
-        entry = (entry, _TRACED)
-        found = _programs.get(entry)
-    elif by_types:
         entry = (entry, tuple(map(_type_of, arrays)))
         found = _programs.get(entry)
     if type(found) is tuple:
@@ -338,10 +339,7 @@ def call_program(
             found = _DIRECT
     if found is _DIRECT or (is_pytree is not None and get_opaque_trace_state() != _eager_state()):
         return function(*args, **kwargs)
-    if found is None and is_traced:
-        _programs.put(entry, _SEEN)
-        return function(*args, **kwargs)
-    if found is None and is_pytree is None and not _is_mapped(arrays):
+    if found is None and is_pytree is None and not is_mapped:
         return _first_call(entry, by_types, function, args, kwargs, arrays)
     is_new = found is None or found is _SEEN
     if is_new:
@@ -349,10 +347,14 @@ def call_program(
     try:
         result = found([_on_mesh(x, mesh) for x in arrays] if (mesh := current_mesh()) else arrays)
     except Exception:
-        _programs.pop(entry)
         found = None
     if found is None:  # the call itself raises the error again, with names
         result = function(*args, **kwargs)
+        if is_traced:
+            return result
+        if not by_types:
+            _programs.put(entry, _BY_TYPES)
+            entry = (entry, tuple(map(_type_of, arrays)))
         _programs.put(entry, _DIRECT)
     elif is_new and found.is_closed:
         _programs.put(entry, found)
