@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any
 
+from jax.sharding import Mesh
+
 from namedax.core.records import Record
 
 __all__ = [
@@ -71,10 +73,30 @@ class StoredPadding(Record):
     Attributes:
       axes: the name, the true size, the padded size and the mesh axes of each padded axis.
       mesh: the axis names and sizes of the mesh.
+      devices: the mesh with its devices; `None` if they are unknown, which is equal to all devices.
+        Without them a program under `jax.jit` whose results do not depend on any argument (zeros, a
+        gradient of a linear function) would not run on the mesh.
     """
 
     axes: tuple[tuple[Hashable, int, int, tuple[str, ...]], ...]
     mesh: tuple[tuple[str, int], ...]
+    devices: Mesh | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            type(other) is StoredPadding
+            and self.axes == other.axes
+            and self.mesh == other.mesh
+            and (
+                self.devices is other.devices
+                or self.devices is None
+                or other.devices is None
+                or self.devices.devices.tolist() == other.devices.devices.tolist()
+            )
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.axes, self.mesh))
 
     @property
     def sizes(self) -> dict[Hashable, int]:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar, overload
 import jax
 import jax.numpy as jnp
 from jax import export
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import (
@@ -144,7 +145,7 @@ def _within(array: NamedArray) -> tuple[Any, Dims]:
     JAX traces rules of derivatives after the body.
     """
     if type(array._tail) is PaddedTail:
-        return array._stored, array._tail
+        return _stored_parts(array)
     region, data, tail = ambient(), array._data, array._tail
     if not tail:
         return data, tail
@@ -179,7 +180,8 @@ def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
     try:
         return ((_key(tail), get_data(array)),), tail
     except AttributeError:
-        return ((_key(tail), array._stored),), tail
+        data, tail = _stored_parts(array)
+        return ((_key(tail), data),), tail
 
 
 @functools.lru_cache(maxsize=4096)
@@ -199,7 +201,29 @@ def _flatten(array: NamedArray) -> tuple[Any, Dims]:
         data, tail = _within(array)
         return (data,), tail
     tail = array._tail
-    return (array._stored if type(tail) is PaddedTail else array._data,), tail
+    if type(tail) is PaddedTail:
+        data, tail = _stored_parts(array)
+        return (data,), tail
+    return (array._data,), tail
+
+
+def _stored_parts(array: NamedArray) -> tuple[Any, Dims]:
+    """Return the leaf and the dims of an array that is stored padded.
+
+    The dims have the devices of the data, which a trace would not know otherwise.
+    """
+    data, tail = array._stored, array._tail
+    sharding = None if isinstance(data, jax.core.Tracer) else getattr(data, "sharding", None)
+    if type(tail) is PaddedTail and isinstance(sharding, NamedSharding):
+        tail = _with_devices(tail, sharding.mesh)
+    return data, tail
+
+
+@functools.lru_cache(maxsize=1024)
+def _with_devices(tail: PaddedTail, mesh: Mesh | AbstractMesh) -> PaddedTail:
+    if not isinstance(mesh, Mesh) or tuple(mesh.shape.items()) != tail.padding.mesh:
+        return tail
+    return PaddedTail(tail, tail.padding.replace(devices=mesh))
 
 
 def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:

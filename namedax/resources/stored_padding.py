@@ -9,7 +9,7 @@ leaves are those of the true elements. Mapped functions replace it where they be
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -36,6 +36,7 @@ __all__ = [
     "mesh_shape",
     "on_host",
     "padding_for",
+    "padding_on",
     "sliced_to_size",
     "store",
     "with_zero_padding",
@@ -59,7 +60,16 @@ def padding_for(
         blocks = math.prod(counts[axis] for axis in place)
         if sizes.get(name, 0) % blocks:
             axes.append((name, sizes[name], block_size(sizes[name], blocks) * blocks, place))
-    return StoredPadding(tuple(axes), mesh_shape(mesh)) if axes else None
+    return padding_on(mesh, tuple(axes)) if axes else None
+
+
+def padding_on(
+    mesh: Mesh | None, axes: tuple[tuple[Hashable, int, int, tuple[str, ...]], ...]
+) -> StoredPadding:
+    """Return the padding of an array with these padded axes, as in `StoredPadding`."""
+    return StoredPadding(
+        axes, mesh_shape(mesh), mesh if isinstance(mesh, jax.sharding.Mesh) else None
+    )
 
 
 def with_zero_padding(data: jax.Array, dim: int, size: int) -> jax.Array:

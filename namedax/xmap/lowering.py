@@ -393,7 +393,7 @@ class Call:
         self.whole: frozenset[Hashable] = frozenset()
         # The names that enter stored padded in an argument. Results leave stored padded along them.
         self.stored: frozenset[Hashable] = frozenset().union(*[a.stored for a in arguments])
-        self.mesh_shape: tuple[tuple[str, int], ...] = ()
+        self.mesh: Mesh | None = None
         self.results: list[_Result] = []
         # The mesh axes of results, by their dims.
         self._result_axes: dict[Dims, frozenset[str]] = {}
@@ -614,7 +614,7 @@ class Call:
         """Rebuild the results, named or not, from the data of their leaves."""
         leaves = [
             (
-                padded_result(data, result.final, result.stored, self.region, self.mesh_shape)
+                padded_result(data, result.final, result.stored, self.region, self.mesh)
                 if result.stored
                 else make_in_region(data, result.final)
                 if result.final.count(None) < len(result.final)

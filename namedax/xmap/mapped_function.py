@@ -59,7 +59,6 @@ from namedax.resources.mesh import (
     without_types,
 )
 from namedax.resources.serial import loops_of, on_devices, with_loops
-from namedax.resources.stored_padding import mesh_shape
 from namedax.resources.two_level import SlowAxes, slow_axes_on
 from namedax.xmap.call_comparison import compare_calls
 from namedax.xmap.explanations import (
@@ -574,7 +573,7 @@ def _run_once(
     )
     _enter_stored(arguments, region if resources and not auto else None, mesh)
     call = call_in(region, carried)
-    call.mesh_shape = mesh_shape(mesh)
+    call.mesh = mesh
     if not resources:
         result = run_unmapped(call)
     elif loops:

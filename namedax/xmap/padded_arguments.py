@@ -23,7 +23,7 @@ from namedax.resources.communication import is_keys
 from namedax.resources.mesh import has_explicit_axes
 from namedax.resources.padding_masks import masked
 from namedax.resources.serial import loops_of
-from namedax.resources.stored_padding import sliced_to_size
+from namedax.resources.stored_padding import padding_on, sliced_to_size
 
 __all__ = ["enter_stored", "padded_result", "stored_dims", "with_data", "zero_at_rest"]
 
@@ -79,7 +79,7 @@ def padded_result(
     dims: Dims,
     stored: Iterable[Hashable],
     region: Region,
-    mesh: tuple[tuple[str, int], ...],
+    mesh: Mesh | None,
 ) -> NamedArray:
     """Return a result that is stored padded along some names."""
     axes = tuple(
@@ -87,7 +87,7 @@ def padded_result(
         for name in dims
         if name in stored
     )
-    return make_padded(data, dims, StoredPadding(axes, mesh))
+    return make_padded(data, dims, padding_on(mesh, axes))
 
 
 def with_data(leaf: NamedArray, data: Any) -> NamedArray | None:

@@ -12,6 +12,7 @@ elementary axes converts the one to the other. If both agree, there is no commun
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, make, make_in_region
@@ -37,6 +39,7 @@ from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.patterns import Term
 from namedax.resources import communication as comm
 from namedax.resources.layout import relayout
+from namedax.resources.mesh import entry_of, is_tracked, replicated
 
 __all__ = ["Carried", "execute"]
 
@@ -170,6 +173,13 @@ def execute(
     here, stuck = _factor_all(terms, old, size, _devices_along(region))
     there, late = _factor_all(right, new, size, _devices_along(region))
     data = x._data if isinstance(x, NamedArray) else jnp.asarray(x)
+    if is_tracked(data) and any(tracked := [entry_of(_spec(data), i) for i in range(data.ndim)]):
+        if region is None and {k for t in terms for k in t.axes} == {
+            k for t in right for k in t.axes
+        }:
+            whole = functools.partial(_move_tracked, data, terms, right, size, tracked)
+            return finish(whole, out_dims, frozenset())
+        data = replicated(data)
     move = _Move(
         region, data, terms, right, size, (old, new), (here, there), (stuck, late), reduction
     )
@@ -328,6 +338,76 @@ class _Move(Record):
                 value, [a[: len(a) - len(s)] for a, s in zip(new, late, strict=True)], new, keep
             )
         return value
+
+
+def _spec(data: jax.Array) -> PartitionSpec:
+    sharding: Any = jax.typeof(data).sharding
+    spec: PartitionSpec = sharding.spec
+    return spec
+
+
+def _move_tracked(
+    data: jax.Array,
+    left: Sequence[Term],
+    right: Sequence[Term],
+    size: Mapping[Hashable, int],
+    places: Sequence[MeshAxes],
+    _: frozenset[str],
+) -> jax.Array:
+    """Run a pattern on global data whose dimensions are sharded over Explicit mesh axes.
+
+    The major elementary axes of a dimension keep its mesh axes, and a dimension of the result keeps
+    those of its major elementary axes, as long as shards remain in place. Data is gathered over the
+    other mesh axes.
+    """
+    sharding: Any = (
+        jax.typeof(data).sharding if isinstance(data, jax.core.Tracer) else data.sharding
+    )
+    devices = sharding.mesh.shape
+
+    def sharded(per_dim: Sequence[MeshAxes]) -> NamedSharding:
+        return NamedSharding(sharding.mesh, PartitionSpec(*(axes or None for axes in per_dim)))
+
+    here, stuck = _factor_all(left, places, size, devices.__getitem__)
+    there = _mergeable(right, here, size, devices)
+    order, kept = ([label for term in terms for label in term.axes] for terms in (left, right))
+    if any(stuck):
+        fitting = [a[: len(a) - len(s)] for a, s in zip(places, stuck, strict=True)]
+        data = jax.reshard(data, sharded(fitting))
+    data = jnp.reshape(
+        data, [size[k] for k in order], out_sharding=sharded([here[k] for k in order])
+    )
+    if there != here:
+        data = jax.reshard(data, sharded([there[k] for k in order]))
+    data = lax.transpose(data, [order.index(label) for label in kept])
+    return jnp.reshape(
+        data,
+        [math.prod(size[label] for label in term.axes) for term in right],
+        out_sharding=sharded(
+            [tuple(a for label in term.axes for a in there[label]) for term in right]
+        ),
+    )
+
+
+def _mergeable(
+    terms: Sequence[Term],
+    held: Mapping[Hashable, MeshAxes],
+    size: Mapping[Hashable, int],
+    devices: Mapping[str, int],
+) -> dict[Hashable, MeshAxes]:
+    """Return the mesh axes that elementary axes keep when they are merged into `terms`.
+
+    Elements of a merged axis are in the order of the devices only if each device has one element of
+    every axis that is major to a sharded one.
+    """
+    kept: dict[Hashable, MeshAxes] = {}
+    for term in terms:
+        is_major = True
+        for label in term.axes:
+            kept[label] = held[label] if is_major else ()
+            blocks = math.prod(devices[axis] for axis in kept[label])
+            is_major = is_major and size[label] == blocks
+    return kept
 
 
 def _devices_along(region: Region | None) -> Callable[[str], int]:

@@ -119,7 +119,7 @@ def _by_pattern(
     return execute(op, x, left, right, dict(pattern.numbers), reduction, f" in {pattern.text!r}")
 
 
-@operation()
+@operation(explicit=Explicit.AS_JAX)
 def rearrange(x: ArrayLike, pattern: str, /, **sizes: int) -> AnyArray:
     """Reorder, split and merge axes by an einops pattern, with names in braces.
 
@@ -154,6 +154,10 @@ def rearrange(x: ArrayLike, pattern: str, /, **sizes: int) -> AnyArray:
     *It gathers* a sharded name that becomes positional, because a positional array is complete on
     every device. It also gathers a sharded name that becomes a name without resources. The same
     holds if the blocks of an axis split a factor (on 8 devices, a major factor of size 4).
+
+    Outside of mapped functions, data that is sharded over Explicit mesh axes keeps the shards that
+    can remain in place, under any name and along positional axes, and is gathered over the other
+    mesh axes.
 
     Raises:
       RearrangeError: the pattern is malformed (with a caret under the error), or does not fit the
@@ -327,7 +331,7 @@ def _require(op: str, x: ArrayLike, name: Hashable) -> None:
         raise_not_found(op, name, type_text(x), names_of(dims))
 
 
-@operation()
+@operation(explicit=Explicit.AS_JAX)
 def split_axis(
     x: ArrayLike, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]
 ) -> LikeArguments:
@@ -346,7 +350,7 @@ def split_axis(
 
     Communication: none if `axis` is sharded over mesh axes and the major new axes have the same
     mesh axes. Otherwise as for `rearrange`; in particular it gathers if the new axes have no
-    resources.
+    resources. Outside of mapped functions, the major new axes keep Explicit mesh axes.
 
     Raises:
       AxisNotFoundError: `x` lacks `axis`.
@@ -399,7 +403,7 @@ def _split(
     return execute(op, x, left, right, known)
 
 
-@operation()
+@operation(explicit=Explicit.AS_JAX)
 def merge_axes(x: ArrayLike, axis: Sequence[Hashable], name: Hashable) -> LikeArguments:
     """Merge several named axes into one, row-major in the given order.
 
@@ -412,7 +416,8 @@ def merge_axes(x: ArrayLike, axis: Sequence[Hashable], name: Hashable) -> LikeAr
       `x` with the new axis in place of the first of these axes in physical order.
 
     Communication: none if the major ones are sharded over mesh axes and the new axis has the same
-    mesh axes; otherwise as for `rearrange`.
+    mesh axes; otherwise as for `rearrange`. Outside of mapped functions, the new axis keeps the
+    Explicit mesh axes of the major ones.
 
     Raises:
       AxisNotFoundError: `x` lacks one of the axes.
