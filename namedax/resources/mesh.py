@@ -38,6 +38,7 @@ __all__ = [
     "mesh_of_types",
     "mesh_with_devices",
     "must_enter",
+    "on_ambient_mesh",
     "put",
     "replicated",
     "resolve_mesh",
@@ -424,6 +425,50 @@ def enter_mesh(data: jax.Array, mesh: Mesh | AbstractMesh) -> jax.Array:
     return jax.reshard(
         data, NamedSharding(current_mesh() or mesh, PartitionSpec(*[None] * data.ndim))
     )
+
+
+def on_ambient_mesh(data: jax.Array, op: str, mesh: Mesh | AbstractMesh | None = None) -> jax.Array:
+    """Return an array with a type on the ambient mesh: same devices and spec, no data moves.
+
+    Results of `nx.xmap(..., mesh=m)` on unplaced arguments are on an Auto copy of `m`, and JAX does
+    not combine them with values on `m`. Arrays that are on no mesh, on the ambient one or on a mesh
+    without Explicit axes under another such mesh are returned unchanged.
+
+    The type of a traced value does not mention its sharding over Auto axes. So a tracer is
+    replicated over the axes that are Auto in its type and Explicit in the ambient mesh.
+
+    Args:
+      data: the array.
+      op: the operation, for messages.
+      mesh: the ambient mesh; by default the mesh of `jax.set_mesh`. Without one, `data` is
+        returned.
+
+    Raises:
+      MeshError: the array is on a mesh with other axes.
+    """
+    target = current_mesh() if mesh is None else mesh
+    if target is None or target.empty or not _has_mesh(data):
+        return data
+    known = _mesh_of_type(data)
+    if known.axis_types == target.axis_types:
+        if known.axis_names == target.axis_names and known.axis_sizes == target.axis_sizes:
+            return data
+    kinds = {*known.axis_types, *target.axis_types}
+    if AxisType.Manual in kinds or AxisType.Explicit not in kinds:
+        return data
+    if known.axis_names != target.axis_names or known.axis_sizes != target.axis_sizes:
+        raise MeshError(
+            f"{op}: an array is on the mesh {dict(known.shape)}, but the mesh of the operation is"
+            f" {dict(target.shape)}; an operation runs on one mesh. Place the array there first:"
+            " nx.shard(x, axis_resources, mesh)."
+        )
+    if isinstance(data, jax.core.Tracer):
+        spec = explicit_specs(jax.typeof(data).sharding.spec, target)
+        return jax.reshard(data, NamedSharding(target, spec))
+    own: Any = data.sharding
+    devices = Mesh(own.mesh.devices, own.mesh.axis_names, axis_types=target.axis_types)
+    with jax.ensure_compile_time_eval():  # in a trace the copy would be an equation
+        return jax.device_put(data, NamedSharding(devices, own.spec))
 
 
 def _mesh_of_type(data: object) -> AbstractMesh:
