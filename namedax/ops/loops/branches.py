@@ -28,16 +28,18 @@ from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import explain_type_errors
-from namedax.operands.operation import operation
+from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import as_block, data_of, flatten, names_of, scalar_of
 from namedax.ops.loops.carries import Element, ValueType, check_placements
+from namedax.ops.loops.eager_program import in_program
 
 __all__ = ["cond", "switch"]
 
 _NO_OPERAND = object()
 
 
-@operation(calls_functions=True)
+@operation(explicit=Explicit.AS_JAX, calls_functions=True)
+@in_program
 def cond(
     pred: ArrayLike,
     true_fun: Callable[..., PyTree],
@@ -88,7 +90,8 @@ def cond(
     return _select("cond", predicate, branches, operands)
 
 
-@operation(calls_functions=True)
+@operation(explicit=Explicit.AS_JAX, calls_functions=True)
+@in_program
 def switch(
     index: ArrayLike,
     branches: Sequence[Callable[..., PyTree]],

@@ -42,6 +42,7 @@ from namedax.operands.open_options import open_call
 from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of, scalar_of
 from namedax.ops.loops.carries import Carry, Element, Grow, ValueType, fix_carry_type
+from namedax.ops.loops.eager_program import in_program
 from namedax.ops.loops.remat import REMAT_CHOICES, Remat, recomputed
 from namedax.programs.evaluator import LATE_SUMS, collective_axes
 from namedax.programs.loop_casts import Body, Hoist, Hoisted
@@ -64,7 +65,8 @@ __all__ = [
 ]
 
 
-@operation(explicit=Explicit.KEPT, calls_functions=True)
+@operation(explicit=Explicit.AS_JAX, calls_functions=True)
+@in_program
 def scan(
     f: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
     init: PyTree,
@@ -373,7 +375,8 @@ def _lengthened(leaf: AnyArray, count: int, kind: ValueType) -> jax.Array:
     return kind.fit(array_of(padded(data_of(leaf), 0, count), dims_of(leaf)))
 
 
-@operation(explicit=Explicit.KEPT, calls_functions=True)
+@operation(explicit=Explicit.AS_JAX, calls_functions=True)
+@in_program
 def fold(
     f: Callable[[PyTree, PyTree], PyTree],
     init: PyTree,
@@ -423,7 +426,8 @@ def fold(
     return scan_along("fold", folded, init, xs, length, reverse, unroll, axis, ahead)[0]
 
 
-@operation(calls_functions=True)
+@operation(explicit=Explicit.AS_JAX, calls_functions=True)
+@in_program
 def fori_loop(
     lower: ArrayLike,
     upper: ArrayLike,
@@ -533,7 +537,8 @@ def _check_bounds(first: ArrayLike, end: ArrayLike) -> None:
         )
 
 
-@operation(calls_functions=True)
+@operation(explicit=Explicit.AS_JAX, calls_functions=True)
+@in_program
 def while_loop(
     cond_fun: Callable[[PyTree], EitherArray],
     body_fun: Callable[[PyTree], PyTree],

@@ -36,6 +36,7 @@ from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import array_of, as_block, data_of, flatten
 from namedax.ops.loops.control_flow import scan_entries
+from namedax.ops.loops.eager_program import in_program
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.raw_collective_check import check_agreement, looked_through, refuse_raw
 
@@ -104,7 +105,8 @@ class _ElementFunction:
         return [data_of(leaf) for leaf in leaves]
 
 
-@operation(explicit=Explicit.KEPT, calls_functions=True)
+@operation(explicit=Explicit.AS_JAX, calls_functions=True)
+@in_program
 def map(
     f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = None, axis: Hashable = 0
 ) -> PyTree:
@@ -236,7 +238,8 @@ def vmap(
     return vectorized
 
 
-@operation(name="vmap")
+@operation(name="vmap", explicit=Explicit.AS_JAX)
+@in_program
 def _call(
     fun: Callable[..., PyTree],
     in_axes: Hashable | Sequence[Hashable],
