@@ -47,6 +47,7 @@ __all__ = [
     "to_specs",
     "use_mesh",
     "with_axes_at",
+    "with_one_sharding",
     "without_devices",
     "without_mesh",
     "without_types",
@@ -385,6 +386,33 @@ def with_axes_at(data: jax.Array, dim: int, axes: tuple[str, ...]) -> jax.Array:
         return data
     spec = PartitionSpec(*(entry or None for entry in entries))
     return jax.reshard(data, NamedSharding(sharding.mesh, spec))
+
+
+def with_one_sharding(datas: Sequence[jax.Array]) -> list[jax.Array]:
+    """Reshard arrays of equal rank to one sharding over Explicit mesh axes, as joins require.
+
+    The first array that shards a dimension determines its mesh axes, if these are free.
+    """
+    tracked = [data for data in datas if is_tracked(data)]
+    entries: dict[int, tuple[str, ...]] = {}
+    for data in tracked:
+        for i in range(data.ndim):
+            axes = explicit_axes_of(data, i)
+            if axes and not {*axes} & {axis for entry in entries.values() for axis in entry}:
+                entries.setdefault(i, axes)
+    if not entries:
+        return list(datas)
+    concrete: list[Any] = [data for data in tracked if not isinstance(data, jax.core.Tracer)]
+    mesh = concrete[0].sharding.mesh if concrete else _mesh_of_type(tracked[0])
+    spec = PartitionSpec(*(entries.get(i) for i in range(tracked[0].ndim)))
+    sharding = NamedSharding(mesh, spec)
+    return [data if _has_spec(data, spec) else jax.reshard(data, sharding) for data in datas]
+
+
+def _has_spec(data: jax.Array, spec: PartitionSpec) -> bool:
+    return is_tracked(data) and all(
+        explicit_axes_of(data, i) == entry_of(spec, i) for i in range(data.ndim)
+    )
 
 
 def without_types(results: PyTree, mesh: Mesh | AbstractMesh | None) -> PyTree:

@@ -106,9 +106,7 @@ def associative_scan(
             new.append(joined.stacked(axis, kind.shape[0]))
         if new != types:
             raise Grow(new)
-        return [
-            kind.element().fit(leaf) for kind, leaf in zip(types, leaves, strict=True)
-        ]
+        return [kind.element().fit(leaf) for kind, leaf in zip(types, leaves, strict=True)]
 
     combine = jax.vmap(pairwise)
 

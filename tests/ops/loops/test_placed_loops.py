@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import AxisType
 
 import namedax as nx
 
@@ -126,9 +126,7 @@ def np_switch_by_name(v, w, t):
 
 
 def while_common(v, w, t):
-    return nx.while_loop(
-        lambda c: nx.sum(c * c, ["b", "k"]) < 200, lambda c: c * 2 + w, v * 0 + 0.1
-    )
+    return nx.while_loop(lambda c: nx.sum(c * c, ["b", "k"]) < 200, lambda c: c * 2 + w, v * 0 + 0.1)
 
 
 def np_while_common(v, w, t):
@@ -151,9 +149,7 @@ def np_while_by_name(v, w, t):
 
 def while_of_state(v, w, t):
     """Only one of the values has the names of the condition at the start."""
-    return nx.while_loop(
-        lambda s: s[0] < 2.0, lambda s: (s[0] + nx.abs(s[1]) + 0.5, s[1] * w, s[2] + 1), (v, 1.0, 0)
-    )
+    return nx.while_loop(lambda s: s[0] < 2.0, lambda s: (s[0] + nx.abs(s[1]) + 0.5, s[1] * w, s[2] + 1), (v, 1.0, 0))
 
 
 def np_while_of_state(v, w, t):
@@ -176,7 +172,7 @@ def np_mapped(v, w, t):
 
 
 def mapped_in_batches(v, w, t):
-    return nx.map(lambda row: row * w + v, nx.rename(v, {"b": "c"}), axis="c", batch_size=3)
+    return nx.map(lambda row: row * w + v, nx.rename(v, {"b": "c"}), axis="c", batch_size=4)
 
 
 def np_mapped_in_batches(v, w, t):
@@ -184,9 +180,7 @@ def np_mapped_in_batches(v, w, t):
 
 
 def recurrence(v, w, t):
-    return nx.associative_scan(
-        lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (v * w, v + 1), axis="b"
-    )
+    return nx.associative_scan(lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (v * w, v + 1), axis="b")
 
 
 def np_recurrence(v, w, t):
@@ -316,10 +310,7 @@ def numbers(results, dims):
     """The values in the order of NumPy's result."""
     several = isinstance(dims, tuple)
     pairs = zip(results, dims, strict=True) if several else [(results, dims)]
-    return [
-        np.asarray(nx.positional(r, list(d)) if isinstance(r, nx.NamedArray) else r)
-        for r, d in pairs
-    ]
+    return [np.asarray(nx.positional(r, list(d)) if isinstance(r, nx.NamedArray) else r) for r, d in pairs]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -358,6 +349,107 @@ def test_gradients(label, layout):
     for mode in ("jit", "eager, set_mesh", "jit, set_mesh"):  # JAX needs devices for a scalar's cotangent
         got = in_mode(mode, mesh, gradient, *placed)
         for g, d, want in zip(got, ("bk", "k", "tk"), wanted, strict=True):
-            np.testing.assert_allclose(
-                np.asarray(nx.positional(g, list(d))), want, rtol=3e-5, atol=3e-5, err_msg=mode
-            )
+            np.testing.assert_allclose(np.asarray(nx.positional(g, list(d))), want, rtol=3e-5, atol=3e-5, err_msg=mode)
+
+
+# --- joins and reads --------------------------------------------------------------------------------------------------------
+
+I = (np.arange(B) * 3) % T
+J = (np.arange(B * K) * 7).reshape(B, K) % T
+
+# v is {b, k}, w is {k}, t is {t, k}; i is {b}, j is {b, k}, both indices into t
+JOINS = {
+    "stack": (lambda v, w, t, i, j: nx.stack([w, v], "n"), np.stack([np.broadcast_to(W, V.shape), V]), "nbk"),
+    "concatenate": (
+        lambda v, w, t, i, j: nx.concatenate([v, w + 1], "k"),
+        np.concatenate([V, np.broadcast_to(W + 1, V.shape)], 1),
+        "bk",
+    ),
+    "read by one": (lambda v, w, t, i, j: t[{"t": i}], TS[I], "bk"),
+    "read by two": (lambda v, w, t, i, j: t[{"t": nx.rename(j, {"k": "c"})}], TS[J], "bck"),
+    "read at a shared name": (lambda v, w, t, i, j: t[{"t": j}], TS[J, np.arange(K)], "bk"),
+    "take": (lambda v, w, t, i, j: nx.take(t, i, "t"), TS[I], "bk"),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("label", JOINS)
+def test_joins_and_reads(label, mode):
+    """Placed arrays with unplaced ones, and unplaced tables at placed indices."""
+    named, want, dims = JOINS[label]
+    mesh, _, (v, w, t) = arguments("two axes")
+    i = nx.shard(nx.named(jnp.asarray(I), ["b"]), {"b": "x"}, mesh)
+    j = nx.shard(nx.named(jnp.asarray(J), ["b", "k"]), {"b": "x", "k": "y"}, mesh)
+    t = nx.named(jnp.asarray(TS), ["t", "k"])
+    got = in_mode(mode, mesh, named, v, w, t, i, j)
+    np.testing.assert_allclose(np.asarray(nx.positional(got, list(dims))), want, rtol=1e-6)
+
+
+# --- placements, closed-over arrays, errors ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_results_keep_the_placement(mode):
+    mesh, _, (v, w, t) = arguments("two axes")
+    carry, sums = in_mode(mode, mesh, scan_over_placed, v, w, t)
+    assert sums.sharding.spec == PartitionSpec(*({"b": "x", "k": "y"}[d] for d in sums.dims))
+    assert carry.sharding.spec == PartitionSpec("y")
+    looped = in_mode(mode, mesh, fori, v, w, t)
+    assert looped.sharding.spec == PartitionSpec(*({"b": "x", "k": "y"}[d] for d in looped.dims))
+
+
+def test_the_first_sharding_of_a_name_wins():
+    mesh, (plain, _, _), (v, _, _) = arguments("one axis")
+    square = nx.shard(nx.named(jnp.asarray(V[:4] @ V.T[:, :4]), ["b", "c"]), {"b": "x"}, mesh)
+
+    def turn(c):
+        return nx.fori_loop(0, 3, lambda i, c: nx.rename(c, {"b": "c", "c": "b"}) * 0.5, c)
+
+    want = (V[:4] @ V.T[:, :4]).T * 0.125
+    for run in (turn, jax.jit(turn)):
+        got = run(square)
+        np.testing.assert_allclose(nx.positional(got, ["b", "c"]), want, rtol=1e-5)
+        assert dict(zip(got.dims, got.sharding.spec, strict=True)) == {"b": "x", "c": None}
+
+
+@pytest.mark.parametrize("mode", ["eager", "eager, set_mesh", "jit, set_mesh"])
+def test_closed_over_arrays(mode):
+    """No operand is placed: the mesh is found while the body is traced."""
+    mesh, _, (v, _, _) = arguments("two axes")
+
+    def run(start):
+        return (
+            nx.fori_loop(0, 3, lambda i, c: c * 0.5 + v, start),
+            nx.cond(start > 0, lambda: v, lambda: start),
+            nx.scan(lambda c, x: (c + v * x, None), start, jnp.arange(3.0))[0],
+        )
+
+    got = in_mode(mode, mesh, run, jnp.asarray(0.25))
+    wanted = ((0.25 * 0.5 + V) * 0.5 + V) * 0.5 + V, V, 0.25 + V * 3
+    for g, want in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(nx.positional(g, ["b", "k"]), want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_a_closed_over_result_on_auto_axes(jit):
+    """A branch may return a result of `nx.xmap(mesh=)`, which is on an Auto copy of the mesh."""
+    mesh, (plain, _, _), (v, _, _) = arguments("one axis")
+    result = nx.xmap(lambda a: a * 2, axis_resources={"b": "x"}, mesh=mesh)(plain)
+
+    def run(v):
+        return nx.switch(jnp.asarray(1), [lambda: v, lambda: result])
+
+    with jax.set_mesh(mesh):
+        got = (jax.jit(run) if jit else run)(v)
+    np.testing.assert_allclose(nx.positional(got, ["b", "k"]), V * 2)
+
+
+def test_two_meshes_raise():
+    _, _, (v, _, _) = arguments("one axis")
+    other = explicit_mesh((2, 2))
+    u = nx.shard(nx.named(jnp.asarray(V), ["b", "k"]), {"k": "y"}, other)
+    with pytest.raises(nx.errors.MeshError, match=r"is on the mesh|on one mesh"):
+        nx.cond(True, lambda: v, lambda: u)
+    result = nx.xmap(lambda a: a * 2, axis_resources={"b": "y"}, mesh=other)(nx.named(jnp.asarray(V), ["b", "k"]))
+    with jax.set_mesh(explicit_mesh((4,))), pytest.raises(nx.errors.MeshError, match="nx.shard"):
+        nx.fori_loop(0, 2, lambda i, c: c, result)
