@@ -58,7 +58,8 @@ def associative_scan(
     The gradient adds one reduce-scatter of the same size. `fn` must not communicate along the mesh
     axes of the axis. If the axis does not divide over these, `fn` does not receive padding. It
     receives two adjacent elements instead, which the first device sends to all if some device has
-    fewer than two.
+    fewer than two. Outside of a mapped function an axis that is sharded over Explicit mesh axes is
+    gathered, and the results are sharded along it again.
 
     Raises:
       AxisNotFoundError: an array lacks the named axis.

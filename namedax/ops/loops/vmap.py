@@ -126,7 +126,8 @@ def map(
       The results of all elements, with the axis in front.
 
     Communication: none. Over a sharded axis every device processes its own elements, and `f` must
-    not communicate along the mesh axes of the axis.
+    not communicate along the mesh axes of the axis. Outside of a mapped function an axis that is
+    sharded over Explicit mesh axes is gathered, and the results are sharded along it again.
 
     Raises:
       AxisNotFoundError, AxisNameError, PositionalAxisError: as for `scan`.
@@ -211,7 +212,9 @@ def vmap(
     Returns:
       A function that returns results with the axis in front.
 
-    Communication: none. Over a sharded axis `fun` must not communicate along its mesh axes.
+    Communication: none. Over a sharded axis `fun` must not communicate along its mesh axes. Outside
+    of a mapped function an axis that is sharded over Explicit mesh axes is gathered, and the results
+    are sharded along it again.
 
     The errors are raised when the result is called.
 
