@@ -3,6 +3,7 @@
 Read `carries` first: it finds a common type for several values, and lets a carry gain names.
 `control_flow` has scans and loops, and `branches` has `cond` and `switch`. `vmap` has functions of
 one element, and `associative_scan` has the parallel scan, which also works across devices.
+`eager_program` runs an eager call on Explicit mesh axes as one program.
 
 `pipelines` is the fold over layers that are sharded over devices, and `pipeline_schedule` executes
 it there: it distributes a batch that does not divide, and keeps idle stages out of the gradient.

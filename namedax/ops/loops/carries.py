@@ -77,6 +77,10 @@ class ValueType(Record):
             return cls(dims_of(value), np.shape(data), frozenset())
         return cls(dims_of(value), np.shape(data), varying(data), *_explicit_spec(data))
 
+    def bare(self) -> ValueType:
+        """Return the type without a sharding."""
+        return self.replace(spec=(), mesh=None)
+
     def element(self) -> ValueType:
         """Return the type of one element along the first axis."""
         return self.replace(dims=self.dims[1:], shape=self.shape[1:]).placed_as(self)
@@ -150,7 +154,7 @@ class ValueType(Record):
                     used.update(mesh_axes)
         spec = tuple(placed.get(label) for label in _labels(self.dims))
         if not any(spec):
-            return self.replace(spec=(), mesh=None)
+            return self.bare()
         mesh = next(kind.mesh for kind in types if kind.mesh is not None)
         return self.replace(spec=spec, mesh=mesh)
 

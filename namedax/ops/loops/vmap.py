@@ -213,8 +213,8 @@ def vmap(
       A function that returns results with the axis in front.
 
     Communication: none. Over a sharded axis `fun` must not communicate along its mesh axes. Outside
-    of a mapped function an axis that is sharded over Explicit mesh axes is gathered, and the results
-    are sharded along it again.
+    of a mapped function an axis that is sharded over Explicit mesh axes is gathered, and the
+    results are sharded along it again.
 
     The errors are raised when the result is called.
 
