@@ -40,6 +40,7 @@ from namedax.operands.nmap import nmap
 from namedax.operands.operation import operation
 from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of
 from namedax.resources.layout import relayout
+from namedax.resources.mesh import explicit_axes_of, with_axes_at
 
 __all__ = [
     "Entries",
@@ -300,6 +301,8 @@ class Entries:
       every: True if all arrays must have the axis; default: False. Along a position all must have
         it.
 
+    If the axis is sharded over Explicit mesh axes, it is gathered; `result` shards it again.
+
     Attributes:
       datas: the data of the sliced leaves.
       fixed: the leaves that are the same for every slice, by number.
@@ -338,6 +341,8 @@ class Entries:
         self.datas: list[Any] = []
         # the sliced leaves, and the dimension of the axis in each
         self._cut: list[tuple[Any, int]] = []
+        # JAX slices an axis only where it is not sharded over Explicit mesh axes.
+        self._mesh_axes: tuple[str, ...] = ()
         self.fixed: dict[int, Any] = {}
         self.dims: dict[int, Dims] = {}
         blocks = [as_block(leaf, op) for leaf in leaves]
@@ -354,7 +359,8 @@ class Entries:
                 self.fixed[i] = block
                 continue
             at = dims.index(place)
-            self.datas.append(_in_front(data_of(block), at))
+            self._mesh_axes = self._mesh_axes or explicit_axes_of(data_of(block), at)
+            self.datas.append(_in_front(with_axes_at(data_of(block), at, ()), at))
             self._cut.append((block, at))
             self.dims[i] = dims[:at] + dims[at + 1 :]
         if self.by_name and leaves and (not self.dims or (every and self.fixed)):
@@ -413,4 +419,4 @@ class Entries:
         dims = (self.axis if self.by_name else None, *dims)
         if region is not None:
             region.check_placement(self.op, names_of(dims))
-        return make_result(data, dims)
+        return make_result(with_axes_at(data, 0, self._mesh_axes), dims)

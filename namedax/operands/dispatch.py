@@ -57,7 +57,7 @@ from namedax.operands.kernels import (
     watched,
     whole_types,
 )
-from namedax.resources.mesh import current_mesh, is_tracked, on_ambient_mesh
+from namedax.resources.mesh import current_mesh, is_eager, is_tracked, on_ambient_mesh
 
 __all__ = ["cached_by_dims", "cached_elementwise", "call_program", "numbers_of", "on_one_mesh"]
 
@@ -252,6 +252,8 @@ _CONSTANTS = frozenset(
 _JITTED = type(jax.jit(lambda: None))
 # Marks in keys, so that two calls with the same parts in another order have different keys.
 _ARRAY, _NUMBER, _FUNCTION, _TREE = object(), object(), object(), object()
+# The mark of a function that is not cached.
+_UNKEPT = object()
 
 
 class _NotAProgramError(Exception):
@@ -306,9 +308,9 @@ def call_program(
         the functions is the user's.
       key: identifies the operation; default: `function`.
     """
-    if active_regions or (strict_scopes and is_strict()) or jax.config.jax_disable_jit:
+    if active_regions or jax.config.jax_disable_jit:
         return function(*args, **kwargs)
-    parts: list[Any] = [key or function]
+    parts: list[Any] = [key or function, bool(strict_scopes) and is_strict()]
     arrays: list[Any] = []
     try:
         for i, arg in enumerate(args):
@@ -322,7 +324,9 @@ def call_program(
     except (_NotAProgramError, TypeError):  # not hashable
         return function(*args, **kwargs)
     is_traced = any(isinstance(data_of(x), jax.core.Tracer) for x in arrays)
-    if is_traced and (is_pytree is not None or not is_mapped):
+    if (is_traced and is_pytree is None and not is_mapped) or (
+        is_pytree is not None and get_opaque_trace_state() != _eager_state() and not is_eager()
+    ):
         return function(*args, **kwargs)
     by_types = found is _BY_TYPES
     if by_types:
@@ -337,7 +341,7 @@ def call_program(
             return data if dims is None else make(data, dims)
         except Exception:  # the call itself raises it again, with names
             found = _DIRECT
-    if found is _DIRECT or (is_pytree is not None and get_opaque_trace_state() != _eager_state()):
+    if found is _DIRECT:
         return function(*args, **kwargs)
     if found is None and is_pytree is None and not is_mapped:
         return _first_call(entry, by_types, function, args, kwargs, arrays)
@@ -356,7 +360,7 @@ def call_program(
             _programs.put(entry, _BY_TYPES)
             entry = (entry, tuple(map(_type_of, arrays)))
         _programs.put(entry, _DIRECT)
-    elif is_new and found.is_closed:
+    elif is_new and found.is_closed and not any(part is _UNKEPT for part in parts):
         _programs.put(entry, found)
         for ref in found.functions:  # when one of its functions is freed, so is the program
             found.alive.append(weakref.ref(ref(), functools.partial(_programs.pop, entry)))
@@ -551,7 +555,10 @@ def _describe(
     else:
         leaves, tree = jax.tree.flatten(value, is_leaf=is_named)
         if jax.tree_util.treedef_is_leaf(tree):
-            raise _NotAProgramError
+            if is_pytree is None or not callable(value):
+                raise _NotAProgramError
+            parts.append(_UNKEPT)
+            return
         parts += (_TREE, tree)
         for leaf in leaves:
             _describe(leaf, parts, arrays, is_pytree, which)

@@ -38,6 +38,7 @@ from namedax.core.region import Placements, active_regions, ambient, placements_
 from namedax.core.user_code import LEAF, Mark, make_transparent, mark_for
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import to_local
+from namedax.resources.mesh import on_ambient_mesh
 
 __all__ = [
     "array_of",
@@ -315,9 +316,15 @@ def as_block(leaf: NamedArray, op: str) -> NamedArray: ...
 @overload
 def as_block(leaf: ArrayLike, op: str) -> AnyArray: ...
 def as_block(leaf: ArrayLike, op: str) -> AnyArray:
-    """Return a leaf as a local array of the body of the ambient region."""
-    leaf = to_local(leaf, op, ambient())
-    return leaf if isinstance(leaf, (NamedArray, jax.Array)) else as_jax(op, leaf)
+    """Return a leaf as a local array of the body of the ambient region, or of the current mesh."""
+    region = ambient()
+    leaf = to_local(leaf, op, region)
+    array = leaf if isinstance(leaf, (NamedArray, jax.Array)) else as_jax(op, leaf)
+    if region is not None:
+        return array
+    data = data_of(array)
+    on_mesh = on_ambient_mesh(data, op)
+    return array if on_mesh is data else array_of(on_mesh, dims_of(array))
 
 
 def names_of(dims: Dims) -> tuple[Hashable, ...]:

@@ -27,9 +27,11 @@ __all__ = [
     "current_mesh",
     "enter_mesh",
     "entry_of",
+    "explicit_axes_of",
     "explicit_specs",
     "group_specs",
     "has_explicit_axes",
+    "is_eager",
     "is_foreign",
     "is_placed",
     "is_tracked",
@@ -44,6 +46,8 @@ __all__ = [
     "resolve_mesh",
     "to_specs",
     "use_mesh",
+    "with_axes_at",
+    "with_one_sharding",
     "without_devices",
     "without_mesh",
     "without_types",
@@ -302,7 +306,7 @@ def put(data: jax.typing.ArrayLike, sharding: NamedSharding) -> jax.Array:
     if (
         not isinstance(placed, jax.core.Tracer)
         or len(explicit) == len(mesh.axis_names)
-        or _is_eager()
+        or is_eager()
     ):
         return placed
     entries = (
@@ -360,6 +364,57 @@ def replicated(data: jax.Array) -> jax.Array:
     return jax.reshard(data, NamedSharding(sharding.mesh, PartitionSpec(*[None] * data.ndim)))
 
 
+def explicit_axes_of(data: object, dim: int) -> tuple[str, ...]:
+    """Return the Explicit mesh axes over which the type of `data` shards a dimension."""
+    return entry_of(jax.typeof(data).sharding.spec, dim) if is_tracked(data) else ()
+
+
+def with_axes_at(data: jax.Array, dim: int, axes: tuple[str, ...]) -> jax.Array:
+    """Shard one dimension of `data` over Explicit axes of the mesh in its type, if they are free.
+
+    Without axes it is gathered.
+    """
+    if not is_tracked(data) or explicit_axes_of(data, dim) == axes:
+        return data
+    sharding: Any = (
+        jax.typeof(data).sharding if isinstance(data, jax.core.Tracer) else data.sharding
+    )
+    entries = [entry_of(sharding.spec, i) for i in range(data.ndim)]
+    entries[dim] = axes
+    used = [axis for entry in entries for axis in entry]
+    if len(set(used)) < len(used):
+        return data
+    spec = PartitionSpec(*(entry or None for entry in entries))
+    return jax.reshard(data, NamedSharding(sharding.mesh, spec))
+
+
+def with_one_sharding(datas: Sequence[jax.Array]) -> list[jax.Array]:
+    """Reshard arrays of equal rank to one sharding over Explicit mesh axes, as joins require.
+
+    The first array that shards a dimension determines its mesh axes, if these are free.
+    """
+    tracked = [data for data in datas if is_tracked(data)]
+    entries: dict[int, tuple[str, ...]] = {}
+    for data in tracked:
+        for i in range(data.ndim):
+            axes = explicit_axes_of(data, i)
+            if axes and not {*axes} & {axis for entry in entries.values() for axis in entry}:
+                entries.setdefault(i, axes)
+    if not entries:
+        return list(datas)
+    concrete: list[Any] = [data for data in tracked if not isinstance(data, jax.core.Tracer)]
+    mesh = concrete[0].sharding.mesh if concrete else _mesh_of_type(tracked[0])
+    spec = PartitionSpec(*(entries.get(i) for i in range(tracked[0].ndim)))
+    sharding = NamedSharding(mesh, spec)
+    return [data if _has_spec(data, spec) else jax.reshard(data, sharding) for data in datas]
+
+
+def _has_spec(data: jax.Array, spec: PartitionSpec) -> bool:
+    return is_tracked(data) and all(
+        explicit_axes_of(data, i) == entry_of(spec, i) for i in range(data.ndim)
+    )
+
+
 def without_types(results: PyTree, mesh: Mesh | AbstractMesh | None) -> PyTree:
     """Copy scalar results of an eager call to Auto axes, so that `jax.grad` accepts them.
 
@@ -379,7 +434,7 @@ def without_types(results: PyTree, mesh: Mesh | AbstractMesh | None) -> PyTree:
         not isinstance(mesh, Mesh)
         or current_mesh() is not None
         or _tracked_mesh(numbers) is None
-        or not _is_eager()
+        or not is_eager()
     ):
         return results
     target = NamedSharding(auto_mesh(mesh), PartitionSpec())
@@ -397,7 +452,7 @@ def without_types(results: PyTree, mesh: Mesh | AbstractMesh | None) -> PyTree:
     return jax.tree.map(one, results)
 
 
-def _is_eager() -> bool:
+def is_eager() -> bool:
     """Return True if operations execute eagerly, and not under `jax.jit`.
 
     They may execute on tracers of `jax.grad` or `jax.vmap`.

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
@@ -54,6 +55,7 @@ from namedax.ops.indexing.parts import (
 from namedax.ops.indexing.take import index_positional
 from namedax.ops.shape import inspection
 from namedax.resources import communication as comm
+from namedax.resources.mesh import explicit_axes_of, is_tracked, replicated
 from namedax.resources.padding import zero_cotangent
 from namedax.resources.padding_masks import refilled
 from namedax.resources.row_moves import FILL, move_rows
@@ -274,6 +276,29 @@ def _flipped(data: jax.Array, dim: int, place: Uneven) -> jax.Array:
     return refilled(move_rows(data, dim, plain(place), rows), dim, place)
 
 
+def _read_sharding(data: Any, indices: Sequence[Any], count: int) -> NamedSharding | None:
+    """Return the sharding of a read of an unplaced array at index arrays on Explicit mesh axes.
+
+    JAX does not derive it. The array is indexed along its first `count` axes. Return `None` if it
+    is placed itself, or if no index is sharded.
+    """
+    indices = [index for index in indices if np.ndim(index)]
+    rank = max((np.ndim(index) for index in indices), default=0)
+    entries: list[tuple[str, ...]] = [()] * rank
+    mesh: Any = None
+    for index in indices:
+        for i in range(np.ndim(index)):
+            axes = explicit_axes_of(index, i)
+            used = {axis for entry in entries for axis in entry}
+            if axes and used.isdisjoint(axes) and not entries[i - np.ndim(index)]:
+                entries[i - np.ndim(index)] = axes
+                mesh = jax.typeof(index).sharding.mesh
+    if mesh is None or is_tracked(data):
+        return None
+    rest = [None] * (data.ndim - count)
+    return NamedSharding(mesh, PartitionSpec(*(entry or None for entry in entries), *rest))
+
+
 def _gather(
     op: str,
     x: AnyArray,
@@ -314,6 +339,12 @@ def _gather(
         function = _local_read(mode, fill_value, blocks, sizes, placements, mesh_axes)
     else:
         options: dict[str, Any] = {"mode": mode, "fill_value": fill_value, **hints}
+        sharding = _read_sharding(data, indices, len(order))
+        if shared and sharding is not None:  # JAX maps instances only if they are sharded alike
+            indices = [replicated(index) if np.ndim(index) else index for index in indices]
+        elif sharding is not None:
+            data = jax.reshard(data, sharding.update(spec=PartitionSpec(*[None] * data.ndim)))
+            options["out_sharding"] = sharding
         function = lambda rows, *at: rows.at[at].get(**options)  # noqa: E731
     for _ in shared:
         function = jax.vmap(

@@ -34,7 +34,7 @@ from namedax.resources.padding_masks import is_real, real_blocks
 __all__ = ["associative_scan"]
 
 
-@operation(explicit=Explicit.KEPT, calls_functions=True)
+@operation(explicit=Explicit.AS_JAX, calls_functions=True)
 def associative_scan(
     fn: Callable[[PyTree, PyTree], PyTree], elems: PyTree, reverse: bool = False, axis: Hashable = 0
 ) -> PyTree:
@@ -56,7 +56,8 @@ def associative_scan(
     The gradient adds one reduce-scatter of the same size. `fn` must not communicate along the mesh
     axes of the axis. If the axis does not divide over these, `fn` does not receive padding. It
     receives two adjacent elements instead, which the first device sends to all if some device has
-    fewer than two.
+    fewer than two. Outside of a mapped function an axis that is sharded over Explicit mesh axes is
+    gathered, and the results are sharded along it again.
 
     Raises:
       AxisNotFoundError: an array lacks the named axis.
@@ -79,7 +80,7 @@ def associative_scan(
         raise ArgumentError(f"{op}: there are no arrays in elems. Pass at least one.")
     dims = [entries.dims[i] for i in range(len(entries.datas))]
     types = [
-        ValueType.of(array_of(data, (axis, *d))).bare()
+        ValueType.of(array_of(data, (axis, *d)))
         for data, d in zip(entries.datas, dims, strict=True)
     ]
     starts = list(zip(entries.datas, [kind.dims for kind in types], strict=True))
@@ -93,22 +94,18 @@ def associative_scan(
         leaves = _combined(op, fn, entries.tree, a, b)
         new = []
         for i, (kind, leaf) in enumerate(zip(types, leaves, strict=True)):
-            one = ValueType(kind.dims[1:], kind.shape[1:], kind.axes)
-            joined = one.join(
-                ValueType.of(leaf).bare(),
+            joined = kind.element().join(
+                ValueType.of(leaf),
                 op,
                 f"array {i} of elems",
                 ("is passed as", "is returned as"),
             )
             if axis in joined.dims:
                 entries.result(leaf, joined.dims)  # raises
-            new.append(ValueType((axis, *joined.dims), (kind.shape[0], *joined.shape), joined.axes))
+            new.append(joined.stacked(axis, kind.shape[0]))
         if new != types:
             raise Grow(new)
-        return [
-            ValueType(kind.dims[1:], kind.shape[1:], kind.axes).fit(leaf)
-            for kind, leaf in zip(types, leaves, strict=True)
-        ]
+        return [kind.element().fit(leaf) for kind, leaf in zip(types, leaves, strict=True)]
 
     combine = jax.vmap(pairwise)
 
@@ -308,7 +305,7 @@ def _associative_scan_by_position(
                 f"{op}: positional axis {axis} is out of range for {type_text(leaf)}. Write the"
                 " name of the axis."
             )
-    types = [ValueType.of(leaf).bare() for leaf in starts]
+    types = [ValueType.of(leaf) for leaf in starts]
 
     def front(kind: ValueType) -> int:
         places = [i for i, dim in enumerate(kind.dims) if dim is None]
@@ -329,7 +326,7 @@ def _associative_scan_by_position(
             at = front(kind)
             shape = (*kind.shape[:at], data.shape[0], *kind.shape[at + 1 :])
             joined = kind.replace(shape=shape).join(
-                ValueType.of(leaf).bare(),
+                ValueType.of(leaf),
                 op,
                 f"array {i} of elems",
                 ("is passed as", "is returned as"),

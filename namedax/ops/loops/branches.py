@@ -1,7 +1,8 @@
 """Branches over named axes: `cond` and `switch`.
 
 **Common types.** The results of all branches are broadcast to the names that any of them has, in
-one physical order and with one dtype. To find this type the branches are traced, and if their types
+one physical order, with one dtype and one sharding over Explicit mesh axes: the first branch that
+shards an axis determines it. To find this type the branches are traced, and if their types
 differ, traced again. JAX caches the trace of a function, so the second trace uses new functions.
 
 **Named predicates.** A named condition behaves as under `jax.vmap`: all branches are computed and
@@ -28,7 +29,7 @@ from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import explain_type_errors
-from namedax.operands.operation import operation
+from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import as_block, data_of, flatten, names_of, scalar_of
 from namedax.ops.loops.carries import Element, ValueType, check_placements
 
@@ -37,7 +38,7 @@ __all__ = ["cond", "switch"]
 _NO_OPERAND = object()
 
 
-@operation(calls_functions=True, arrays=("pred", "operands", "operand"))
+@operation(explicit=Explicit.AS_JAX, calls_functions=True, arrays=("pred", "operands", "operand"))
 def cond(
     pred: ArrayLike,
     true_fun: Callable[..., PyTree],
@@ -61,12 +62,14 @@ def cond(
       `pred`. Python numbers and other weakly typed results take the dtype of the other function's
       results.
 
-    Communication: none of its own.
+    Communication: none of its own. Outside of a mapped function, results with different
+    shardings over Explicit mesh axes are resharded to one.
 
     Raises:
       PositionalAxisError: `pred` or the results have positional axes that do not fit.
       AxisSizeError: an axis has two sizes.
       PlacementConflictError: two axes of a result are sharded over one mesh axis.
+      MeshError: results of the functions are on different meshes.
       ArgumentTypeError: the functions return different structures or dtypes, or one of them is not
         a function.
 
@@ -88,7 +91,7 @@ def cond(
     return _select("cond", predicate, branches, operands)
 
 
-@operation(calls_functions=True, arrays=("index", "operands", "operand"))
+@operation(explicit=Explicit.AS_JAX, calls_functions=True, arrays=("index", "operands", "operand"))
 def switch(
     index: ArrayLike,
     branches: Sequence[Callable[..., PyTree]],
@@ -108,7 +111,8 @@ def switch(
       The results, broadcast to the axes that the result of any branch has, and to the axes of
       `index`; dtypes as for `cond`.
 
-    Communication: none of its own.
+    Communication: none of its own. Outside of a mapped function, results with different
+    shardings over Explicit mesh axes are resharded to one.
 
     Raises:
       ArgumentError: there is no branch.

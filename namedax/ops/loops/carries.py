@@ -4,6 +4,10 @@ A loop of JAX expects a carry of constant type. Here the initial carry may lack 
 that it has after one step. The body is traced, the initial carry is broadcast by name, and the body
 is traced again, until nothing is gained. If the body loses a name, its result is broadcast back; if
 it returns another physical order, its result is reordered.
+
+Outside of mapped functions the type has a sharding over Explicit mesh axes, which is gained the
+same way: the initial carry is resharded. A name that is sharded already keeps its mesh axes, and
+the result of the body is resharded to them.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import PartitionSpec
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named
@@ -26,10 +30,16 @@ from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.tree_differences import tree_differences
 from namedax.core.variance import cast, varying
-from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, PositionalAxisError
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisNotFoundError,
+    AxisSizeError,
+    MeshError,
+    PositionalAxisError,
+)
 from namedax.operands.broadcasting import make_result, merge_dims, of_real_entries
 from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of
-from namedax.resources.mesh import has_explicit_axes
+from namedax.resources.mesh import entry_of, has_explicit_axes
 
 __all__ = [
     "Carry",
@@ -47,12 +57,16 @@ SpecEntry: TypeAlias = str | tuple[str, ...] | None
 
 
 class ValueType(Record):
-    """The dims, block shape, variance, and sharding on Explicit axes of a value."""
+    """The dims, block shape, variance, and sharding on Explicit axes of a value.
+
+    Without a sharding, `spec` is empty and `mesh` is `None`.
+    """
 
     dims: Dims
     shape: tuple[int, ...]
     axes: frozenset[str]
     spec: tuple[SpecEntry, ...] = ()
+    mesh: AbstractMesh | None = None
 
     @classmethod
     def of(cls, value: ArrayLike) -> ValueType:
@@ -60,11 +74,19 @@ class ValueType(Record):
         data = data_of(value)
         if not hasattr(data, "dtype"):
             return cls(dims_of(value), np.shape(data), frozenset())
-        return cls(dims_of(value), np.shape(data), varying(data), _explicit_spec(data))
+        return cls(dims_of(value), np.shape(data), varying(data), *_explicit_spec(data))
 
     def bare(self) -> ValueType:
         """Return the type without a sharding."""
-        return self.replace(spec=())
+        return self.replace(spec=(), mesh=None)
+
+    def element(self) -> ValueType:
+        """Return the type of one element along the first axis."""
+        return self.replace(dims=self.dims[1:], shape=self.shape[1:]).placed_as(self)
+
+    def stacked(self, axis: Hashable, size: int) -> ValueType:
+        """Return the type of `size` such values along a new first axis."""
+        return ValueType((axis, *self.dims), (size, *self.shape), self.axes).placed_as(self)
 
     @property
     def positional(self) -> tuple[int, ...]:
@@ -91,6 +113,7 @@ class ValueType(Record):
         Raises:
           AxisSizeError: an axis has two sizes.
           PositionalAxisError: the positional axes differ.
+          MeshError: the types are sharded on two meshes.
         """
         sizes = self.sizes
         for name, n in other.sizes.items():
@@ -110,9 +133,29 @@ class ValueType(Record):
             dims = merge_dims(other.dims, self.dims)
             positional = iter(self.positional)
             shape = tuple(next(positional) if dim is None else sizes[dim] for dim in dims)
-        placed = other.placed | self.placed
-        spec = tuple(placed.get(label) for label in _labels(dims)) if placed else ()
-        return ValueType(dims, shape, axes, spec)
+        if None not in (self.mesh, other.mesh) and self.mesh != other.mesh:
+            raise MeshError(
+                f"{op}: {what} {verb[0]} {self} on the mesh {_mesh_text(self.mesh)}, and {verb[1]}"
+                f" {other} on the mesh {_mesh_text(other.mesh)}; a value is on one mesh. Place both"
+                " on one mesh: nx.shard(x, axis_resources, mesh)."
+            )
+        return ValueType(dims, shape, axes).placed_as(self, other)
+
+    def placed_as(self, *types: ValueType) -> ValueType:
+        """Return this type with the shardings of others; the first one that shards an axis wins."""
+        placed: dict[Hashable, SpecEntry] = {}
+        used: set[str] = set()
+        for kind in types:
+            for label, entry in kind.placed.items():
+                mesh_axes = entry_of((entry,), 0)
+                if label not in placed and used.isdisjoint(mesh_axes):
+                    placed[label] = entry
+                    used.update(mesh_axes)
+        spec = tuple(placed.get(label) for label in _labels(self.dims))
+        if not any(spec):
+            return self.bare()
+        mesh = next(kind.mesh for kind in types if kind.mesh is not None)
+        return self.replace(spec=spec, mesh=mesh)
 
     @property
     def placed(self) -> dict[Hashable, SpecEntry]:
@@ -124,8 +167,8 @@ class ValueType(Record):
         """Return this type with the names of another type in front, and with its mesh axes."""
         more = [name for name in names_of(other.dims) if name not in self.dims]
         shape = (*(other.sizes[name] for name in more), *self.shape)
-        spec = (None,) * len(more) + self.spec if self.spec else ()
-        return ValueType((*more, *self.dims), shape, self.axes | other.axes, spec)
+        kind = ValueType((*more, *self.dims), shape, self.axes | other.axes)
+        return kind.placed_as(self, other)
 
     def fit(self, value: ArrayLike) -> jax.Array:
         """Broadcast `value` to this type, which has all of its names, and return the data."""
@@ -138,8 +181,8 @@ class ValueType(Record):
             data = of_real_entries(
                 broadcast_to_dims(data, dims, self.dims, self.shape), self.dims, ambient()
             )
-        if self.spec and _explicit_spec(data) != self.spec:
-            data = jax.sharding.reshard(data, PartitionSpec(*self.spec))
+        if self.mesh is not None and _explicit_spec(data) != (self.spec, self.mesh):
+            data = jax.reshard(data, NamedSharding(self.mesh, PartitionSpec(*self.spec)))
         return data
 
 
@@ -181,13 +224,17 @@ def _labels(dims: Dims) -> list[Hashable]:
     return [next(numbers) if dim is None else dim for dim in dims]
 
 
-def _explicit_spec(data: jax.Array) -> tuple[SpecEntry, ...]:
-    """Return the sharding in the type of `data`, or an empty tuple if it is not sharded."""
+def _explicit_spec(data: jax.Array) -> tuple[tuple[SpecEntry, ...], AbstractMesh | None]:
+    """Return the sharding in the type of `data` and its mesh, or `((), None)` without sharding."""
     sharding = getattr(jax.typeof(data), "sharding", None)
     if sharding is None or not has_explicit_axes(sharding.mesh):
-        return ()
+        return (), None
     spec = (*sharding.spec.partitions, *(None,) * (np.ndim(data) - len(sharding.spec)))
-    return spec if any(entry is not None for entry in spec) else ()
+    return (spec, sharding.mesh) if any(entry is not None for entry in spec) else ((), None)
+
+
+def _mesh_text(mesh: AbstractMesh | None) -> str:
+    return "" if mesh is None else str(dict(mesh.shape))
 
 
 def broadcast_to_dims(

@@ -64,7 +64,7 @@ __all__ = [
 ]
 
 
-@operation(explicit=Explicit.KEPT, calls_functions=True, arrays=("init", "xs"))
+@operation(explicit=Explicit.AS_JAX, calls_functions=True, arrays=("init", "xs"))
 def scan(
     f: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
     init: PyTree,
@@ -104,7 +104,9 @@ def scan(
     Communication: on a sharded axis the scan stays sequential: each block is broadcast in turn to
     all devices, which all compute its steps. This costs one all-reduce of a block for every device,
     in a loop. Each device keeps its own block of the results. If the function is associative,
-    `associative_scan` sends only one element per device.
+    `associative_scan` sends only one element per device. Outside of a mapped function an axis that
+    is sharded over Explicit mesh axes is gathered, and the carry is resharded if `f` returns
+    another sharding.
 
     Prefetch: with `prefetch=1`, inside `xmap`, collectives of the body that depend on `xs` alone,
     such as the gathers of FSDP, run one step ahead. No computation of their step waits for them.
@@ -373,7 +375,7 @@ def _lengthened(leaf: AnyArray, count: int, kind: ValueType) -> jax.Array:
     return kind.fit(array_of(padded(data_of(leaf), 0, count), dims_of(leaf)))
 
 
-@operation(explicit=Explicit.KEPT, calls_functions=True, arrays=("init", "xs"))
+@operation(explicit=Explicit.AS_JAX, calls_functions=True, arrays=("init", "xs"))
 def fold(
     f: Callable[[PyTree, PyTree], PyTree],
     init: PyTree,
@@ -423,7 +425,7 @@ def fold(
     return scan_along("fold", folded, init, xs, length, reverse, unroll, axis, ahead)[0]
 
 
-@operation(calls_functions=True, arrays=("init_val",))
+@operation(explicit=Explicit.AS_JAX, calls_functions=True, arrays=("init_val",))
 def fori_loop(
     lower: ArrayLike,
     upper: ArrayLike,
@@ -441,7 +443,8 @@ def fori_loop(
       init_val: the initial value; broadcast along axes that it gains.
       unroll: as in `lax.fori_loop`; by default `None`.
 
-    Communication: none of its own.
+    Communication: none of its own. Outside of a mapped function the value is resharded if
+    `body_fun` returns another sharding over Explicit mesh axes.
 
     Raises:
       NamedAxesLeftError: a bound has named axes: instances cannot have different numbers of steps
@@ -533,7 +536,7 @@ def _check_bounds(first: ArrayLike, end: ArrayLike) -> None:
         )
 
 
-@operation(calls_functions=True, arrays=("init_val",))
+@operation(explicit=Explicit.AS_JAX, calls_functions=True, arrays=("init_val",))
 def while_loop(
     cond_fun: Callable[[PyTree], EitherArray],
     body_fun: Callable[[PyTree], PyTree],
@@ -554,6 +557,7 @@ def while_loop(
     Communication: if the condition has sharded axes, each device continues independently, unless
     the steps communicate along the mesh axes of these axes. Then communicating devices continue
     while any of them has an unfinished element. This costs one all-reduce of a boolean per step.
+    Outside of a mapped function the value is resharded as in `nx.fori_loop`.
 
     Raises:
       PositionalAxisError: the condition has positional axes, or the positional axes of the value

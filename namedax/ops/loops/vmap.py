@@ -104,7 +104,7 @@ class _ElementFunction:
         return [data_of(leaf) for leaf in leaves]
 
 
-@operation(explicit=Explicit.KEPT, calls_functions=True, arrays=("xs",))
+@operation(explicit=Explicit.AS_JAX, calls_functions=True, arrays=("xs",))
 def map(
     f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = None, axis: Hashable = 0
 ) -> PyTree:
@@ -124,7 +124,8 @@ def map(
       The results of all elements, with the axis in front.
 
     Communication: none. Over a sharded axis every device processes its own elements, and `f` must
-    not communicate along the mesh axes of the axis.
+    not communicate along the mesh axes of the axis. Outside of a mapped function an axis that is
+    sharded over Explicit mesh axes is gathered, and the results are sharded along it again.
 
     Raises:
       AxisNotFoundError, AxisNameError, PositionalAxisError: as for `scan`.
@@ -209,7 +210,9 @@ def vmap(
     Returns:
       A function that returns results with the axis in front.
 
-    Communication: none. Over a sharded axis `fun` must not communicate along its mesh axes.
+    Communication: none. Over a sharded axis `fun` must not communicate along its mesh axes. Outside
+    of a mapped function an axis that is sharded over Explicit mesh axes is gathered, and the
+    results are sharded along it again.
 
     The errors are raised when the result is called.
 
@@ -236,7 +239,7 @@ def vmap(
     return vectorized
 
 
-@operation(name="vmap")
+@operation(name="vmap", explicit=Explicit.AS_JAX)
 def _call(
     fun: Callable[..., PyTree],
     in_axes: Hashable | Sequence[Hashable],

@@ -40,6 +40,7 @@ from namedax.operands.one_axis import Along, along, data_and_dims, finish, posit
 from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.operands.pytree import names_of
 from namedax.resources import communication as comm
+from namedax.resources.mesh import with_one_sharding
 from namedax.resources.row_moves import move_rows
 
 __all__ = ["append", "array_split", "concatenate", "lax_concatenate", "split", "stack"]
@@ -90,7 +91,9 @@ def concatenate(
         if axis is not None:
             position_of("concatenate", arrays[0], axis)  # raises for an invalid axis
         joined: Callable[..., jax.Array] = jnp.concatenate
-        return Lifted(lambda *xs: joined(xs, axis, dtype=dtype), "concatenate")(*arrays)
+        return Lifted(lambda *xs: joined(with_one_sharding(xs), axis, dtype=dtype), "concatenate")(
+            *arrays
+        )
     return run("concatenate", _concatenate, (axis, out_axis), (dtype,), *arrays)
 
 
@@ -116,7 +119,7 @@ def _concatenate(
     region = ambient()
     dtype = jnp.result_type(*(site.data for site in sites)) if dtype is None else dtype
     datas, dims, dim = _broadcast_other_axes(op, arrays, sites)
-    datas = [data.astype(dtype) for data in datas]
+    datas = with_one_sharding([data.astype(dtype) for data in datas])
     sizes = [site.size for site in sites]
     total = sum(sizes)
     joined = Along(op, datas[0], dims, dim, total, sites[0].old, region, supports_padding=True)
@@ -267,7 +270,7 @@ def stack(
 def _stack(op: str, axes: tuple[Any], dtype: DType | None, *arrays: ArrayLike) -> AnyArray:
     (axis,) = axes
     datas, dims = align(op, *arrays)
-    datas = list(jnp.broadcast_arrays(*datas))
+    datas = with_one_sharding(jnp.broadcast_arrays(*datas))
     if not is_name(axis):
         at = new_place(op, axis, dims)
         return make_result(jnp.stack(datas, at, dtype=dtype), (*dims[:at], None, *dims[at:]))
