@@ -21,6 +21,7 @@ import jax
 from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.array import NamedArray
 from namedax.core.call_errors import refuse_miscall
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits
@@ -35,6 +36,7 @@ from namedax.namespaces.mirror import mirror, public
 from namedax.operands.along_axes import along_axes, entries_of
 from namedax.operands.axes import AXIS_PARAMETERS, holds_names, names_alone
 from namedax.operands.nmap import Lifted, contraction_of, nmap
+from namedax.resources.mesh import current_mesh, is_tracked
 
 __all__ = ["NAMESPACES", "Namespace", "lift_methods", "or_of_jax"]
 
@@ -218,7 +220,23 @@ class _Contraction(Lifted):
         return super().__call__(*args, **kwargs)
 
 
-class _Filled(Lifted):
+class _OfType(Lifted):
+    """A lifted function that uses only the type of its array.
+
+    On Explicit mesh axes without an ambient mesh, a program has its devices from its arguments, and
+    JAX drops an argument that is not used. So a traced result depends on the array.
+    """
+
+    def _checked(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._checked(*args, **kwargs)
+        array = args[0] if args else None
+        data = array._data if type(array) is NamedArray else array
+        if isinstance(data, jax.core.Tracer) and is_tracked(data) and current_mesh() is None:
+            return lax.optimization_barrier((array, result))[1]
+        return result
+
+
+class _Filled(_OfType):
     """The lifted `full_like`, which rejects an integer that the dtype cannot represent."""
 
     def __call__(
@@ -255,6 +273,8 @@ def _lift(
         lifted = _Contraction(function, name, function)
     if f"{namespace}.{name}" == "namedax.numpy.full_like":
         lifted = _Filled(function, name, function)
+    elif namespace == "namedax.numpy" and name in ("zeros_like", "ones_like", "empty_like"):
+        lifted = _OfType(function, name, function)
     # The module of JAX's function may be private.
     home = namespace.removeprefix("namedax.")
     take = "takes" if len(found) == 1 else "take"

@@ -46,7 +46,7 @@ from namedax.core.name_scopes import Scope, is_open
 from namedax.core.region import active_regions
 from namedax.core.strict_broadcasting import is_strict, strict_scopes
 from namedax.core.tracebacks import shorten_eager
-from namedax.errors import MeshError, StoredPaddingError
+from namedax.errors import MeshError, NamedaxError, StoredPaddingError
 from namedax.operands.kernels import (
     SCALARS,
     Recent,
@@ -295,6 +295,7 @@ def call_program(
     kwargs: Mapping[str, Any],
     is_pytree: Callable[[int | str], bool] | None = None,
     key: Hashable = None,
+    keeps: bool = True,
 ) -> Any:
     """Return `function(*args, **kwargs)`, from a compiled program if there can be one.
 
@@ -307,6 +308,8 @@ def call_program(
         cached. Default: numbers and functions are constants, and the call runs directly if one of
         the functions is the user's.
       key: identifies the operation; default: `function`.
+      keeps: False if the functions of the user are called each time, as those of `jax.vmap`, and
+        need a program only on Explicit mesh axes, where it is not kept; default: True.
     """
     if active_regions or jax.config.jax_disable_jit:
         return function(*args, **kwargs)
@@ -324,10 +327,19 @@ def call_program(
     except (_NotAProgramError, TypeError):  # not hashable
         return function(*args, **kwargs)
     is_traced = any(isinstance(data_of(x), jax.core.Tracer) for x in arrays)
-    if (is_traced and is_pytree is None and not is_mapped) or (
-        is_pytree is not None and get_opaque_trace_state() != _eager_state() and not is_eager()
-    ):
+    if is_pytree is None:
+        if is_traced and not is_mapped:
+            return function(*args, **kwargs)
+    elif get_opaque_trace_state() != _eager_state() and not is_eager():
         return function(*args, **kwargs)
+    elif not keeps and not is_mapped:
+        try:
+            return function(*args, **kwargs)
+        except NamedaxError:
+            raise
+        except ValueError:  # a function may close over an array on Explicit mesh axes
+            if current_mesh() is not None:
+                raise
     by_types = found is _BY_TYPES
     if by_types:
         if is_traced:
@@ -360,7 +372,7 @@ def call_program(
             _programs.put(entry, _BY_TYPES)
             entry = (entry, tuple(map(_type_of, arrays)))
         _programs.put(entry, _DIRECT)
-    elif is_new and found.is_closed and not any(part is _UNKEPT for part in parts):
+    elif is_new and keeps and found.is_closed and not any(x is _UNKEPT for x in parts):
         _programs.put(entry, found)
         for ref in found.functions:  # when one of its functions is freed, so is the program
             found.alive.append(weakref.ref(ref(), functools.partial(_programs.pop, entry)))

@@ -100,6 +100,7 @@ def operation(
     scope: bool = False,
     calls_functions: bool = False,
     arrays: tuple[str, ...] | None = None,
+    keeps_programs: bool = True,
     compiled: bool = True,
     cached: bool = False,
     elementwise: bool = False,
@@ -120,6 +121,8 @@ def operation(
       arrays: the parameters that are pytrees of arrays, in which numbers are operands. Eager calls
         with functions of the user run in a program that is cached by these functions; default:
         eager calls with such functions run directly.
+      keeps_programs: False if such calls need a program only on Explicit mesh axes, because JAX
+        calls the functions of the user each time; default: True.
       compiled: False if eager calls never run in a program, because they have side effects;
         default: True.
       cached: True if eager calls go straight to its kernel from the second one on
@@ -139,7 +142,7 @@ def operation(
         is_pytree = None if arrays is None else dispatch.numbers_of(function, arrays)
         checked = _checked(function, run, op, read, requires_axis, explicit, elementwise)
         if compiled:
-            checked = _dispatched(checked, is_pytree)
+            checked = _dispatched(checked, is_pytree, keeps_programs)
         checked.without_axis_check = (  # type: ignore[attr-defined]
             checked if requires_axis is None else _checked(function, run, op, read, None, explicit)
         )
@@ -205,14 +208,16 @@ def _checked(
 
 
 def _dispatched(
-    checked: Callable[..., Any], is_pytree: Callable[[int | str], bool] | None = None
+    checked: Callable[..., Any],
+    is_pytree: Callable[[int | str], bool] | None = None,
+    keeps: bool = True,
 ) -> Callable[..., Any]:
     """Return an operation whose eager calls run in compiled programs."""
 
     @functools.wraps(checked)
     def operation(*args: Any, **kwargs: Any) -> Any:
         try:
-            return dispatch.call_program(checked, args, kwargs, is_pytree)
+            return dispatch.call_program(checked, args, kwargs, is_pytree, keeps=keeps)
         except Exception as error:
             shorten_eager(error)
             raise

@@ -34,7 +34,7 @@ from namedax.resources.padding_masks import is_real, real_blocks
 __all__ = ["associative_scan"]
 
 
-@operation(explicit=Explicit.AS_JAX, calls_functions=True)
+@operation(explicit=Explicit.AS_JAX, calls_functions=True, arrays=("elems",), keeps_programs=False)
 def associative_scan(
     fn: Callable[[PyTree, PyTree], PyTree], elems: PyTree, reverse: bool = False, axis: Hashable = 0
 ) -> PyTree:

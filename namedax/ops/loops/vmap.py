@@ -239,7 +239,7 @@ def vmap(
     return vectorized
 
 
-@operation(name="vmap", explicit=Explicit.AS_JAX)
+@operation(name="vmap", explicit=Explicit.AS_JAX, arrays=("args", "kwargs"), keeps_programs=False)
 def _call(
     fun: Callable[..., PyTree],
     in_axes: Hashable | Sequence[Hashable],
