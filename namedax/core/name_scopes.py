@@ -57,6 +57,7 @@ is_open = _open.get
 
 # The modules whose functions users call in a namespace.
 _NAMESPACES = {
+    "namedax.namespaces.lifting": "lax.",
     "namedax.ops.collectives.": "lax.",
     "namedax.ops.contraction.pdot": "lax.",
     "namedax.ops.experts.": "nn.",

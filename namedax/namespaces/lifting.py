@@ -35,7 +35,10 @@ from namedax.namespaces.flattening_errors import rejects_flattening
 from namedax.namespaces.mirror import mirror, public
 from namedax.operands.along_axes import along_axes, entries_of
 from namedax.operands.axes import AXIS_PARAMETERS, holds_names, names_alone
+from namedax.operands.kernels import run_elementwise
 from namedax.operands.nmap import Lifted, contraction_of, nmap
+from namedax.operands.operation import elementwise_operation
+from namedax.ops.elementwise import elementwise_call
 from namedax.resources.mesh import current_mesh, is_tracked
 
 __all__ = ["NAMESPACES", "Namespace", "lift_methods", "or_of_jax"]
@@ -201,6 +204,15 @@ _ELEMENTWISE = frozenset(
         *(f"namedax.numpy.{name}" for name in ("divmod", "select")),
     }
 )
+# Functions of one array.
+_UNARY = frozenset(
+    f"namedax.lax.{name}"
+    for name in (
+        "abs acos acosh asin asinh atan atanh bessel_i0e bessel_i1e bitwise_not cbrt ceil clz conj"
+        " cos cosh digamma exp exp2 expm1 floor imag is_finite lgamma log log1p logistic neg"
+        " population_count real round rsqrt sign sin sinh sqrt square tan tanh"
+    ).split()
+)
 # These multiply two scalars: if all axes are named, there is nothing to contract.
 _CONTRACTIONS = frozenset(f"namedax.numpy.{name}" for name in ("dot", "inner", "vdot"))
 
@@ -217,6 +229,28 @@ class _Contraction(Lifted):
                 f" {type_text(y)} has one."
                 f" {contraction_of(operands) or 'To multiply them write x * y.'}"
             )
+        return super().__call__(*args, **kwargs)
+
+
+class _Unary(Lifted):
+    """A lifted elementwise function of one array, which runs by kernels as `nx.exp` does."""
+
+    def __init__(
+        self, function: Callable[..., Any], op: str, like: Callable[..., object] | None = None
+    ):
+        super().__init__(function, op, like)
+        call = elementwise_call(function, __name__)
+
+        def operate(x: ArrayLike) -> AnyArray:
+            return run_elementwise(op, call, (), x)
+
+        operate.__name__ = op  # for messages
+        self._of_one = elementwise_operation(operate)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        if len(args) == 1 and type(args[0]) is NamedArray and not kwargs:
+            return self._of_one(args[0])
         return super().__call__(*args, **kwargs)
 
 
@@ -269,6 +303,8 @@ def _lift(
     lifted = (
         along_axes(function, name, found, renames) if found else nmap(with_derivative(function))
     )
+    if f"{namespace}.{name}" in _UNARY:
+        lifted = _Unary(function, name, function)
     if f"{namespace}.{name}" in _CONTRACTIONS:
         lifted = _Contraction(function, name, function)
     if f"{namespace}.{name}" == "namedax.numpy.full_like":

@@ -27,7 +27,6 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from operator import is_
 from types import BuiltinFunctionType, EllipsisType, FunctionType, NoneType
 from typing import Any
 
@@ -347,9 +346,12 @@ def call_program(
         entry = (entry, tuple(map(_type_of, arrays)))
         found = _programs.get(entry)
     if type(found) is tuple:
-        call, dims = found
+        call, dims, picked = found
+        datas = [x._data if type(x) is NamedArray else x for x in arrays]
         try:
-            data = call(*[x._data if type(x) is NamedArray else x for x in arrays])
+            if picked is not None:
+                datas = [value if i is None else datas[i] for i, value in picked]
+            data = call(*datas)
             return data if dims is None else make(data, dims)
         except Exception:  # the call itself raises it again, with names
             found = _DIRECT
@@ -389,10 +391,10 @@ def _first_call(
 ) -> Any:
     """Run a call directly, and choose how to run equal calls later.
 
-    If it was one kernel of its arrays, or returned the data of its array, that is cached by the
-    types of the arrays. If a kernel has a number as an operand, such as an index, a program would
-    be compiled for each number, so later calls run directly too. Any other call becomes a program
-    the second time, because compiling does not pay off for a single call.
+    If it was one kernel of its arrays and of numbers, or returned the data of its array, that is
+    cached by the types of the arrays. If several kernels have a number as an operand, such as an
+    index, a program would be compiled for each number, so later calls run directly too. Any other
+    call becomes a program the second time, because compiling does not pay off for a single call.
 
     Args:
       entry: the key of the call.
@@ -407,18 +409,32 @@ def _first_call(
     known: Any = _SEEN
     if not calls:
         if len(datas) == 1 and data_of(result) is datas[0]:
-            known = (_same, result._dims if type(result) is NamedArray else None)
-    elif any(type(x) in SCALARS for kernel in calls for x in kernel.datas):
+            known = (_same, result._dims if type(result) is NamedArray else None, None)
+    elif len(calls) == 1 and calls[0].result is result:
+        picked = _picked(calls[0].datas, datas)
+        if picked is not None:
+            in_order = picked == [(i, None) for i in range(len(datas))]
+            known = (calls[0].call, calls[0].dims, None if in_order else picked)
+    if known is _SEEN and any(type(x) in SCALARS for kernel in calls for x in kernel.datas):
         known = _DIRECT
-    elif len(calls) == 1:
-        call, dims, _, operands, own = calls[0]
-        if own is result and len(operands) == len(datas) and all(map(is_, operands, datas)):
-            known = (call, dims)
     if type(known) is tuple and not by_types:
         _programs.put(entry, _BY_TYPES)
         entry = (entry, tuple(map(_type_of, arrays)))
     _programs.put(entry, known)
     return result
+
+
+def _picked(
+    operands: Sequence[Any], datas: Sequence[Any]
+) -> list[tuple[int | None, complex | None]] | None:
+    """Return the operands of a kernel as indices of `datas` or as numbers, if all are."""
+    picked: list[tuple[int | None, complex | None]] = []
+    for operand in operands:
+        found = next((i for i, data in enumerate(datas) if data is operand), None)
+        if found is None and type(operand) not in SCALARS:
+            return None
+        picked.append((found, operand if found is None else None))
+    return picked
 
 
 def _same(data: jax.Array) -> jax.Array:

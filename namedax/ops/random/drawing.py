@@ -44,6 +44,7 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.new_axis import check_shape, named_sizes, positional_shape
+from namedax.operands.dispatch import call_program
 from namedax.operands.nmap import nmap
 from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import data_of
@@ -324,10 +325,7 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
     events = _EVENT.get(name, {})
 
-    @functools.wraps(function)
-    def sampler(
-        *args: Any, named_shape: Mapping[Hashable, int] | None = None, **kwargs: Any
-    ) -> Any:
+    def run(*args: Any, named_shape: Mapping[Hashable, int] | None = None, **kwargs: Any) -> Any:
         bound = _bind(name, signature, args, kwargs, bool(named_shape))
         given = bound.arguments
         refuse_no_element_type(name, signature, given, True)
@@ -353,6 +351,10 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(key=key, shape=shape, **fixed, **parameters)
 
         return draw(name, call, given["key"], sizes, shape, parameters, events, rank=rank)
+
+    @functools.wraps(function)
+    def sampler(*args: Any, **kwargs: Any) -> Any:
+        return call_program(run, args, kwargs)
 
     has_parameters = (
         len(set(signature.parameters) - {"key", "shape", "dtype", "out_sharding", "mode"}) > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from types import EllipsisType, NoneType
 from typing import Any, TypeVar, overload
 
 import jax
@@ -33,7 +34,7 @@ from namedax.core.element_types import (
     refuse_foreign,
 )
 from namedax.core.names import Dims, PyTree, check_dims
-from namedax.core.region import ambient
+from namedax.core.region import active_regions, ambient
 from namedax.core.tree_differences import ELEMENT, Label, tree_differences
 from namedax.errors import (
     ArgumentTypeError,
@@ -287,6 +288,14 @@ def named(array: PyTree, axes: PyTree) -> PyTree:
     >>> nx.named(jnp.ones((2, 5, 3)), {0: "batch", 2: "k"}).dims
     ('batch', None, 'k')
     """
+    is_plain = (
+        type(axes) is list
+        and type(array) in kernels.whole_types
+        and _STRINGS.issuperset(map(type, axes))
+        and not active_regions
+    )
+    if is_plain and (dims := _known_dims.get((*axes, array.ndim))) is not None:
+        return make(array, dims)
 
     def one(leaf: ArrayLike, mapping: AxisMapping | None, path: KeyPath[Any]) -> AnyArray:
         if (
@@ -322,7 +331,15 @@ def named(array: PyTree, axes: PyTree) -> PyTree:
             return data
         return _enter(make_in_region(data, dims), dims_of(leaf), op)
 
-    return map_with_mappings(one, array, axes, "named")
+    result = map_with_mappings(one, array, axes, "named")
+    if is_plain and type(result) is NamedArray:
+        _known_dims.put((*axes, array.ndim), result._dims)
+    return result
+
+
+#: The dims of named plain arrays, by the list of names and the rank.
+_known_dims = kernels.Recent(1024)
+_STRINGS = frozenset({str, NoneType, EllipsisType})
 
 
 def _enter(array: NamedArray, before: Dims, op: str) -> AnyArray:
