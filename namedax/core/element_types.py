@@ -63,7 +63,7 @@ NUMPY = (np.ndarray, np.generic)
 def native_dtype(dtype: D) -> D:
     """Return a dtype of NumPy's numbers in the byte order of the machine, and others unchanged."""
     if isinstance(dtype, np.dtype) and not dtype.isnative and dtype.kind in "iufc":
-        return dtype.newbyteorder("=")
+        return dtype.newbyteorder("=")  # type: ignore[return-value]
     return dtype
 
 
@@ -78,7 +78,7 @@ def native_order(value: V) -> V:
     True
     """
     if isinstance(value, np.ndarray) and not value.dtype.isnative:
-        return value.astype(native_dtype(value.dtype))
+        return value.astype(native_dtype(value.dtype))  # type: ignore[return-value]
     return value
 
 

@@ -253,6 +253,7 @@ def computed_wide(optimizer: Any) -> Any:
 
     def update(updates: PyTree, state: Any, params: PyTree = None, **extra: Any) -> tuple[Any, Any]:
         wide, wide_params = (jax.tree.map(as_wide, x, is_leaf=is_named) for x in (updates, params))
+        structure: Any
         old, structure = jax.tree.flatten(state, is_leaf=is_named)
         wide_state = structure.unflatten([_wide_float(leaf) for leaf in old])
         done, state = optimizer.update(wide, wide_state, wide_params, **extra)

@@ -50,7 +50,7 @@ def checked_values(
             waiting += _inside(value)
     if is_native:
         return args, kwargs
-    return jax.tree.map(native_order, (args, kwargs), is_leaf=is_named)  # type: ignore[no-any-return]
+    return jax.tree.map(native_order, (args, kwargs), is_leaf=is_named)
 
 
 def _inside(value: PyTree) -> list[Any]:
