@@ -22,7 +22,7 @@ from namedax.core.array import make
 from namedax.core.axis_mappings import AxisMapping
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
-from namedax.core.element_types import check_numbers
+from namedax.core.element_types import check_numbers, native_order
 from namedax.core.names import Mesh, PyTree
 from namedax.core.region import Region, ambient
 from namedax.errors import (
@@ -190,6 +190,7 @@ def from_process_local(
     def assemble(leaf: Any, mapping: AxisMapping | None, path: tuple[Any, ...]) -> AnyArray:
         leaf = leaf if hasattr(leaf, "shape") else np.asarray(leaf)
         check_numbers(op, leaf)
+        leaf = native_order(leaf)
         what = f"the array{jax.tree_util.keystr(path)}, {type_text(leaf)}"
         block, dims = attach_names(leaf, mapping, op, what)
         if isinstance(block, jax.Array) and not block.is_fully_addressable:

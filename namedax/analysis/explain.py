@@ -145,6 +145,7 @@ def explain(
         _compiled(traced) if compile else None,
         dict(label.files),
         _pipelines(graph.body, label),
+        is_traced=True,
     )
 
 

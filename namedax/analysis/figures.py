@@ -65,6 +65,7 @@ class Figures:
       files: the path of each file that source lines refer to.
       pipelines: the schedule, bubble and stored microbatches of each pipeline, by the line of
         `nx.pipeline`.
+      is_traced: True if `nx.explain` made it, False if it was read.
     """
 
     name: str
@@ -76,6 +77,9 @@ class Figures:
     compiled: Compiled | None = None
     files: dict[str, str] = dataclasses.field(default_factory=dict)
     pipelines: dict[str, PipelineRun] = dataclasses.field(default_factory=dict)
+    is_traced: bool = dataclasses.field(
+        default=False, compare=False, metadata={"plain": False}, kw_only=True
+    )
 
     @property
     def bubbles(self) -> dict[str, float]:

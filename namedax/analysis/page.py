@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import linecache
 import os
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from namedax.analysis.figures import Figures
 from namedax.analysis.records import Totals
-from namedax.analysis.tables import flops_text, sent_rows, title, total_rows
+from namedax.analysis.tables import code_line, flops_text, sent_rows, title, total_rows
 from namedax.drawing.canvas import svg
 from namedax.hlo import size_text
 
@@ -148,7 +147,7 @@ def _html_sources(report: Figures) -> list[str]:
 def _source_row(
     report: Figures, name: str, number: int, total: Totals | None, most: tuple[float, float]
 ) -> str:
-    code = linecache.getline(report.files[name], number).rstrip("\n")
+    code = code_line(report, name, number)
     kept = report.memory.kept.get(f"{name}:{number}", 0)
     cells = [("", ""), ("", ""), ("", "")]
     if total is not None:

@@ -55,6 +55,9 @@ class Report(Figures):
       files: the path of each file that source lines refer to.
       pipelines: the schedule, bubble and stored microbatches of each pipeline, by the line of
         `nx.pipeline`.
+      is_traced: True if `nx.explain` made the report, False if `from_dict` or `nx.Plan.from_json`
+        read it. A report that was read shows source lines only of files below the current
+        folder.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.explain(lambda x: x @ x, jnp.ones((4, 4))).flops
@@ -108,6 +111,9 @@ class Report(Figures):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Report:
         """Return the report of a dict that `to_dict` has made; it may have been stored as JSON.
+
+        Its tables show source lines only of files below the current folder, with links to folders
+        resolved.
 
         Args:
           data: the dict.

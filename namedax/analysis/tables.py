@@ -11,12 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from namedax.analysis.figures import Figures
+from namedax.core.file_names import path_below
 from namedax.core.text_tables import aligned, columns, shortened
 from namedax.errors import show_dtype
 from namedax.hlo import size_text
 
 __all__ = [
     "MOST_ROWS",
+    "code_line",
     "flops_text",
     "line_rows",
     "report_text",
@@ -197,8 +199,20 @@ def line_rows(report: Figures) -> list[tuple[str, ...]]:
 def source_line(report: Figures, line: str) -> str:
     """Return the text of a line of the user's file."""
     name, _, number = line.rpartition(":")
-    path = report.files.get(name)
-    return linecache.getline(path, int(number)).strip() if path and number.isdigit() else ""
+    return code_line(report, name, int(number)).strip() if number.isdigit() else ""
+
+
+def code_line(report: Figures, file: str, number: int) -> str:
+    """Return a line of a file of the program; empty if there is none.
+
+    A report that was read, not traced, can contain any path. For it, only files below the current
+    folder are opened.
+    """
+    path = report.files.get(file)
+    if path is not None and not report.is_traced:
+        here = os.getcwd()
+        path = path_below(here, path.removeprefix(os.path.join(here, "")))
+    return linecache.getline(path, number).rstrip("\n") if path else ""
 
 
 def table(rows: Sequence[tuple[str, ...]], most: int, longest: int = -1) -> str:

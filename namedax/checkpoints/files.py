@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import operator
 import os
 from collections.abc import Hashable, Mapping
@@ -42,6 +43,7 @@ from namedax.checkpoints.trees import (
 from namedax.checkpoints.written_names import Json
 from namedax.core.array import is_named
 from namedax.core.call_errors import checks_signature
+from namedax.core.file_names import checked_path
 from namedax.core.jax_errors import ErrorKind
 from namedax.core.names import Mesh, PyTree
 from namedax.core.region import ambient
@@ -215,9 +217,13 @@ def _metadata(
         )
     identifier = verify(found, op, every)
     try:
+        text = (epath.Path(found) / "_METADATA").read_text()
+        _check_folders(json.loads(text), found, op)
         with ocp.PyTreeCheckpointer() as checkpointer:
             metadata = checkpointer.metadata(found).item_metadata
             custom = metadata.custom_metadata or {}
+    except CheckpointError:
+        raise
     except Exception as error:  # orbax raises various errors for files that it did not write
         raise CheckpointError(
             f"{op}: {found}/_METADATA cannot be read: it is damaged, or does not belong to a"
@@ -232,6 +238,22 @@ def _metadata(
     tree = _checked_tree(custom[_KEY], identifier, f"{found}/_METADATA", op)
     _compare(stored_leaves(tree, op), metadata.tree, found, op)
     return found, tree
+
+
+def _check_folders(metadata: Mapping[str, Any], folder: str, op: str) -> None:
+    """Check the names of the folders in which orbax looks for arrays.
+
+    In the default format OCDBT arrays have no folders.
+
+    Raises:
+      CheckpointError: a name refers to another place.
+    """
+    if metadata.get("use_ocdbt") is True:
+        return
+    for entry in metadata["tree_metadata"].values():
+        name = ".".join(str(part["key"]) for part in entry["key_metadata"])
+        if name:  # a tree that is one array
+            checked_path(folder, name, f"{folder}/_METADATA", op)
 
 
 def _compare(stored: Mapping[Path, Stored | Value], arrays: object, folder: str, op: str) -> None:

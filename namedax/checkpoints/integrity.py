@@ -22,6 +22,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from namedax.core.file_names import checked_path
 from namedax.errors import CheckpointError
 
 __all__ = [
@@ -114,13 +115,15 @@ def _read_list(folder: str, op: str) -> tuple[str, dict[str, list[int]]]:
         if zlib.crc32(text.encode()) != outer["crc32"]:
             raise ValueError("its own checksum differs")
         inner = json.loads(text)
-        return str(inner["id"]), {
-            str(name): [int(size), int(one)] for name, (size, one) in inner["files"].items()
-        }
+        identifier = str(inner["id"])
+        files = {name: [int(size), int(one)] for name, (size, one) in inner["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"{op}: {path} is damaged ({error}). Restore another checkpoint."
         ) from None
+    for name in files:
+        checked_path(folder, name, path, op)
+    return identifier, files
 
 
 def verify(folder: str, op: str, every: bool) -> str | None:

@@ -28,7 +28,7 @@ from namedax.core.array import (
     stored_data,
 )
 from namedax.core.display import type_text
-from namedax.core.element_types import NUMPY
+from namedax.core.element_types import NUMPY, native_dtype
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import StoredPadding
 from namedax.errors import (
@@ -233,7 +233,7 @@ def wanted_leaf(leaf: object, path: Path, op: str) -> Wanted | Value:
     host = isinstance(data, NUMPY)
     return Wanted(
         tuple(sizes.get(dim, n) for dim, n in zip(dims, data.shape, strict=True)),
-        data.dtype,
+        native_dtype(data.dtype),
         dims,
         host,
         data.sharding if placed else None,

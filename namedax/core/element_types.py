@@ -6,8 +6,8 @@ governs only the dtypes that a user mixes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any, Protocol, Self, TypeVar
+from collections.abc import Hashable, Iterable
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +31,11 @@ __all__ = [
     "extreme",
     "foreign_dims",
     "has_infinity",
+    "in_native_order",
     "inexact_type",
     "is_foreign_type",
+    "native_dtype",
+    "native_order",
     "refuse_foreign",
     "refuse_foreign_among",
     "refuse_overflow",
@@ -48,9 +51,61 @@ class _Castable(Protocol):
 
 
 T = TypeVar("T", bound=_Castable)
+V = TypeVar("V")
+D = TypeVar("D")
+Args: TypeAlias = tuple[Any, ...]
+Kwargs: TypeAlias = dict[str, Any]
 
 # NumPy's scalars and arrays. For everything else the dtypes and values come from JAX.
 NUMPY = (np.ndarray, np.generic)
+
+
+def native_dtype(dtype: D) -> D:
+    """Return a dtype of NumPy's numbers in the byte order of the machine, and others unchanged."""
+    if isinstance(dtype, np.dtype) and not dtype.isnative and dtype.kind in "iufc":
+        return dtype.newbyteorder("=")  # type: ignore[return-value]
+    return dtype
+
+
+def native_order(value: V) -> V:
+    """Return NumPy's numbers in the byte order of the machine, and other values unchanged.
+
+    JAX supports this byte order only. Files of other machines often have the other one.
+
+    >>> import numpy as np
+    >>> from namedax.core.element_types import native_order
+    >>> native_order(np.ones(2, ">f4")).dtype == np.float32
+    True
+    """
+    if isinstance(value, np.ndarray) and not value.dtype.isnative:
+        return value.astype(native_dtype(value.dtype))  # type: ignore[return-value]
+    return value
+
+
+def in_native_order(args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+    """Return the arguments of a call with NumPy's numbers in the byte order of the machine.
+
+    A compiled program of JAX can accept an array of the other order, and read its bytes as numbers
+    of its own order.
+    """
+    if not _has_foreign_order(args) and not (kwargs and _has_foreign_order(kwargs.values())):
+        return args, kwargs
+    converted: tuple[Args, Kwargs] = jax.tree.map(native_order, (args, kwargs))
+    return converted
+
+
+def _has_foreign_order(values: Iterable[Any]) -> bool:
+    for value in values:
+        kind = type(value)
+        if kind is list or kind is tuple:
+            if _has_foreign_order(value):
+                return True
+        elif kind is dict:
+            if _has_foreign_order(value.values()):
+                return True
+        elif isinstance(value, np.ndarray) and not value.dtype.isnative:
+            return True
+    return False
 
 
 def check_numbers(op: str, value: object) -> None:
@@ -188,6 +243,7 @@ def as_jax(op: str, value: object, dtype: DType | None = None, **options: Any) -
             f" by JAX. {remedy}"
         )
     refuse_foreign(op, value)
+    value = native_order(value)
     if dtype is None:
         check_numbers(op, value)
     try:
@@ -369,10 +425,8 @@ def refuse_foreign_among(op: str, arguments: PyTree) -> None:
 def _text(op: str, value: object) -> str:
     kind, dims = type(value), foreign_dims(value)
     named = f"the dims {show_names(dims)}" if dims else "no dims"
-    if kind.__module__.partition(".")[0] == "xarray" and hasattr(kind, "coords"):
+    if kind.__module__.partition(".")[0] == "xarray":
         remedy = "Convert it first: nx.from_xarray(x)."
-    elif kind.__module__.partition(".")[0] == "xarray":
-        remedy = "Convert it first: nx.from_xarray(xarray.DataArray(x))."
     else:
         remedy = f"Convert it first: nx.named(np.asarray(x), {list(dims)!r})."
     return (

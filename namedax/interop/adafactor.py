@@ -18,6 +18,7 @@ from namedax.interop.matrix_axes import (
     Override,
     Sides,
     check_updates,
+    computed_wide,
     optax_for,
     partitioned,
     paths_and_leaves,
@@ -97,7 +98,8 @@ def adafactor(
         and `columns` are then reduced in root mean squares; without one, all axes.
 
     Returns:
-      An `optax.GradientTransformation`. Its state has named arrays.
+      An `optax.GradientTransformation`. Its state has named arrays with the dtypes of the
+      parameters, but float32 for float16 and integers. Updates have the dtypes of the gradients.
 
     Raises:
       ArgumentError: a name is in `rows` and in `columns`, or `update` gets no parameters.
@@ -135,7 +137,7 @@ def adafactor(
         chain.append(optax.add_decayed_weights(weight_decay_rate, mask=weight_decay_mask))
     chain.append(optax.scale(-1))
     if fallback is not None:
-        return partitioned(axes, optax.chain(*chain), fallback)
+        return partitioned(axes, computed_wide(optax.chain(*chain)), fallback)
     return _checked(axes, optax.chain(*chain))
 
 
@@ -153,7 +155,7 @@ def _checked(axes: MatrixAxes, optimizer: Any) -> Any:
         axes.check(params)
         return optimizer.init(params)
 
-    return optax.GradientTransformationExtraArgs(init, optimizer.update)
+    return computed_wide(optax.GradientTransformationExtraArgs(init, optimizer.update))
 
 
 def _scale(axes: MatrixAxes, smallest: float, decay: _Decay) -> Any:
@@ -194,7 +196,7 @@ def _scale(axes: MatrixAxes, smallest: float, decay: _Decay) -> Any:
             square = (leaf * leaf.conj()).real + decay.eps
 
             def moved(old: Any, new: Any) -> Any:
-                return (kept * old + (1.0 - kept) * new).astype(leaf.dtype)
+                return kept * old + (1.0 - kept) * new
 
             if sides is None:
                 element = moved(element, square)

@@ -11,9 +11,12 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from namedax.core.array import dims_of, is_named
 from namedax.core.display import type_text
+from namedax.core.element_types import inexact_type, to_type
 from namedax.core.names import PyTree
 from namedax.core.records import Record
 from namedax.core.tree_differences import ELEMENT, tree_differences
@@ -26,7 +29,18 @@ from namedax.errors import (
     show_names,
 )
 
-__all__ = ["MatrixAxes", "Names", "Override", "Sides", "check_updates", "optax_for", "partitioned"]
+__all__ = [
+    "MatrixAxes",
+    "Names",
+    "Override",
+    "Sides",
+    "as_type_of",
+    "as_wide",
+    "check_updates",
+    "computed_wide",
+    "optax_for",
+    "partitioned",
+]
 
 #: One axis name, or a set or sequence of axis names.
 Names: TypeAlias = Hashable | Collection[Hashable]
@@ -100,6 +114,8 @@ class MatrixAxes(Record):
     def sides(self, path: tuple[Any, ...], leaf: object) -> Sides | None:
         """Return the rows and columns of a parameter, or `None` if it is not a matrix.
 
+        A parameter without elements is not a matrix.
+
         Raises:
           ArgumentError: `override` returns a name twice, or something else than a pair.
           AxisNotFoundError: `override` returns a name that the parameter does not have.
@@ -125,7 +141,7 @@ class MatrixAxes(Record):
         sides = Sides(
             tuple(dim for dim in dims if dim in rows), tuple(dim for dim in dims if dim in columns)
         )
-        return sides if all(sides) else None
+        return sides if all(sides) and not _is_empty(leaf) else None
 
     def sides_of_matrix(self, path: tuple[Any, ...], leaf: object) -> Sides:
         """Return the rows and columns of a matrix."""
@@ -149,6 +165,10 @@ class MatrixAxes(Record):
                     f"{self.op}: no parameter has the axis names {show_names(unknown)} of {side}."
                     f" Choose from {show_names(sorted(found, key=str))}."
                 )
+
+
+def _is_empty(leaf: Any) -> bool:
+    return 0 in (*leaf.shape, *leaf.named_shape.values())
 
 
 def _names(names: Names) -> frozenset[Hashable]:
@@ -200,6 +220,59 @@ def check_updates(op: str, updates: PyTree, other: PyTree, label: str = "the sta
         raise ArgumentTypeError(
             f"{op}: {different} Pass updates with the structure of the parameters of init."
         ) from None
+
+
+def as_wide(leaf: Any, keep: Any = None) -> Any:
+    """Return an array with at least 32 bits per number, and integers as floats.
+
+    Args:
+      leaf: an array.
+      keep: a dtype that is kept. Default: none.
+    """
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is None or dtype == keep or not jnp.issubdtype(dtype, np.number):
+        return leaf
+    is_short = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
+    wide = jnp.dtype(jnp.float32) if is_short else inexact_type(dtype)
+    return to_type(leaf, jnp.promote_types(wide, jnp.float32))
+
+
+def computed_wide(optimizer: Any) -> Any:
+    """Return a transformation that computes in float32 or wider, with states of constant types.
+
+    States of bfloat16 parameters have bfloat16. Those of float16 and integers have float32, since
+    squares of gradients exceed the range of float16. Updates have the dtype of the gradients, and
+    float32 for integers.
+    """
+    optax = optax_for("optimizer")
+
+    def init(params: PyTree) -> Any:
+        return optimizer.init(
+            jax.tree.map(lambda leaf: as_wide(leaf, jnp.bfloat16), params, is_leaf=is_named)
+        )
+
+    def update(updates: PyTree, state: Any, params: PyTree = None, **extra: Any) -> tuple[Any, Any]:
+        wide, wide_params = (jax.tree.map(as_wide, x, is_leaf=is_named) for x in (updates, params))
+        structure: Any
+        old, structure = jax.tree.flatten(state, is_leaf=is_named)
+        wide_state = structure.unflatten([_wide_float(leaf) for leaf in old])
+        done, state = optimizer.update(wide, wide_state, wide_params, **extra)
+        new = map(as_type_of, jax.tree.leaves(state, is_leaf=is_named), old)
+        done = jax.tree.map(as_type_of, done, updates, is_leaf=is_named)
+        return done, structure.unflatten(new)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _wide_float(leaf: Any) -> Any:
+    is_float = jnp.issubdtype(getattr(leaf, "dtype", np.dtype(bool)), jnp.floating)
+    return as_wide(leaf) if is_float else leaf
+
+
+def as_type_of(leaf: Any, like: Any) -> Any:
+    """Cast floats to the dtype of another array, unless it has integers."""
+    dtype = getattr(like, "dtype", np.dtype(bool))
+    return to_type(leaf, dtype) if jnp.issubdtype(dtype, jnp.inexact) else leaf
 
 
 class PartitionState(NamedTuple):

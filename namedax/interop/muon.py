@@ -18,7 +18,10 @@ from namedax.interop.matrix_axes import (
     Names,
     Override,
     Sides,
+    as_type_of,
+    as_wide,
     check_updates,
+    computed_wide,
     optax_for,
     partitioned,
     paths_and_leaves,
@@ -93,7 +96,8 @@ def scale_by_muon(
       ns_steps: the number of steps; ignored if each step has its coefficients. Default: 5.
       beta: the decay rate of the momentum. Default: 0.95.
       eps: a number that is added to the norm of a matrix. Default: 1e-8.
-      mu_dtype: the dtype of the momentum. Default: that of each parameter.
+      mu_dtype: the dtype of the momentum. Default: that of each parameter, but float32 for float16
+        and integers.
       nesterov: True for Nesterov momentum. Default: True.
       adaptive: True to multiply each result by the dual norm of its matrix. Default: False.
       preconditioning: the scaling before the first step: "frobenius", "spectral", "aol" or
@@ -122,7 +126,8 @@ def scale_by_muon(
     axes = MatrixAxes.parse("scale_by_muon", rows, columns, override)
     settings = _settings("scale_by_muon", ns_coeffs, ns_steps, preconditioning, eps, dtype)
     core = _scale(axes, settings, beta, mu_dtype, nesterov, adaptive)
-    return partitioned(axes, core, optax.scale_by_adam() if fallback is None else fallback)
+    fallback = computed_wide(optax.scale_by_adam()) if fallback is None else fallback
+    return partitioned(axes, core, fallback)
 
 
 @checks_signature
@@ -202,7 +207,7 @@ def muon(
         optax.scale_by_learning_rate(learning_rate),
     )
     if fallback is None:
-        fallback = optax.adamw(learning_rate, weight_decay=0.0)
+        fallback = computed_wide(optax.adamw(learning_rate, weight_decay=0.0))
     return partitioned(axes, matrices, fallback)
 
 
@@ -254,12 +259,15 @@ def _scale(
     optax = optax_for(axes.op)
 
     def init(params: PyTree) -> MuonState:
+        params = jax.tree.map(lambda leaf: as_wide(leaf, jnp.bfloat16), params, is_leaf=is_named)
         return MuonState(jnp.zeros([], jnp.int32), optax.tree.zeros_like(params, dtype=mu_dtype))
 
     def update(updates: PyTree, state: MuonState, params: PyTree = None) -> tuple[Any, MuonState]:
         del params
         check_updates(axes.op, updates, state.mu)
-        mu = optax.tree.update_moment(updates, state.mu, beta, 1)
+        narrow = updates
+        updates, old = (jax.tree.map(as_wide, x, is_leaf=is_named) for x in (updates, state.mu))
+        mu = optax.tree.update_moment(updates, old, beta, 1)
         count = optax.safe_increment(state.count)
         if nesterov:
             momentum = jax.tree.map(
@@ -269,6 +277,8 @@ def _scale(
             )
         else:
             momentum = optax.tree.bias_correction(mu, beta, count)
+        # Collectives send the dtype of the gradients.
+        momentum = jax.tree.map(as_type_of, momentum, narrow, is_leaf=is_named)
         pairs = list(paths_and_leaves(momentum))
         leaves = [leaf for _, leaf in pairs]
         structure: Any = jax.tree.structure(momentum, is_leaf=is_named)
@@ -276,7 +286,8 @@ def _scale(
         done = orthogonalize(leaves, sides, settings) if leaves else []
         if adaptive:
             done = [_dual(*each) for each in zip(leaves, done, sides, strict=True)]
-        return structure.unflatten(done), MuonState(count, optax.tree.cast(mu, mu_dtype))
+        mu = jax.tree.map(as_type_of, mu, state.mu, is_leaf=is_named)
+        return structure.unflatten(done), MuonState(count, mu)
 
     return optax.GradientTransformation(init, update)
 
@@ -287,7 +298,9 @@ def _sides(axes: MatrixAxes, pairs: Sequence[tuple[Any, Any]]) -> tuple[Sides, .
 
 def _dual(momentum: Any, result: Any, sides: Sides) -> Any:
     """Multiply results by the dual norms of their matrices."""
-    return total(momentum.conj() * result, (*sides.rows, *sides.columns)) * result
+    wide = as_wide(result)
+    norm = total(as_wide(momentum).conj() * wide, (*sides.rows, *sides.columns))
+    return as_type_of(norm * wide, result)
 
 
 def _scale_by_shape(axes: MatrixAxes, consistent_rms: float | None) -> Any:

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 
 from namedax.core.array import dims_of, is_named
 from namedax.core.call_errors import checks_signature
+from namedax.core.element_types import to_type
 from namedax.core.names import PyTree
 from namedax.core.region import ambient
+from namedax.interop.matrix_axes import as_wide
 from namedax.operands.broadcasting import to_local
 from namedax.operands.pytree import data_of
 from namedax.resources import communication as comm
@@ -32,7 +34,8 @@ def global_norm(tree: PyTree) -> jax.Array:
       tree: a pytree of arrays.
 
     Returns:
-      A scalar of the arrays' common real dtype. Zero for a tree without arrays.
+      A scalar of the arrays' common real dtype, but at least float32: squares exceed the range of
+      float16. Zero for a tree without arrays.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> tree = {"w": nx.named(jnp.array([3.0, 0.0]), ["k"]), "b": jnp.array(4.0)}
@@ -55,6 +58,7 @@ def global_norm(tree: PyTree) -> jax.Array:
         for dim, name in enumerate(dims_of(block)):
             data = masked(data, dim, places.get(name, ()), 0)
         placed = [axis for axes in places.values() for axis in axes]
+        data = as_wide(data)
         square = jnp.sum(
             jnp.square(data.real) + jnp.square(data.imag)
             if jnp.iscomplexobj(data)
@@ -81,7 +85,8 @@ def clip_by_global_norm(max_norm: float) -> Any:
       max_norm: the maximum norm, a number or a scalar array.
 
     Returns:
-      An `optax.GradientTransformation` without state. Updates keep their dtypes.
+      An `optax.GradientTransformation` without state. Updates keep their dtypes; those of
+      integers have float32.
 
     Raises:
       ImportError: optax is not installed.
@@ -104,9 +109,13 @@ def clip_by_global_norm(max_norm: float) -> Any:
         norm = global_norm(updates)
         small = norm < max_norm
         factor = jnp.where(small, 1, max_norm / jnp.where(small, 1, norm))
-        return (
-            jax.tree.map(lambda leaf: leaf * factor.astype(leaf.dtype), updates, is_leaf=is_named),
-            state,
-        )
+
+        def scaled(leaf: Any) -> Any:
+            wide = as_wide(leaf)
+            is_inexact = jnp.issubdtype(leaf.dtype, jnp.inexact)
+            done = wide * factor.astype(wide.dtype)
+            return to_type(done, leaf.dtype) if is_inexact else done
+
+        return jax.tree.map(scaled, updates, is_leaf=is_named), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)

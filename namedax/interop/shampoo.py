@@ -24,7 +24,9 @@ from namedax.interop.matrix_axes import (
     Names,
     Override,
     Sides,
+    as_wide,
     check_updates,
+    computed_wide,
     optax_for,
     partitioned,
     paths_and_leaves,
@@ -137,8 +139,9 @@ def scale_by_shampoo(
         "scale_by_shampoo",
         _Settings(beta, eps, update_every, block_size, graft, graft_beta, graft_eps),
     )
-    fallback = optax.scale_by_adam() if fallback is None else fallback
-    return partitioned(axes, _scale(axes, settings), fallback, _fits(axes, settings))
+    fallback = computed_wide(optax.scale_by_adam()) if fallback is None else fallback
+    matrices = computed_wide(_scale(axes, settings))
+    return partitioned(axes, matrices, fallback, _fits(axes, settings))
 
 
 @checks_signature
@@ -213,8 +216,9 @@ def shampoo(
     chain.append(optax.add_decayed_weights(weight_decay, weight_decay_mask))
     chain.append(optax.scale_by_learning_rate(learning_rate))
     if fallback is None:
-        fallback = optax.adamw(learning_rate, weight_decay=0.0)
-    return partitioned(axes, optax.chain(*chain), fallback, _fits(axes, settings))
+        fallback = computed_wide(optax.adamw(learning_rate, weight_decay=0.0))
+    matrices = computed_wide(optax.chain(*chain))
+    return partitioned(axes, matrices, fallback, _fits(axes, settings))
 
 
 def _checked(op: str, settings: _Settings) -> _Settings:
@@ -284,7 +288,8 @@ def _inverse_root(
         flat = jnp.moveaxis(data.reshape(side, side, *batch), (0, 1), (-2, -1))
         values, vectors = jnp.linalg.eigh(flat)
         largest = jnp.maximum(values[..., -1:], 1e-30)
-        scale = (jnp.maximum(values, 0) + eps * largest) ** power
+        added = jnp.maximum(eps * largest, jnp.finfo(values.dtype).tiny)
+        scale = (jnp.maximum(values, 0) + added) ** power
         done = jnp.matmul(vectors * scale[..., None, :], vectors.swapaxes(-1, -2).conj())
         return jnp.moveaxis(done, (-2, -1), (0, 1)).reshape(data.shape)
 
@@ -302,11 +307,13 @@ def _scale(axes: MatrixAxes, settings: _Settings) -> Any:
             sides = axes.sides_of_matrix(path, leaf)
             kept = _kept(leaf, sides, settings)
             pair = tuple(
-                jax.tree.map(jnp.zeros_like, _square(_wide(leaf), own, other)) if keep else nothing
+                jax.tree.map(jnp.zeros_like, _square(as_wide(leaf), own, other))
+                if keep
+                else nothing
                 for own, other, keep in zip(sides, sides[::-1], kept, strict=True)
             )
             adam = settings.graft == "adam"
-            return pair, pair, jax.tree.map(jnp.zeros_like, _wide(leaf)) if adam else nothing
+            return pair, pair, jax.tree.map(jnp.zeros_like, as_wide(leaf)) if adam else nothing
 
         leaves = [zeros(*pair) for pair in paths_and_leaves(params)]
         structure: Any = jax.tree.structure(params, is_leaf=is_named)
@@ -321,7 +328,7 @@ def _scale(axes: MatrixAxes, settings: _Settings) -> Any:
         pairs = list(paths_and_leaves(updates))
         structure: Any = jax.tree.structure(updates, is_leaf=is_named)
         sides = [axes.sides_of_matrix(*pair) for pair in pairs]
-        gradients = [_wide(leaf) for _, leaf in pairs]
+        gradients = [leaf for _, leaf in pairs]
         statistics = [
             _averaged(*each, settings.beta)
             for each in zip(
@@ -349,15 +356,10 @@ def _scale(axes: MatrixAxes, settings: _Settings) -> Any:
                 for each in zip(gradients, squares, done, sides, strict=True)
             ]
             done, squares = ([each[i] for each in grafted] for i in range(2))
-        done = [new.astype(leaf.dtype) for new, (_, leaf) in zip(done, pairs, strict=True)]
         trees = (structure.unflatten(list(each)) for each in (statistics, roots, squares))
         return structure.unflatten(done), ShampooState(count, *trees)
 
     return optax.GradientTransformation(init, update)
-
-
-def _wide(leaf: Any) -> Any:
-    return leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32))
 
 
 def _averaged(leaf: Any, sides: Sides, old: tuple[Any, Any], beta: float) -> tuple[Any, ...]:

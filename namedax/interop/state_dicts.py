@@ -16,6 +16,7 @@ import numpy as np
 from namedax.core.array import NamedArray, is_named, positions
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
+from namedax.core.element_types import native_order
 from namedax.core.names import DType, Mesh, PyTree
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -213,7 +214,7 @@ def check_tied(key: str, source: str, have: np.ndarray, want: np.ndarray, op: st
 
 
 def _equal_bits(one: np.ndarray, other: np.ndarray) -> bool:
-    return one.tobytes() == other.tobytes()
+    return native_order(one).tobytes() == native_order(other).tobytes()
 
 
 # --- from a tree ----------------------------------------------------------------------------------
@@ -312,7 +313,7 @@ def _leaves(tree: PyTree, op: str) -> dict[str, Any]:
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_named):
         place = "/".join(_part(key) for key in path)
-        leaf = on_host(leaf) if isinstance(leaf, NamedArray) else leaf
+        leaf = on_host(leaf) if isinstance(leaf, NamedArray) else native_order(leaf)
         data = data_of(leaf)
         if isinstance(data, jax.core.Tracer) or not isinstance(data, (jax.Array, np.ndarray)):
             why = "has no values while it is traced" if hasattr(data, "dtype") else "is no array"

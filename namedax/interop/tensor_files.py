@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.file_names import checked_path
 from namedax.errors import ArgumentError, ArgumentTypeError, CheckpointError, format_value
 from namedax.interop.specs import Header
 from namedax.interop.state_dicts import Outgoing
@@ -27,6 +28,8 @@ __all__ = ["INDEX", "TensorFiles", "check_dtypes", "safetensors", "write"]
 
 SUFFIX, INDEX = ".safetensors", ".safetensors.index.json"
 
+# The format also has F4, F6_E2M3 and F6_E3M2, of which several elements share a byte. It does not
+# define their order.
 _NAMES = {
     "BOOL": "bool",
     "U8": "uint8",
@@ -39,6 +42,8 @@ _NAMES = {
     "I64": "int64",
     "F8_E4M3": "float8_e4m3fn",
     "F8_E5M2": "float8_e5m2",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
     "F8_E8M0": "float8_e8m0fnu",
     "F16": "float16",
     "BF16": "bfloat16",
@@ -136,7 +141,7 @@ def _opened(path: str, op: str) -> Any:
 
 
 def _find(paths: Paths, op: str) -> tuple[list[str], dict[str, dict[str, str]]]:
-    """Return the files, and the contents of the indices by their paths."""
+    """Return the files, and the files of the keys of each index by its path."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     if not isinstance(given, (list, tuple)) or not all(
         isinstance(path, (str, os.PathLike)) for path in given
@@ -155,8 +160,7 @@ def _find(paths: Paths, op: str) -> tuple[list[str], dict[str, dict[str, str]]]:
                 files[found] = None
                 continue
             weights = indices[found] = _read_index(found, op)
-            folder = os.path.dirname(found)
-            files.update((os.path.join(folder, name), None) for name in sorted({*weights.values()}))
+            files.update(dict.fromkeys(sorted({*weights.values()})))
     return [*files], indices
 
 
@@ -165,7 +169,7 @@ def _of_folder(folder: str, op: str) -> list[str]:
     names = sorted(os.listdir(folder))
     indices = [name for name in names if name.endswith(INDEX)]
     files = [name for name in names if name.endswith(SUFFIX)]
-    if not files:
+    if not files and not indices:
         raise CheckpointError(
             f"{op}: the folder {folder} has no file {'*' + SUFFIX!r}. Pass the folder of a"
             " checkpoint, or its files."
@@ -180,32 +184,31 @@ def _of_folder(folder: str, op: str) -> list[str]:
 
 
 def _read_index(path: str, op: str) -> dict[str, str]:
+    """Return the paths of files by the keys that an index has in them."""
     with _opened(path, op) as file:
         text = file.read()
     try:
         weights = json.loads(text)["weight_map"]
         assert isinstance(weights, dict)
-        assert all(isinstance(name, str) and ".." not in name for name in weights.values())
+        assert all(isinstance(name, str) for name in weights.values())
     except (ValueError, KeyError, TypeError, AssertionError):
         raise CheckpointError(
             f"{op}: {path} is not the index of a checkpoint: it has no 'weight_map' from keys to"
             " files. Copy it again."
         ) from None
-    return weights
+    folder = os.path.dirname(path)
+    paths = {name: checked_path(folder, name, path, op) for name in {*weights.values()}}
+    return {key: paths[name] for key, name in weights.items()}
 
 
 def _check_index(
     path: str, weights: Mapping[str, str], stored: Mapping[str, _Stored], op: str
 ) -> None:
-    folder = os.path.dirname(path)
-    absent = [
-        key
-        for key, name in weights.items()
-        if key not in stored or stored[key].path != os.path.join(folder, name)
-    ]
+    absent = [key for key, file in weights.items() if key not in stored or stored[key].path != file]
     if absent:
+        name = os.path.relpath(weights[absent[0]], os.path.dirname(path) or os.curdir)
         raise CheckpointError(
-            f"{op}: {path} lists {absent[0]!r} in {weights[absent[0]]!r}, which does not have it"
+            f"{op}: {path} lists {absent[0]!r} in {name!r}, which does not have it"
             f" ({len(absent)} such keys). Copy the files of one checkpoint again."
         )
 
@@ -229,7 +232,7 @@ def _read_header(path: str, library: ModuleType, op: str) -> dict[str, _Stored]:
         if entry["dtype"] not in _DTYPES:
             raise CheckpointError(
                 f"{op}: {key!r} in {path} has the dtype {entry['dtype']}, which is not supported."
-                f" The supported ones are {', '.join(_DTYPES)}."
+                f" The supported ones are {', '.join(_DTYPES)}. Convert the file to one of these."
             )
         header = Header(tuple(entry["shape"]), _DTYPES[entry["dtype"]])
         found[key] = _Stored(header, path, 8 + length + entry["data_offsets"][0])
@@ -240,16 +243,16 @@ def _read_header(path: str, library: ModuleType, op: str) -> dict[str, _Stored]:
 
 
 def check_dtypes(tensors: Mapping[str, Outgoing], op: str) -> None:
-    """Check that the format has the dtypes of all tensors.
+    """Check that the dtypes of all tensors can be written.
 
     Raises:
-      CheckpointError: it lacks one.
+      CheckpointError: one cannot.
     """
     for key, tensor in tensors.items():
         if tensor.header.dtype not in _BY_DTYPE:
             raise CheckpointError(
-                f"{op}: {key!r}, {tensor.header.text}, has a dtype that files of safetensors do not"
-                " have. Cast it (astype)."
+                f"{op}: {key!r}, {tensor.header.text}, has a dtype that cannot be written to files"
+                f" of safetensors. Cast it (astype) to {', '.join(sorted(_NAMES.values()))}."
             )
 
 

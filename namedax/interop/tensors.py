@@ -20,6 +20,7 @@ from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.annotations import AnyArray
+from namedax.core.element_types import native_dtype
 from namedax.errors import ArgumentTypeError, CheckpointError, format_value, show_names
 from namedax.hlo import size_text
 from namedax.interop.specs import Entry, Header, Plan
@@ -62,7 +63,7 @@ def header_of(key: str, tensor: Any, op: str) -> Header:
         )
     try:
         shape = tuple(int(n) for n in tensor.shape)
-        dtype = np.dtype(jnp.dtype(str(tensor.dtype).removeprefix("torch.")))
+        dtype = native_dtype(np.dtype(jnp.dtype(str(tensor.dtype).removeprefix("torch."))))
     except (AttributeError, TypeError):
         dtype = None
     if dtype is None or not (jnp.issubdtype(dtype, np.number) or dtype == np.bool_):
@@ -85,7 +86,9 @@ def host_tensor(tensor: Any, header: Header) -> np.ndarray:
             tensor = tensor.view(bits.dtype)
         tensor = tensor.numpy()
     array = np.asarray(tensor)
-    return array if array.dtype == header.dtype else array.view(header.dtype)
+    # Copies of its elements convert the byte order.
+    is_equal = native_dtype(array.dtype) == header.dtype
+    return array if is_equal else array.view(header.dtype)
 
 
 # --- reading --------------------------------------------------------------------------------------

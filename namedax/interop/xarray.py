@@ -133,15 +133,15 @@ def _xarray_dims(x: ArrayLike, given: Sequence[Hashable] | None, prefix: bool = 
 def from_xarray(
     array: object, positional: Sequence[Hashable] = ()
 ) -> AnyArray | dict[Hashable, AnyArray]:
-    """Convert an `xarray.DataArray` to a named array, or a `Dataset` to a dict of named arrays.
+    """Convert an array of xarray to a named array, or a `Dataset` to a dict of named arrays.
 
     Coordinates, attributes and the name of the `DataArray` are dropped. Values get JAX dtypes: 64
     bits become 32 unless `jax_enable_x64` is set, and integers that do not fit raise an error.
 
     Args:
-      array: a `DataArray` or a `Dataset`.
+      array: a `DataArray`, `Variable` or `NamedArray` of xarray, or a `Dataset`.
       positional: dimensions that become positional axes, such as `dim_0` from `to_xarray`. They
-        keep the order of the `DataArray`. Default: none.
+        keep the order of the array. Default: none.
 
     Returns:
       A named array (a plain one if no named axis remains), or a dict from variable names to such
@@ -151,7 +151,7 @@ def from_xarray(
       AxisNameError: the name of a dimension is not a valid axis name. For example, xarray allows
         integers.
       AxisNotFoundError: `positional` contains a dimension that does not exist.
-      AxisMappingError: the argument is neither a `DataArray` nor a `Dataset`.
+      AxisMappingError: the argument is a `DataTree`, or has no names of xarray.
       ArgumentError: integers do not fit into 32 bits, and 64-bit types are off (as for the
         milliseconds of a date).
       ArgumentTypeError: the values are dates or strings, which JAX does not support.
@@ -162,7 +162,14 @@ def from_xarray(
     ('city', 'month')
     """
     xarray = _xarray("from_xarray")
-    if not isinstance(array, (xarray.DataArray, xarray.Dataset)):
+    if isinstance(array, xarray.DataTree):
+        raise AxisMappingError(
+            f"from_xarray: a DataTree with the groups {[*array.groups]} has one Dataset per group."
+            " Convert each of them: {node.path: nx.from_xarray(node.to_dataset()) for node in"
+            " tree.subtree}."
+        )
+    # A Variable is a NamedArray of xarray.
+    if not isinstance(array, (xarray.DataArray, xarray.Dataset, xarray.NamedArray)):
         raise AxisMappingError(
             "from_xarray: expected an xarray.DataArray or an xarray.Dataset, got a value of type"
             f" {type(array).__name__}. Use nx.named for arrays without names."
@@ -183,7 +190,7 @@ def from_xarray(
 
 def _from_data_array(array: Any, positional: Sequence[Hashable], op: str) -> AnyArray:
     dims = check_dims(tuple(None if dim in positional else dim for dim in array.dims), op)
-    data = as_jax(op, array.values)
+    data = as_jax(op, np.asarray(array.data))
     return (
         to_local(make(data, dims), "from_xarray", ambient())
         if any(dim is not None for dim in dims)

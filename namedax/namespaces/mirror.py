@@ -21,6 +21,7 @@ import jax
 from namedax.core.array import is_named
 from namedax.core.call_errors import bound, check_flags, flags_of, refuse_miscall
 from namedax.core.display import type_text
+from namedax.core.element_types import in_native_order
 from namedax.core.explicit_fallback import explain_call
 from namedax.core.region import ambient
 from namedax.core.tracebacks import shorten_eager
@@ -115,6 +116,7 @@ def mirror(
         try:
             if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
                 check_flags(own.__name__, flags, args, kwargs)
+            args, kwargs = in_native_order(args, kwargs)
             if not always and not has_names(args, kwargs):
                 region = ambient()
                 # In a mapped function a lifted function moves a plain array to the mesh if needed.

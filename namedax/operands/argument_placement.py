@@ -11,23 +11,29 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, SingleDeviceSharding, get_abstract_mesh
 
-from namedax.core.array import NamedArray, get_data
-from namedax.core.element_types import NUMPY, check_numbers, refuse_foreign
+from namedax.core.array import NamedArray, get_data, is_named
+from namedax.core.element_types import NUMPY, check_numbers, native_order, refuse_foreign
 from namedax.core.names import PyTree
 from namedax.operands.kernels import whole_types
 from namedax.resources.mesh import auto_mesh, concrete_mesh, has_explicit_axes
 
-__all__ = ["Arrivals", "check_values"]
+__all__ = ["Arrivals", "checked_values"]
 
 _MAX_KNOWN = 8192
 
 
-def check_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise if an argument has 64-bit numbers of NumPy that would change in the program.
+def checked_values(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments with NumPy's numbers in native byte order.
 
     The program gets arrays of JAX's dtypes. `Arrivals.are_in_place` checks this too, in the same
     pass.
+
+    Raises:
+      ArgumentError: an argument has 64-bit numbers of NumPy that would change in the program.
     """
+    is_native = True
     waiting: list[Any] = [*args, *kwargs.values()]
     for value in waiting:  # the loop appends the elements of containers
         kind = type(value)
@@ -39,8 +45,12 @@ def check_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             waiting += value.values()
         elif isinstance(value, NUMPY):
             check_numbers("xmap", value)
+            is_native = is_native and value.dtype.isnative
         elif not isinstance(value, (jax.Array, int, float, complex)):
             waiting += _inside(value)
+    if is_native:
+        return args, kwargs
+    return jax.tree.map(native_order, (args, kwargs), is_leaf=is_named)
 
 
 def _inside(value: PyTree) -> list[Any]:
@@ -92,7 +102,7 @@ class Arrivals:
         self._now: tuple[Any, Any, tuple[_Known, ...]] = (None, None, ())
 
     def are_in_place(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Return True if no argument has to be moved, and check their values (`check_values`).
+        """Return True if no argument has to be moved, and check their values (`checked_values`).
 
         `False` means that this is unknown, for example under a trace.
         """
@@ -126,6 +136,8 @@ class Arrivals:
                     whole_types.add(kind)
                 elif isinstance(value, NUMPY):
                     check_numbers("xmap", value)
+                    if not value.dtype.isnative:
+                        return False
                 else:
                     waiting += _inside(value)
             else:

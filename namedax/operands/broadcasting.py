@@ -34,7 +34,13 @@ from namedax.core.array import (
 )
 from namedax.core.cpu_workarounds import sums_abort
 from namedax.core.display import type_text
-from namedax.core.element_types import NUMPY, check_numbers, is_foreign_type, refuse_foreign
+from namedax.core.element_types import (
+    NUMPY,
+    check_numbers,
+    is_foreign_type,
+    native_order,
+    refuse_foreign,
+)
 from namedax.core.names import Dims
 from namedax.core.region import Region, ambient, check_regions_live
 from namedax.core.variance import cast, cast_data, saves_when_cast, varying
@@ -130,6 +136,7 @@ def to_local(array: object, op: str, region: Region | None) -> object:
             refuse_names(op, array)
         elif isinstance(array, NUMPY):
             check_numbers(op, array)
+            array = native_order(array)
         elif is_foreign_type(type(array)):
             refuse_foreign(op, array)
         return array if region is None or not region.resources else _entered(array, region)

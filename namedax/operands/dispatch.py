@@ -554,8 +554,10 @@ def _describe(
         else:
             parts += (kind, repr(value))
     elif kind in whole_types or isinstance(value, (jax.Array, np.ndarray, np.generic)):
-        if isinstance(value, NUMPY) and (value.dtype.itemsize > 4 or value.dtype.kind in "OUS"):
-            raise _NotAProgramError  # integers of 64 bits are checked by value
+        if isinstance(value, NUMPY) and (
+            value.dtype.itemsize > 4 or value.dtype.kind in "OUS" or not value.dtype.isnative
+        ):  # integers of 64 bits are checked by value
+            raise _NotAProgramError
         parts.append(_ARRAY)
         arrays.append(value)
     elif kind is tuple or kind is list:

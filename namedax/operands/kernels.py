@@ -37,7 +37,7 @@ import numpy as np
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, make, make_block, make_in_region
-from namedax.core.element_types import NUMPY, check_numbers
+from namedax.core.element_types import NUMPY, check_numbers, native_order
 from namedax.core.explicit_fallback import run_stored_padded
 from namedax.core.name_scopes import Scope, check_scope_names, is_open, names_in, scope_text, silent
 from namedax.core.names import Dims, is_name
@@ -131,6 +131,7 @@ def run(
         for operand in operands:
             if isinstance(operand, NUMPY):
                 check_numbers(op, operand)
+        operands = tuple(map(native_order, operands))
         if region.state.has_gathered:
             call, more = with_forms, (function, given, operands)
         else:
@@ -624,12 +625,9 @@ def _through_kernel(
                 entries.append(operand._dims)
             else:
                 data = operand
-                if (
-                    type(data) not in SCALARS
-                    and isinstance(data, NUMPY)
-                    and data.dtype.itemsize >= 8
-                ):
+                if type(data) not in SCALARS and isinstance(data, NUMPY):
                     check_numbers(given[0], data)
+                    data = native_order(data)
                 rank = 0 if type(data) in SCALARS else getattr(data, "ndim", None)
                 if rank is None:
                     refuse_names(given[0], data)

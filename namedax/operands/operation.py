@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 from namedax.core.array import NamedArray
 from namedax.core.call_errors import check_flags, flags_of, refuse_miscall
 from namedax.core.display import type_text
+from namedax.core.element_types import in_native_order
 from namedax.core.explicit_fallback import (
     Explicit,
     explain_call,
@@ -183,6 +184,7 @@ def _checked(
                 )
             if len(args) > separate:
                 refuse_axes_apart(function.__name__, args, place)
+            args, kwargs = in_native_order(args, kwargs)
             try:
                 if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
                     args, kwargs = dispatch.on_one_mesh(op, args, kwargs) or (args, kwargs)

@@ -363,8 +363,9 @@ class Plan:
     def from_json(cls, source: str | os.PathLike[str]) -> Plan:
         """Return the plan that `to_json` has written.
 
-        It prints, draws and compares as the original does. Only `why` is limited: it explains the
-        candidates, and cannot trace other layouts.
+        It prints, draws and compares as the original does, and `why` explains the candidates, but
+        cannot trace other layouts. Of the source lines, it shows those in files below the current
+        folder.
 
         Args:
           source: the JSON, or the path of a file with it.

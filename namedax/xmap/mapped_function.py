@@ -42,7 +42,7 @@ from namedax.core.tracebacks import shorten_traceback
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import under_automatic_casts
 from namedax.errors import AxisMappingError, AxisSizeError, MeshError, NamedaxError, format_value
-from namedax.operands.argument_placement import Arrivals, check_values
+from namedax.operands.argument_placement import Arrivals, checked_values
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import belongs_to_jax, nmap
 from namedax.ops.shape.conversion import attach_names, leaves_with_mappings
@@ -166,7 +166,7 @@ class Xmapped:
             is_outside = self._options.axis_resources and (not active_regions or ambient() is None)
             reshards = is_outside and not self._arrivals.are_in_place(args, kwargs)
             if reshards or not is_outside:
-                check_values(args, kwargs)
+                args, kwargs = checked_values(args, kwargs)
             if reshards:
                 if not isinstance(self._options.mesh, Mesh):
                     self._check_devices(args, kwargs)
@@ -228,6 +228,7 @@ class Xmapped:
 
     def trace(self, *args: object, **kwargs: object) -> jax.stages.Traced:
         """Trace the function for the given arguments, like `jax.jit(f).trace`."""
+        args, kwargs = checked_values(args, kwargs)
         traced: jax.stages.Traced = under_automatic_casts(
             self._compiled_form().trace, *args, **kwargs
         )
@@ -235,6 +236,7 @@ class Xmapped:
 
     def eval_shape(self, *args: object, **kwargs: object) -> PyTree:
         """Compute the types of the results without running, like `jax.jit(f).eval_shape`."""
+        args, kwargs = checked_values(args, kwargs)
         return under_automatic_casts(self._compiled_form().eval_shape, *args, **kwargs)
 
     def _check_devices(self, args: object, kwargs: object) -> None:

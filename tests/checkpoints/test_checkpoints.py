@@ -296,6 +296,50 @@ def test_reading_runs_no_code_that_a_checkpoint_names(tmp_path):
     assert "antigravity" not in sys.modules
 
 
+def test_the_list_of_checksums_names_files_below_the_folder(tmp_path):
+    step, other = tmp_path / "step", tmp_path / "other"
+    nx.checkpoints.save(step, {"w": nx.named(array(3), ["a"])})
+    other.mkdir()
+    (other / "file").write_text("harmless")
+    (step / "linked").symlink_to(other)
+    right = json.loads(json.loads((step / CHECKSUMS).read_text())["list"])
+    for name in ("../other/file", f"{other}/file", "linked/file", "C:file", "d\\file"):
+        text = json.dumps(right | {"files": right["files"] | {name: [8, zlib.crc32(b"harmless")]}})
+        (step / CHECKSUMS).write_text(json.dumps({"list": text, "crc32": zlib.crc32(text.encode())}))
+        for read in (nx.checkpoints.restore, nx.checkpoints.names, nx.checkpoints.types):
+            with pytest.raises(CheckpointError) as info:
+                read(step)
+            assert said(info.value) == (
+                f"{read.__name__}: {step}/{CHECKSUMS} contains the file name {name!r}, which is not below the folder {step}. Use a file name, or "
+                "a relative path without '..' whose folders are not links to other places."
+            )
+
+
+def without_ocdbt(folder, tree):
+    """A checkpoint in which every array has a folder."""
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False)) as checkpointer:
+        checkpointer.save(folder, args=nx.checkpoints.save_args(tree))
+
+
+@pytest.mark.parametrize("tree", [{"w": {"a/../b": array(3)}, "..": [array(2)]}, array(3)], ids=["names", "one array"])
+def test_arrays_in_folders_of_their_own(tree, tmp_path):
+    without_ocdbt(tmp_path / "step", tree)
+    same(nx.checkpoints.restore(tmp_path / "step"), tree)
+
+
+def test_metadata_name_folders_of_arrays_below_the_folder(tmp_path):
+    step, other = tmp_path / "step", tmp_path / "other"
+    without_ocdbt(step, {"w": array(3)})
+    other.mkdir()
+    (step / "linked").symlink_to(other)
+    right = (step / "_METADATA").read_text()
+    for name in ("../other/w", f"{other}/w", "linked/w"):
+        (step / "_METADATA").write_text(right.replace('"key": "w"', f'"key": "{name}"'))
+        with pytest.raises(CheckpointError) as info:
+            nx.checkpoints.restore(step)
+        assert f"_METADATA contains the file name {name!r}, which is not below the folder {step}. Use" in said(info.value)
+
+
 # --- mistakes -------------------------------------------------------------------------------------------------------
 
 STORED = {"w": nx.named(array(8, 6, 4), ["inputs", "hidden", None]), "b": nx.named(array(6), ["hidden"]), "step": 7}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import safetensors.numpy
 import namedax as nx
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisResourceError, CheckpointError
 from namedax.interop import load_safetensors, save_safetensors, state_dict_report, to_state_dict
-from tests.harness import environment_without_devices
+from tests.harness import environment_without_devices, said
 from tests.interop.test_state_dicts import FLOATS, SIZES, SPEC, bits, state_dict
 
 ROOT = Path(__file__).parents[2]
@@ -211,7 +212,7 @@ def test_indices_that_do_not_match(tmp_path):
         CheckpointError, match=r"lists 'layers.0.q.weight' in 'model-00001-of-00004.safetensors', which does not have it \(1"
     ):
         load_safetensors(tmp_path, SPEC, sizes=SIZES)
-    for wrong in ("{", "[]", '{"weight_map": 3}', '{"weight_map": {"a": "../b"}}'):
+    for wrong in ("{", "[]", '{"weight_map": 3}', '{"weight_map": {"a": 3}}'):
         index.write_text(wrong)
         with pytest.raises(
             CheckpointError, match=r"index.json is not the index of a checkpoint: it has no 'weight_map' from keys"
@@ -228,10 +229,118 @@ def test_indices_that_do_not_match(tmp_path):
         load_safetensors(tmp_path, SPEC, sizes=SIZES)
 
 
+def one_file(folder, name):
+    """An index with one file name, and the file if the name is a string."""
+    folder.mkdir()
+    (folder / "m.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": name}}))
+    tree = {"w": nx.named(jnp.arange(6.0).reshape(3, 2), ["b", "a"])}
+    return lambda path: save_safetensors(tree, ONE, path)
+
+
+@pytest.mark.parametrize(
+    "name", ["model..safetensors", "..model.safetensors", "more/..w/model.safetensors", "./model.safetensors"]
+)
+def test_an_index_names_files_below_its_folder(name, tmp_path, monkeypatch):
+    one_file(tmp_path / "here", name)(tmp_path / "here" / name)
+    monkeypatch.chdir(tmp_path / "here")
+    for path in (tmp_path / "here", "m.safetensors.index.json", "."):
+        assert load_safetensors(path, ONE)["w"].sum(["a", "b"]) == 15
+
+
+def test_a_file_below_a_folder_may_be_a_link(tmp_path):
+    one_file(tmp_path / "here", "w.safetensors")(tmp_path / "blobs" / "0.safetensors")
+    (tmp_path / "here" / "w.safetensors").symlink_to(tmp_path / "blobs" / "0.safetensors")
+    assert load_safetensors(tmp_path / "here", ONE)["w"].sum(["a", "b"]) == 15
+
+
+ELSEWHERE = {
+    "parent": "../there/w.safetensors",
+    "parent in the middle": "more/../../there/w.safetensors",
+    "absolute": "{there}/w.safetensors",
+    "absolute in the folder": "{here}/w.safetensors",
+    "double slash": "/{there}/w.safetensors",
+    "link": "linked/w.safetensors",
+    "link below": "more/linked/w.safetensors",
+    "drive": "C:w.safetensors",
+    "drive and root": "C:/w.safetensors",
+    "backslash": "more\\w.safetensors",
+    "share": "//server/share/w.safetensors",
+    "empty": "",
+    "folder": ".",
+    "zero": "w\0.safetensors",
+    "half of a pair": "w\ud800.safetensors",
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_an_index_that_names_a_file_elsewhere(case, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    name = ELSEWHERE[case].format(here=here, there=there)
+    save = one_file(here, name)
+    (here / "more").mkdir()
+    for folder in (here, there, here / "more"):
+        save(folder / "w.safetensors")
+    (here / "linked").symlink_to(there)
+    (here / "more" / "linked").symlink_to(there)
+    os.remove(here / "w.safetensors")
+    with pytest.raises(CheckpointError) as error:
+        load_safetensors(here, ONE)
+    assert said(error.value) == (
+        f"load_safetensors: {here}/m.safetensors.index.json contains the file name {name!r}, which is not below the folder {here}. Use a file "
+        "name, or a relative path without '..' whose folders are not links to other places."
+    )
+
+
+def known_to_safetensors(path):
+    """The element types that the installed library reads; its message lists them."""
+    text = json.dumps({"w": {"dtype": "none", "shape": [1], "data_offsets": [0, 1]}})
+    path.write_bytes(len(text).to_bytes(8, "little") + text.encode() + b"a")
+    with pytest.raises(safetensors.SafetensorError) as error, safetensors.safe_open(path, framework="np"):
+        pass
+    return set(re.findall(r"`(\w+)`", str(error.value))) - {"none"}
+
+
+def test_every_element_type_of_the_installed_library(tmp_path):
+    path = tmp_path / "m.safetensors"
+    by_name = {"BOOL": "bool", "F16": "float16", "BF16": "bfloat16", "C64": "complex64"}
+    by_name |= {f"{letter}{n}": f"{kind}int{n}" for letter, kind in (("I", ""), ("U", "u")) for n in (8, 16, 32, 64)}
+    by_name |= {f"F{n}": f"float{n}" for n in (32, 64)}
+    by_name |= {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu"}
+    by_name |= {"F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz"}
+    packed = {"F4", "F6_E2M3", "F6_E3M2"}
+    known = known_to_safetensors(path)
+    assert known <= by_name.keys() | packed
+    for name in sorted(known):
+        size = jnp.dtype(by_name.get(name, "uint8")).itemsize
+        raw = np.arange(1, 25 * size, dtype=np.uint8)[: 24 * size] & (1 if name == "BOOL" else 255)
+        entry = {"dtype": name, "shape": [4, 6], "data_offsets": [0, 24 * size]}
+        if name in packed:
+            raw = raw[: {"F4": 12}.get(name, 18)]
+            entry["data_offsets"] = [0, len(raw)]
+        text = json.dumps({"w": entry})
+        path.write_bytes(len(text).to_bytes(8, "little") + text.encode() + raw.tobytes())
+        if name in packed:
+            with pytest.raises(
+                CheckpointError, match=rf"the dtype {name}, which is not supported. The supported ones are BOOL, "
+            ):
+                load_safetensors(path, ONE)
+            continue
+        with jax.enable_x64(size == 8):
+            tree = load_safetensors(path, ONE)
+            assert tree["w"].dtype == by_name[name]
+            assert bits(tree["w"]) == bits(raw.view(by_name[name]).reshape(4, 6).T)
+            save_safetensors(tree, ONE, path)
+        data = path.read_bytes()
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        assert header["w"]["dtype"] == name
+        assert data.endswith(raw.tobytes())
+
+
 def test_dtypes_that_the_format_or_jax_lacks(tmp_path):
     path = tmp_path / "m.safetensors"
     with pytest.raises(
-        CheckpointError, match=r"save_safetensors: 'w', i4\[2,3\], has a dtype that files of safetensors do not have. Cast"
+        CheckpointError,
+        match=r"save_safetensors: 'w', i4\[2,3\], has a dtype that cannot be written .* Cast it \(astype\) to bfloat16,",
     ):
         save_safetensors({"w": nx.named(jnp.ones((3, 2), jnp.int4), ["b", "a"])}, ONE, path)
     text = json.dumps({"w": {"dtype": "F4", "shape": [2, 2], "data_offsets": [0, 2]}})

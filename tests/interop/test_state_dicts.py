@@ -169,7 +169,7 @@ def test_the_order_of_the_axes_of_a_leaf_does_not_matter():
     assert all(bits(tensor) == bits(state[key]) for key, tensor in to_state_dict(tree, SPEC).items())
 
 
-FLOATS = ["bfloat16", "float16", "float32", "float8_e4m3fn", "float8_e5m2"]
+FLOATS = ["bfloat16", "float16", "float32", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"]
 
 
 @pytest.mark.parametrize("name", [*FLOATS, "int8", "uint8", "int16", "uint32", "int32", "bool"])

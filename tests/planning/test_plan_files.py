@@ -141,6 +141,37 @@ def test_a_name_that_has_no_form_in_json():
     )
 
 
+def test_a_plan_that_was_read_opens_files_below_the_folder_only(plan, tmp_path, monkeypatch):
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+        (folder / "a.py").write_text(f"the line in {folder.name}\n" * 1000)
+    (here / "linked").symlink_to(there)
+    monkeypatch.chdir(here)
+    report = plan.candidates[0].report
+    (name,) = report.files
+    again = nx.Report.from_dict(report.to_dict())
+    for path, is_read in {
+        here / "a.py": True,
+        "a.py": True,
+        there / "a.py": False,
+        "../there/a.py": False,
+        here / "linked" / "a.py": False,
+        here / ".." / "there" / "a.py": False,
+        __file__: False,
+    }.items():
+        data = json.loads(plan.to_json())
+        for one in data["plan"]["candidates"]:
+            one["report"]["files"] = {name: str(path)}
+        read = nx.Plan.from_json(json.dumps(data)).candidates[0].report
+        texts = str(read) + read._repr_html_()
+        assert ("the line in here" in texts) == is_read, path
+        assert "the line in there" not in texts
+    assert not again.is_traced
+    assert report.is_traced
+    assert "def " not in again._repr_html_()  # the tests are not below the folder
+
+
 # --- files that are no plans ---------------------------------------------------------------------------------------------
 
 

@@ -737,6 +737,32 @@ def test_results_take_the_coordinates_of_the_data_set():
         to_xarray(x["lat", :2], coords=source.coords)
 
 
+@pytest.mark.parametrize("make", [xarray.Variable, xarray.NamedArray, xarray.IndexVariable, xarray.DataArray])
+def test_from_xarray_of_every_array_with_names(make):
+    values = np.arange(6, dtype=">i4").reshape(2, 3) if make is not xarray.IndexVariable else np.arange(3, dtype=">i4")
+    dims = ("city", "month")[-values.ndim :]
+    source = make(values, dims=dims) if make is xarray.DataArray else make(dims, values)
+    have = from_xarray(source)
+    assert (have.dims, have.dtype) == (dims, jnp.int32)
+    np.testing.assert_array_equal(have.data, values)
+    assert from_xarray(source, ["month"]).shape == (3,)
+    with pytest.raises(AxisNotFoundError, match=r"from_xarray: no axis 'mont' .* Did you mean 'month'"):
+        from_xarray(source, ["mont"])
+
+
+def test_a_tree_of_xarray_is_converted_by_group():
+    tree = xarray.DataTree.from_dict({"/": xarray.Dataset({"t": ("a", [1.0, 2.0])}), "/k": xarray.Dataset({"u": ("b", [3.0])})})
+    with pytest.raises(AxisMappingError) as error:
+        from_xarray(tree)
+    assert said(error.value) == (
+        "from_xarray: a DataTree with the groups ['/', '/k'] has one Dataset per group. Convert each of them: {node.path: "
+        "nx.from_xarray(node.to_dataset()) for node in tree.subtree}."
+    )
+    have = {node.path: nx.from_xarray(node.to_dataset()) for node in tree.subtree}
+    assert float(nx.sum(have["/"]["t"], "a")) == 3
+    assert have["/k"]["u"].dims == ("b",)
+
+
 def test_from_xarray_names_the_variable_that_jax_does_not_support():
     stamps = np.array(["2001-01-01", "2001-01-03"], "datetime64[ns]")
     dataset = xarray.Dataset({"t": ("time", [1.0, 2.0]), "stamp": ("time", stamps)})
@@ -1174,7 +1200,7 @@ def test_dims_of_xarray_message():
         match=r"^mean: a DataArray with the dims 'lon', 'lat' is not converted implicitly, because its dims would",
     ):
         nx.mean(da, "lon")
-    with pytest.raises(ArgumentTypeError, match=r"^sin: a Variable .* nx\.from_xarray\(xarray\.DataArray\(x\)\)\."):
+    with pytest.raises(ArgumentTypeError, match=r"^sin: a Variable .* nx\.from_xarray\(x\)\."):
         nx.sin(da.variable)
 
 

@@ -224,6 +224,104 @@ def test_bfloat16():
         np.testing.assert_allclose(leaf.astype(float), matrices(want)[name], atol=0.03)
 
 
+SHORT = {"rows": "a", "columns": "b"}
+EVERY = {
+    "muon": lambda: muon(0.1, **SHORT, weight_decay=0.1),
+    "adaptive muon": lambda: scale_by_muon(**SHORT, adaptive=True, preconditioning="aol"),
+    "adafactor": lambda: adafactor(0.1, **SHORT, min_dim_size_to_factor=0, momentum=0.9, dtype_momentum=None),
+    "unfactored adafactor": lambda: adafactor(0.1, **SHORT, factored=False),
+    "shampoo": lambda: shampoo(0.1, **SHORT),
+    "shampoo without grafting": lambda: scale_by_shampoo(**SHORT, graft=None, eps=1e-12),
+    "clip_by_global_norm": lambda: nx.interop.clip_by_global_norm(1.0),
+}
+DIMS = {"w": ["a", "b"], "none": ["a", "b"], "one": ["b", "a"], "layers": ["l", "b", "a"], "scale": ["b"]}
+SIZE = {"w": (4, 6), "none": (0, 6), "one": (1, 1), "layers": (2, 6, 4), "scale": (6,), "other": (3,), "number": ()}
+TYPES = ["bfloat16", "float16", "float32", "int32"]
+
+
+def short(dtype, scale, seed):
+    rng = np.random.default_rng(seed)
+    arrays = {name: jnp.asarray(rng.standard_normal(shape) * scale).astype(dtype) for name, shape in SIZE.items()}
+    # In a mapped body an axis has one size.
+    renamed = {"none": {"a": "n", "b": "b"}, "one": {"a": "i", "b": "j"}}
+    named = {name: nx.named(x, DIMS[name]) if name in DIMS else x for name, x in arrays.items()}
+    return named, {name: nx.rename(x, renamed[name]) if name in renamed else x for name, x in named.items()}
+
+
+def types_of(tree):
+    return [(str(leaf.dtype), leaf.shape, leaf.weak_type) for leaf in map(jnp.asarray, jax.tree.leaves(tree))]
+
+
+def run_short(optimizer, params, gradients):
+    state = optimizer.init(params)
+    before = types_of(state)
+    for gradient in gradients:
+        updates, state = optimizer.update(gradient, state, params)
+        assert types_of(state) == before
+    return updates, state
+
+
+@pytest.mark.parametrize("scale", [300, 0])
+@pytest.mark.parametrize("types", [*itertools.product(TYPES, TYPES)], ids="-".join)
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.part(8)
+def test_states_keep_their_types_and_values_are_those_of_float32(name, types, scale):
+    """Arrays without elements and with one, numbers, zero gradients, and gradients whose squares exceed float16."""
+    optimizer = EVERY[name]()
+    params, *gradients = (short(*each)[0] for each in ((types[0], 3, 0), (types[1], scale, 1), (types[1], scale, 2)))
+    wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), (params, gradients))
+    wanted, _ = run_short(optimizer, *wide)
+    updates, state = run_short(optimizer, params, gradients)
+    for leaf in jax.tree.leaves((updates, state)):
+        assert np.isfinite(np.asarray(leaf, float)).all()
+    for have, want in zip(jax.tree.leaves(updates), jax.tree.leaves(wanted), strict=True):
+        assert have.dtype == {"int32": "float32"}.get(types[1], types[1])
+        np.testing.assert_allclose(np.asarray(have, float), want, atol=0.03 * max(0.01, np.abs(want).max(initial=0)))
+
+
+@pytest.mark.part(3)
+@pytest.mark.rest(7)
+@pytest.mark.parametrize("types", [("bfloat16", "float32"), ("float16", "float16"), ("float32", "bfloat16")], ids="-".join)
+@pytest.mark.parametrize("name", EVERY)
+def test_short_types_in_a_mapped_body(name, types):
+    optimizer = EVERY[name]()
+    params, *gradients = (short(*each)[1] for each in ((types[0], 3, 0), (types[1], 300, 1), (types[1], 300, 2)))
+    mapped = nx.xmap(functools.partial(run_short, optimizer), axis_resources={"a": "x", "b": "y"}, mesh=make_mesh((2, 2)))
+    for have, want in zip(
+        jax.tree.leaves(mapped(params, gradients)), jax.tree.leaves(run_short(optimizer, params, gradients)), strict=True
+    ):
+        have, want = (np.asarray(each, float) for each in (have, want))
+        assert np.isfinite(have).all()
+        np.testing.assert_allclose(have, want, atol=0.03 * max(0.01, np.abs(want).max(initial=0)))
+
+
+@pytest.mark.parametrize("name", ["muon", "adafactor", "shampoo"])
+def test_a_step_compiles_once_and_is_a_body_of_scan(name):
+    optimizer = EVERY[name]()
+    params = {"w": nx.named(array(4, 6).astype(jnp.bfloat16), ["a", "b"])}
+    gradients = {"w": nx.named(array(3, 4, 6), [None, "a", "b"])}
+
+    def step(state, gradient):
+        updates, state = optimizer.update(gradient, state, params)
+        return state, updates
+
+    state, _ = jax.lax.scan(step, optimizer.init(params), gradients)
+    assert types_of(state) == types_of(optimizer.init(params))
+
+
+def test_norms_of_short_types():
+    for dtype in (jnp.float16, jnp.bfloat16, jnp.int8, jnp.uint16, jnp.float8_e4m3fn):
+        x = jnp.asarray([100, 110, 120]).astype(dtype)
+        have = nx.interop.global_norm({"w": nx.named(x, ["a"])})
+        assert have.dtype == jnp.float32
+        np.testing.assert_allclose(have, np.linalg.norm(np.asarray(x, np.float64)), rtol=1e-6)
+    large = {"w": nx.named(jnp.full(5, 6e4, jnp.float16), ["a"])}
+    np.testing.assert_allclose(nx.interop.global_norm(large), 6e4 * 5**0.5, rtol=1e-3)
+    clipped, _ = nx.interop.clip_by_global_norm(1.0).update(large, optax.EmptyState())
+    assert clipped["w"].dtype == jnp.float16
+    np.testing.assert_allclose(clipped["w"].data, 5**-0.5, rtol=1e-3)
+
+
 def exact(x, count=5):
     x = np.asarray(x, np.float64)
     x = x / np.linalg.norm(x)

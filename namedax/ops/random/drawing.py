@@ -43,8 +43,8 @@ from namedax.errors import (
     format_value,
 )
 from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.new_axis import check_shape, named_sizes, positional_shape
 from namedax.operands.dispatch import call_program
+from namedax.operands.new_axis import check_shape, named_sizes, positional_shape
 from namedax.operands.nmap import nmap
 from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import data_of
