@@ -42,6 +42,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
 from namedax.core.explicit_fallback import Explicit, may_fall_back
 from namedax.core.name_scopes import Scope, is_open
+from namedax.core.padded_sharding import PaddedTail
 from namedax.core.region import active_regions
 from namedax.core.strict_broadcasting import is_strict, strict_scopes
 from namedax.core.tracebacks import shorten_eager
@@ -320,12 +321,12 @@ def call_program(
         for name, arg in kwargs.items():
             parts.append(name)
             _describe(arg, parts, arrays, is_pytree, name)
-        if is_mapped := _is_mapped(arrays):
+        is_mapped, is_traced = _placement(arrays)
+        if is_mapped:
             parts.append(_MAPPED)
         found = _programs.get(entry := tuple(parts))
     except (_NotAProgramError, TypeError):  # not hashable
         return function(*args, **kwargs)
-    is_traced = any(isinstance(data_of(x), jax.core.Tracer) for x in arrays)
     if is_pytree is None:
         if is_traced and not is_mapped:
             return function(*args, **kwargs)
@@ -446,11 +447,22 @@ def data_of(value: Any) -> Any:
     return stored_data(value) if type(value) is NamedArray else value
 
 
-def _is_mapped(arrays: Sequence[Any]) -> bool:
-    """Return True if an operation may run as a mapped function, which takes long to trace."""
-    return any(
-        type(x) is NamedArray and padding_of(x) is not None for x in arrays
-    ) or may_fall_back(arrays)
+def _placement(arrays: Sequence[Any]) -> tuple[bool, bool]:
+    """Return True if an operation may run as a mapped function, and True if an array is traced.
+
+    A mapped function takes long to trace.
+    """
+    is_mapped = is_traced = False
+    for array in arrays:
+        if type(array) is NamedArray:
+            is_padded = type(array._tail) is PaddedTail
+            data = array._stored if is_padded else array._data
+            is_mapped = is_mapped or is_padded or may_fall_back((array,))
+        else:
+            data = array
+        if type(data) not in whole_types and isinstance(data, jax.core.Tracer):
+            is_traced = True
+    return is_mapped, is_traced
 
 
 # --- one mesh -------------------------------------------------------------------------------------
@@ -514,8 +526,8 @@ def _on_mesh(value: Any, mesh: Any, op: str = "the call") -> Any:
 def _type_of(array: Any) -> tuple[Any, ...]:
     """Return what decides which kernel runs on a concrete array."""
     if type(array) is NamedArray:
-        data = stored_data(array)
-        return (array._dims, padding_of(array), data.shape, data.dtype, data.sharding)
+        data = stored_data(array)  # the tail has the padding
+        return (array._dims, array._tail, data.shape, data.dtype, data.sharding)
     return (array.shape, array.dtype, getattr(array, "sharding", None))
 
 

@@ -16,7 +16,7 @@ A kernel is identified by its call: a function of the module, and the arguments 
 There is no separate key that could disagree. Arguments are compared by value and type, since `1`,
 `1.0` and `True` must differ.
 
-Each call pays for the code between a public function and `run`; `dispatch_cache` skips it.
+Each call pays for the code between a public function and `run`; `dispatch` skips it.
 
 In a body with sharded names only elementwise operations use kernels, on blocks. The others run
 directly, because they may communicate.
