@@ -77,6 +77,11 @@ def cast_data(data: jax.Array, axes: Iterable[str]) -> jax.Array:
     return value if wide is data else value.astype(data.dtype)
 
 
+def casts_automatically() -> bool:
+    """Return True if `jax_auto_pcast` is enabled, as it is by default and on JAX without it."""
+    return getattr(jax.config, "jax_auto_pcast", True)
+
+
 def under_automatic_casts(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a function with `jax_auto_pcast` enabled.
 
@@ -86,7 +91,7 @@ def under_automatic_casts(function: Callable[P, R], *args: P.args, **kwargs: P.k
     to cast them over. Constants within JAX's own functions (`jax.nn.gelu`) and derivative rules
     cannot be cast elsewhere.
     """
-    if getattr(jax.config, "jax_auto_pcast", True):
+    if casts_automatically():
         return function(*args, **kwargs)
     with jax.auto_pcast(True):
         return function(*args, **kwargs)

@@ -11,9 +11,15 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, SingleDeviceSharding, get_abstract_mesh
 
+<<<<<<< HEAD
 from namedax.core.array import NamedArray, get_data, is_named
 from namedax.core.element_types import NUMPY, check_numbers, native_order, refuse_foreign
+=======
+from namedax.core.array import NamedArray, stored_data
+from namedax.core.element_types import NUMPY, check_numbers, refuse_foreign
+>>>>>>> h-padded
 from namedax.core.names import PyTree
+from namedax.errors import StoredPaddingError
 from namedax.operands.kernels import whole_types
 from namedax.resources.mesh import auto_mesh, concrete_mesh, has_explicit_axes
 
@@ -92,10 +98,11 @@ class Arrivals:
       mesh: the mesh that it was given, or `None`.
     """
 
-    __slots__ = ("_given", "_now")
+    __slots__ = ("_given", "_now", "_takes_padded")
 
     def __init__(self, mesh: Mesh | AbstractMesh | None) -> None:
         self._given = mesh
+        self._takes_padded = False  # True after the first argument that is stored padded
         # The context, the mesh of the context if there is one, and the known shardings of each mesh
         # on which the program may run. It is one tuple, replaced as a whole, since other threads
         # read it.
@@ -114,15 +121,11 @@ class Arrivals:
             kinds = self._begin(context)
         for known in kinds:
             shardings = known.shardings
-            waiting: list[Any] = [*args, *kwargs.values()]
-            for value in waiting:  # the loop appends the elements of containers
-                kind = type(value)
-                if kind is NamedArray:
-                    try:
-                        value = get_data(value)
-                    except AttributeError:
-                        value = value._stored
+            waiting: list[Any] = [*args, *kwargs.values()] if kwargs else list(args)
+            try:
+                for value in waiting:  # the loop appends the elements of containers
                     kind = type(value)
+<<<<<<< HEAD
                 if kind in whole_types:
                     if id(value.sharding) not in shardings and not known.learns(value):
                         break
@@ -138,10 +141,32 @@ class Arrivals:
                     check_numbers("xmap", value)
                     if not value.dtype.isnative:
                         return False
+=======
+                    if kind is NamedArray:
+                        # The attribute is faster than a call, and raises for stored padding.
+                        value = stored_data(value) if self._takes_padded else value._data
+                        kind = type(value)
+                    if kind in whole_types:
+                        if id(value.sharding) not in shardings and not known.learns(value):
+                            break
+                    elif kind is list or kind is tuple:
+                        waiting += value
+                    elif kind is dict:
+                        waiting += value.values()
+                    elif isinstance(value, jax.Array):
+                        if isinstance(value, jax.core.Tracer) or not known.learns(value):
+                            break
+                        whole_types.add(kind)
+                    elif isinstance(value, NUMPY):
+                        check_numbers("xmap", value)
+                    else:
+                        waiting += _inside(value)
+>>>>>>> h-padded
                 else:
-                    waiting += _inside(value)
-            else:
-                return True
+                    return True
+            except StoredPaddingError:
+                self._takes_padded = True
+                return self.are_in_place(args, kwargs)
         return False
 
     def _begin(self, context: AbstractMesh) -> tuple[_Known, ...]:

@@ -40,7 +40,7 @@ from namedax.core.region import Region, active_regions, ambient
 from namedax.core.stack_room import with_stack_room
 from namedax.core.tracebacks import shorten_traceback
 from namedax.core.user_code import call_user_code
-from namedax.core.variance import under_automatic_casts
+from namedax.core.variance import casts_automatically, under_automatic_casts
 from namedax.errors import AxisMappingError, AxisSizeError, MeshError, NamedaxError, format_value
 from namedax.operands.argument_placement import Arrivals, checked_values
 from namedax.operands.broadcasting import to_local
@@ -80,7 +80,7 @@ from namedax.xmap.lowering import (
 )
 from namedax.xmap.options import Partitioning, XmapOptions
 from namedax.xmap.padded_arguments import enter_stored, with_data
-from namedax.xmap.replaced_layouts import replacement
+from namedax.xmap.replaced_layouts import replacement, replacements
 
 __all__ = [
     "Shared",
@@ -92,6 +92,10 @@ __all__ = [
 ]
 
 
+class _CastsDisabledError(Exception):
+    """A first trace has seen that `jax_auto_pcast` is disabled; the call is repeated with it."""
+
+
 class Shared:
     """State that all wrappers of one function with the same options share.
 
@@ -99,10 +103,12 @@ class Shared:
     through the current wrapper, so that the function and its closure can be garbage-collected.
     """
 
-    __slots__ = ("jitted", "program", "wrapper")
+    __slots__ = ("jitted", "program", "reads_casts", "wrapper")
 
     def __init__(self) -> None:
         self.jitted: Any = None
+        # True once a trace has seen that `jax_auto_pcast` is disabled: calls read it from then on.
+        self.reads_casts = False
         self.program: Hashable = object()  # identifies the program in the region's key
         self.wrapper: Any = None  # a weak reference
 
@@ -112,6 +118,9 @@ def compile_mapped(xmapped: Xmapped) -> Any:
     shared, options = xmapped._shared, xmapped._options
 
     def run(*args: object, **kwargs: object) -> PyTree:
+        if not shared.reads_casts and not casts_automatically():
+            shared.reads_casts = True
+            raise _CastsDisabledError
         return with_stack_room(_run, shared.wrapper(), *args, **kwargs)
 
     run.__name__ = run.__qualname__ = xmapped._name
@@ -150,32 +159,45 @@ class Xmapped:
             name for i, name in enumerate(parameters or ()) if i in options.static_argnums
         )
         self._shared = shared
+        self._is_mapped = bool(options.axis_resources)
         self._arrivals = Arrivals(options.mesh)
         self._compared: set[Any] = set()  # calls that were compared between processes
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call the mapped function."""
-        replace = replacement()
-        if replace is not None and (not active_regions or ambient() is None):
+        is_outside = not active_regions or ambient() is None
+        if replacements and is_outside and (replace := replacement()) is not None:
             form = replace(self, args, kwargs)
             if form is not None:
                 return form(*args, **kwargs)
         try:
-            if is_distributed() and (not active_regions or ambient() is None):
+            if is_distributed() and is_outside:
                 compare_calls(self, args, kwargs)
+<<<<<<< HEAD
             is_outside = self._options.axis_resources and (not active_regions or ambient() is None)
             reshards = is_outside and not self._arrivals.are_in_place(args, kwargs)
             if reshards or not is_outside:
                 args, kwargs = checked_values(args, kwargs)
             if reshards:
+=======
+            reshards = False
+            if not is_outside or not self._is_mapped:
+                check_values(args, kwargs)
+            elif not self._arrivals.are_in_place(args, kwargs):
+                reshards = True
+                check_values(args, kwargs)
+>>>>>>> h-padded
                 if not isinstance(self._options.mesh, Mesh):
                     self._check_devices(args, kwargs)
                 args, kwargs = self._place(args, kwargs)
-            run = (
-                functools.partial(_run, self)
-                if self._shared.jitted is None
-                else self._shared.jitted
-            )
+            elif not self._shared.reads_casts and (jitted := self._shared.jitted) is not None:
+                try:
+                    return jitted(*args, **kwargs)
+                except _CastsDisabledError:
+                    pass
+            run = self._shared.jitted
+            if run is None:
+                run = functools.partial(_run, self)
             result = under_automatic_casts(run, *args, **kwargs)
             return without_types(result, self._options.mesh) if reshards else result
         except Exception as error:
@@ -202,6 +224,10 @@ class Xmapped:
         return f"<xmap of {self._name} with axis_resources={self._options.axis_resources}>"
 
     def _compiled_form(self) -> Any:
+        self._shared.reads_casts = True
+        return self._jitted()
+
+    def _jitted(self) -> Any:
         return self._shared.jitted if self._shared.jitted is not None else compile_mapped(self)
 
     def lower(self, *args: object, **kwargs: object) -> jax.stages.Lowered:
@@ -228,16 +254,24 @@ class Xmapped:
 
     def trace(self, *args: object, **kwargs: object) -> jax.stages.Traced:
         """Trace the function for the given arguments, like `jax.jit(f).trace`."""
+<<<<<<< HEAD
         args, kwargs = checked_values(args, kwargs)
         traced: jax.stages.Traced = under_automatic_casts(
             self._compiled_form().trace, *args, **kwargs
         )
+=======
+        traced: jax.stages.Traced = under_automatic_casts(self._jitted().trace, *args, **kwargs)
+>>>>>>> h-padded
         return traced
 
     def eval_shape(self, *args: object, **kwargs: object) -> PyTree:
         """Compute the types of the results without running, like `jax.jit(f).eval_shape`."""
+<<<<<<< HEAD
         args, kwargs = checked_values(args, kwargs)
         return under_automatic_casts(self._compiled_form().eval_shape, *args, **kwargs)
+=======
+        return under_automatic_casts(self._jitted().eval_shape, *args, **kwargs)
+>>>>>>> h-padded
 
     def _check_devices(self, args: object, kwargs: object) -> None:
         """Raise a `MeshError` unless the mesh or an argument determines the devices."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-__all__ = ["replacement", "replacing"]
+__all__ = ["replacement", "replacements", "replacing"]
 
 #: Takes a mapped function and its arguments, and returns it with another layout, or `None`.
 Replacement = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -24,8 +24,17 @@ replacement: Callable[[], Replacement | None] = functools.partial(
 )
 
 
+#: It is not empty while a thread replaces layouts, so that other calls can skip the check.
+replacements: set[object] = set()
+
+
 @contextlib.contextmanager
 def replacing(form: Replacement) -> Iterator[None]:
     """Replace the layouts of mapped functions that are called in this context."""
-    with _context(form):
-        yield
+    token = object()
+    replacements.add(token)
+    try:
+        with _context(form):
+            yield
+    finally:
+        replacements.discard(token)
