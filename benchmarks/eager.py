@@ -1,18 +1,44 @@
-"""The cost of an eager operation on small named arrays, as a multiple of the plain `jnp` call.
+"""The cost of eager operations on small named arrays: against `jnp`, `jax.lax` and a cached `jax.jit`.
 
-python benchmarks/eager.py
+    python benchmarks/eager.py                      # the three tables
+    python benchmarks/eager.py operations control   # two of them
+    python benchmarks/eager.py functions nx.lax. nx.linspace
 
-The benchmark measures processor time of the calling thread. The plain call, the named call and the
-plain call again alternate; the last one is the noise.
+- `operations`: operations as a multiple of the plain `jnp` call.
+- `control`: loops and branches as a multiple of `jax.lax`, with the same functions at every call.
+- `functions`: every other public function of the reference against the same call under a cached
+  `jax.jit`; then the number of functions that cost more than 10 µs over it. Words that begin with
+  `nx.` select functions, and namespaces if they end with a dot.
+
+The benchmark measures processor time of the calling thread. The rivals alternate. In the first
+table the plain call comes twice; the second one is the noise.
 """
 
+import argparse
+import ast
+import pathlib
+import re
+import sys
 import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from timing import interleaved
 
 import namedax as nx
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tools"))
+
+import recorded_calls as table
+
+TABLES = ("operations", "control", "functions")
+LIMIT = 10e-6  # seconds that a function may cost over the jitted call
+# Calls for a part of a body, where the time is that of the mapped function.
+INSIDE = ("axis_index", "axis_size", "lax.axis_index", "lax.axis_size", "lax.pcast")
+SIZES = {"N": 4, "M": 2}
 
 
 def cases():
@@ -72,9 +98,177 @@ def cases():
     }
 
 
-def main() -> None:
-    """Print a table, one line per operation."""
-    print(f"jax {jax.__version__}\n\n| operation | `jnp`, µs | ratio | noise |\n|---|---|---|---|")
+# --- loops and branches -----------------------------------------------------------------------------
+
+
+def control() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
+    """The call of `jax.lax` and the named call, by function; the functions that they take stay the same."""
+    plain_x, plain_c = jnp.arange(32.0).reshape(8, 4), jnp.arange(4.0)
+    x, c = nx.named(plain_x, ["t", "k"]), nx.named(plain_c, ["k"])
+    true, one = jnp.array(True), jnp.array(1)
+
+    def step(carry, entry):
+        return carry + entry, carry * entry
+
+    def fold_step(carry, entry):
+        return carry + entry, None
+
+    def add(carry, entry):
+        return carry + entry
+
+    def double(entry):
+        return 2 * entry
+
+    def up(carry):
+        return carry + 1
+
+    def down(carry):
+        return carry - 1
+
+    def indexed(i, carry):
+        return carry + i
+
+    def is_small(carry):
+        return jnp.all(carry < 9)
+
+    def is_small_named(carry):
+        return nx.all(carry < 9, "k")
+
+    branches = [up, down]
+    lax = jax.lax
+    return {
+        "scan": (lambda: lax.scan(step, plain_c, plain_x), lambda: nx.scan(step, c, x, axis="t")),
+        "fold": (
+            lambda: lax.scan(fold_step, plain_c, plain_x),
+            lambda: nx.fold(add, c, x, axis="t"),
+        ),
+        "map": (lambda: lax.map(double, plain_x), lambda: nx.map(double, x, axis="t")),
+        "associative_scan": (
+            lambda: lax.associative_scan(add, plain_x),
+            lambda: nx.associative_scan(add, x, axis="t"),
+        ),
+        "cond": (lambda: lax.cond(true, up, down, plain_c), lambda: nx.cond(true, up, down, c)),
+        "switch": (lambda: lax.switch(one, branches, plain_c), lambda: nx.switch(one, branches, c)),
+        "while_loop": (
+            lambda: lax.while_loop(is_small, up, plain_c),
+            lambda: nx.while_loop(is_small_named, up, c),
+        ),
+        "fori_loop": (
+            lambda: lax.fori_loop(0, 3, indexed, plain_c),
+            lambda: nx.fori_loop(0, 3, indexed, c),
+        ),
+    }
+
+
+# --- every public function --------------------------------------------------------------------------
+
+
+def scope() -> dict[str, Any]:
+    """The modules that a call of the reference can use."""
+    return {"jax": jax, "jnp": jnp, "nx": nx}
+
+
+def called(name: str, call: str) -> tuple[Callable[..., Any], list[Any]] | None:
+    """The function of a call, and its arrays; whatever else it takes is fixed. `None` if it has no single call."""
+    node = ast.parse(table.sized(call, SIZES), mode="eval").body
+    if not isinstance(node, ast.Call) or not re.match(rf"{re.escape(name)}\b", ast.unparse(node)):
+        return None
+    values = {
+        operand: eval(table.sized(table.OPERANDS[operand], SIZES), scope())
+        for operand in table.operands_of(call)
+    }
+    space = {**scope(), **values}
+
+    def value(part: ast.expr) -> Any:
+        return eval(ast.unparse(part), space)
+
+    function = value(node.func)
+    args = [value(arg) for arg in node.args]
+    options = {keyword.arg: value(keyword.value) for keyword in node.keywords}
+    given = [*args, *options.values()]
+    where = [i for i, arg in enumerate(given) if has_only_arrays(arg)]
+    names = list(options)
+
+    def run(*arrays: Any) -> Any:
+        every = list(given)
+        for i, array in zip(where, arrays, strict=True):
+            every[i] = array
+        return function(*every[: len(args)], **dict(zip(names, every[len(args) :], strict=True)))
+
+    return run, [given[i] for i in where]
+
+
+def has_only_arrays(value: Any) -> bool:
+    """Return True if a value is a pytree of arrays, at least one."""
+    leaves = jax.tree.leaves(value)
+    return bool(leaves) and all(isinstance(leaf, jax.Array) for leaf in leaves)
+
+
+def pair(name: str, call: str) -> tuple[Callable[[], Any], Callable[[], Any]] | None:
+    """The eager call and the jitted one, or `None` if JAX cannot trace the call."""
+    found = called(name, call)
+    if found is None:
+        return None
+    run, arrays = found
+    run(*arrays)
+    jitted = jax.jit(run)
+    try:
+        jitted(*arrays)
+    except (TypeError, ValueError, jax.errors.JAXTypeError):
+        return None
+    return lambda: run(*arrays), lambda: jitted(*arrays)
+
+
+def functions(wanted: list[str]) -> Iterator[tuple[str, float | None, float | None]]:
+    """The seconds of every function, eager and jitted; no seconds where there is nothing to compare."""
+    apart = {name for loop in control() for name in (f"nx.{loop}", f"nx.lax.{loop}")}
+    for name, call in table.recorded().items():
+        short = name.removeprefix("nx.")
+        if name in apart or not asked(name, wanted):
+            continue
+        with warnings.catch_warnings(action="ignore"):
+            rivals = None if short in INSIDE else pair(name, call)
+            if rivals is None:
+                yield name, None, None
+            else:
+                yield name, *seconds(*rivals)
+
+
+def asked(name: str, wanted: list[str]) -> bool:
+    """Return True if a function is selected."""
+    return not wanted or any(
+        name.startswith(word) if word.endswith(".") else name == word for word in wanted
+    )
+
+
+def seconds(
+    own: Callable[[], Any], rival: Callable[[], Any], limit: float = 0.05
+) -> tuple[float, float]:
+    """The shortest processor time of each call; the two alternate for about `limit` seconds."""
+    times: dict[Callable[[], Any], list[float]] = {own: [], rival: []}
+    for call in times:
+        jax.block_until_ready(call())
+        jax.block_until_ready(call())
+    begin = time.thread_time()
+    jax.block_until_ready(own())
+    number = max(1, min(20, int(0.002 / max(time.thread_time() - begin, 1e-6))))
+    spent = time.thread_time()
+    while len(times[own]) < 3 or (len(times[own]) < 12 and time.thread_time() - spent < limit):
+        for call, found in times.items():
+            begin = time.thread_time()
+            for _ in range(number):
+                result = call()
+            found.append((time.thread_time() - begin) / number)
+            jax.block_until_ready(result)
+    return min(times[own]), min(times[rival])
+
+
+# --- tables ---------------------------------------------------------------------------------------------
+
+
+def print_operations() -> None:
+    """Print a line for each operation."""
+    print("\n| operation | `jnp`, µs | ratio | noise |\n|---|---|---|---|")
     for name, (plain, named) in cases().items():
         times = interleaved(
             {"jnp": plain, "namedax": named, "again": plain},
@@ -84,6 +278,58 @@ def main() -> None:
         )
         ratio, noise = times["namedax"] / times["jnp"], times["again"] / times["jnp"]
         print(f"| {name} | {times['jnp'] * 1e6:.1f} | {ratio:.2f} | {noise:.2f} |", flush=True)
+
+
+def print_control() -> None:
+    """Print a line for each loop and branch."""
+    print("\n| eager loop or branch | `jax.lax`, µs | namedax, µs | ratio |\n|---|---|---|---|")
+    for name, (plain, named) in control().items():
+        own, rival = seconds(named, plain, 1.0)
+        print(f"| `{name}` | {rival * 1e6:.1f} | {own * 1e6:.1f} | {own / rival:.2f} |", flush=True)
+
+
+def print_functions(wanted: list[str]) -> None:
+    """Print a line for each function that costs more than `LIMIT` over the jitted call, and the counts."""
+    found, without = [], []
+    for name, own, rival in functions(wanted):
+        if own is None or rival is None:
+            without.append(name)
+            continue
+        found.append((own - rival, name, own, rival))
+        if wanted:
+            print(f"{name}: {own * 1e6:.1f} µs, jitted {rival * 1e6:.1f} µs", flush=True)
+    over = sorted((one for one in found if one[0] > LIMIT), reverse=True)
+    print("\n| function | jitted, µs | eager, µs | difference, µs | ratio |\n|---|---|---|---|---|")
+    for difference, name, own, rival in over:
+        print(
+            f"| `{name}` | {rival * 1e6:.1f} | {own * 1e6:.1f} | {difference * 1e6:.1f}"
+            f" | {own / rival:.1f} |"
+        )
+    print(
+        f"\n{len(over)} of {len(found)} functions cost more than {LIMIT * 1e6:.0f} µs over the"
+        f" jitted call, {sum(own > 10 * rival for _, _, own, rival in over)} of them over ten times"
+        f" as much. Not compared: {len(without)} ({', '.join(without)})."
+    )
+
+
+def main() -> None:
+    """Print the tables that are selected, or all."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("words", nargs="*", metavar="TABLE or nx.NAME")
+    words = parser.parse_args().words
+    wanted = [word for word in words if word.startswith("nx.")]
+    if unknown := {*words} - {*wanted} - {*TABLES}:
+        parser.error(f"unknown words: {', '.join(sorted(unknown))}")
+    tables = {word for word in words if word in TABLES} or ({"functions"} if wanted else TABLES)
+    print(f"jax {jax.__version__}")
+    if "operations" in tables:
+        print_operations()
+    if "control" in tables:
+        print_control()
+    if "functions" in tables:
+        print_functions(wanted)
 
 
 if __name__ == "__main__":

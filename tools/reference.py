@@ -13,9 +13,7 @@ results must be those of the unmapped call.
 from __future__ import annotations
 
 import argparse
-import ast
 import collections
-import functools
 import json
 import os
 import pathlib
@@ -37,84 +35,19 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import reference_calls as calls  # noqa: E402
 import reference_names as names  # noqa: E402
+from recorded_calls import MEASURED, SHOWN, candidates, listed, operands_of, sized  # noqa: E402
 
 import namedax as nx  # noqa: E402
 from namedax.hlo import Collective  # noqa: E402
 
 DEVICES = 8
-SHOWN, MEASURED = {"N": 4, "M": 2}, {"N": 16, "M": 16}
 FILE = ROOT / "docs" / "reference" / "examples.json"
 
 
 # --- calls ----------------------------------------------------------------------------------------------------------
 
 
-def _listed(table: dict[str, str]) -> dict[str, str]:
-    return {f"nx.{name}": key for key, text in table.items() for name in text.split()}
-
-
-@functools.cache
-def _patterns() -> dict[str, str]:
-    found = {}
-    for call, text in calls.PATTERNS.items():
-        space = ""
-        for word in text.split():
-            if word.endswith(":"):
-                space = word[:-1]
-            else:
-                found[f"nx.{space}.{word}" if space else f"nx.{word}"] = call
-    return found
-
-
-NO_COST, NO_EXAMPLE = _listed(calls.NO_COST), _listed(calls.NO_EXAMPLE)
-
-
-def candidates(name: str) -> list[str]:
-    """The calls that may show a function, of which the first that works is taken."""
-    short = name.removeprefix("nx.")
-    if short in calls.CALLS:
-        return [calls.CALLS[short]]
-    if name in _patterns():
-        return [_patterns()[name]]
-    return (
-        calls.TRIES["matrices"] + calls.TRIES["entries"]
-        if "linalg" in name
-        else calls.TRIES["entries"]
-    )
-
-
-def sized(code: str, sizes: dict[str, int]) -> str:
-    """Code with numbers for `N` and `M`, worked out where they stand in arithmetic."""
-    tree = ast.parse(code)
-
-    class Sizes(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:
-            return ast.Constant(sizes[node.id]) if node.id in sizes else node
-
-        def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-            left, right = self.visit(node.left), self.visit(node.right)
-            if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
-                return ast.Constant(eval(ast.unparse(ast.BinOp(left, node.op, right))))
-            return ast.BinOp(left, node.op, right)
-
-    if not any(isinstance(node, ast.Name) and node.id in sizes for node in ast.walk(tree)):
-        return code
-    return ast.unparse(Sizes().visit(tree)).replace("'", '"')
-
-
-def operands_of(call: str) -> list[str]:
-    """The operands that a call mentions."""
-    mentioned = _free(ast.parse(call), frozenset())
-    return [name for name in calls.OPERANDS if name in mentioned]
-
-
-def _free(node: ast.AST, bound: frozenset[str]) -> set[str]:
-    """The names in an expression that are no parameters of a function in it."""
-    if isinstance(node, ast.Name):
-        return {node.id} - bound
-    if isinstance(node, ast.Lambda):
-        bound |= {arg.arg for arg in node.args.args}
-    return set().union(*(_free(child, bound) for child in ast.iter_child_nodes(node)))
+NO_COST, NO_EXAMPLE = listed(calls.NO_COST), listed(calls.NO_EXAMPLE)
 
 
 def scope() -> dict[str, Any]:

@@ -12,7 +12,19 @@ import numpy as np
 import namedax as nx
 from tests.fuzz.values import weights
 
-__all__ = ["elsewhere", "lossy", "placed", "pulled", "pulled_by", "pushed_by", "stored_padded", "twice", "whitened", "within"]
+__all__ = [
+    "elsewhere",
+    "lossy",
+    "placed",
+    "plain_gradients",
+    "pulled",
+    "pulled_by",
+    "pushed_by",
+    "stored_padded",
+    "twice",
+    "whitened",
+    "within",
+]
 
 
 def lossy(f: Callable[..., Any], axes: Sequence[Any] | None = None) -> Callable[..., Any]:
@@ -108,6 +120,12 @@ def placed(values: Sequence[Any], axes: Sequence[Any]) -> list[Any]:
     """The arrays of named arrays, their axes in these orders."""
     pairs = zip(values, axes, strict=True)
     return [nx.positional(v, order) if isinstance(v, nx.NamedArray) else jnp.asarray(v) for v, order in pairs]
+
+
+def plain_gradients(result: tuple[Any, Any], axes: Sequence[Any]) -> tuple[Any, Any]:
+    """A loss and gradients with respect to named arrays, these as arrays with their axes in these orders."""
+    loss, gradients = result
+    return loss, placed(gradients, axes)
 
 
 def elsewhere(arrays: Sequence[Any], mesh: Any, seed: int) -> list[Any]:

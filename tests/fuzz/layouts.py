@@ -28,6 +28,7 @@ class Layout:
     passes: tuple[str, ...] = PASSES  # those over the traced program that are taken
     slow: tuple[str, ...] = ()  # mesh axes over which collectives run in two levels, however small
     after: str = ""  # "eager" or "jit": how the second half of the program is done, outside of the mapped function
+    outside: str = ""  # "eager" or "jit", which may end in " under set_mesh": how the program is done without a mapped function
     again: str = (
         ""  # "cut", "mesh" or "set_mesh": a second call with arguments that lie otherwise, or on another mesh; or under one
     )
@@ -105,6 +106,15 @@ def random_layout(rng: random.Random, meetings: list[frozenset[str]], unmapped: 
     if at_rest and apart.random() < 0.5:
         layout = dataclasses.replace(layout, arrive="padded")
     return layout
+
+
+def outside_layout(rng: random.Random, meetings: list[frozenset[str]]) -> Layout:
+    """A layout of arguments that a program takes outside of mapped functions."""
+    mesh, explicit = rng.choice(MESHES), rng.random() < 0.6
+    resources = _resources(rng, meetings, dict(mesh), loops=False, careless=False, uneven=rng.random() < 0.25)
+    how = rng.choice(["eager", "jit"]) + rng.choice(["", " under set_mesh"])
+    gradient = rng.choice(["none", "none", "outside", "vjp outside"])
+    return Layout(mesh, resources, explicit, gradient=gradient, outside=how)
 
 
 def _resources(

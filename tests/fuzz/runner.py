@@ -246,6 +246,9 @@ def legitimate(ref: Reference, layout: Layout, error: Exception) -> bool:
     if isinstance(error, nx.errors.PlacementConflictError):
         if conflicts(layout, ref.meetings):
             return True
+        # Outside of mapped functions the axes of an Explicit mesh stay with an axis that is renamed.
+        if layout.outside and layout.explicit and any(s.op == "rename" for s in statements):
+            return True
         if any(s.op == "attention" and cannot_share(s, layout) for s in statements):
             return True
         if any(s.op == "pipeline" and len(s["axes"]) > 1 and all(map(layout.mesh_axes, s["axes"])) for s in statements):

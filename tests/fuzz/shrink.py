@@ -59,7 +59,7 @@ def _layouts(layout: Layout) -> Iterator[Layout]:
     """Simpler layouts, the simplest first."""
     if layout.gradient != "none":
         yield dataclasses.replace(layout, gradient="none")
-    for field in ("after", "again", "explicit", "wrap", "arrive", "passes", "slow"):
+    for field in ("outside", "after", "again", "explicit", "wrap", "arrive", "passes", "slow"):
         default = getattr(Layout(), field)
         if getattr(layout, field) != default:
             yield dataclasses.replace(layout, **{field: default})

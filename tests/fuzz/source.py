@@ -10,9 +10,9 @@ from tests.fuzz.layouts import PASSES, Layout, written
 from tests.fuzz.program import Block, Operation, Program, Statement, statements_of, used
 from tests.fuzz.values import FLOATS, SIZES, V
 
-__all__ = ["HEADER", "cut", "out_axes", "source"]
+__all__ = ["HEADER", "can_be_outside", "cut", "out_axes", "source"]
 
-HELPERS = "elsewhere, lossy, placed, pulled, pulled_by, pushed_by, twice, whitened, within"
+HELPERS = "elsewhere, lossy, placed, plain_gradients, pulled, pulled_by, pushed_by, twice, whitened, within"
 HEADER = f"import jax, jax.numpy as jnp, numpy as np, namedax as nx\nfrom tests.fuzz.helpers import {HELPERS}\n"
 SPEAKERS = ("psum", "pmean", "pmax", "pmin", "all_gather", "arange", "axis_index")  # of names that no value may have
 IN_BODIES = (*SPEAKERS, *("psum_many", "pmax_many", "psum_scatter", "all_to_all", "ppermute", "pshuffle", "pbroadcast"))
@@ -75,6 +75,8 @@ def source(program: Program, layout: Layout, results: Sequence[V], mapped: Seque
     ins, outs = [argument.mapping for argument in program.arguments], out_axes(results)
     floats = tuple(n for n, argument in enumerate(program.arguments) if argument.dtype in FLOATS and argument.fill != "nan")
     gradient = layout.gradient if floats else "none"
+    if layout.outside:
+        return _outside(program, layout, lines, outs, gradient, floats)
     if layout.mesh:
         lines.append(f"mesh = {mesh_of(layout.mesh, layout.explicit)}")
     # XLA's partitioner aborts over a Fourier transform along an axis that arrives cut, in plain JAX as here; Explicit axes are typed.
@@ -103,6 +105,34 @@ def source(program: Program, layout: Layout, results: Sequence[V], mapped: Seque
     if gradient in ("outside", "vjp outside") or layout.after == "jit":
         lines += ["f = jax.jit(f)"] if layout.after != "eager" else []
     return "\n".join([*lines, *_calls(program, layout)])
+
+
+def can_be_outside(program: Program) -> bool:
+    """Whether no statement needs a mapped function."""
+    return not any(map(_needs_body, program.main.statements))
+
+
+def _outside(
+    program: Program, layout: Layout, lines: list[str], outs: Sequence[Any], gradient: str, floats: tuple[int, ...]
+) -> str:
+    """The program over arrays that are named and placed first."""
+    lines.append(f"mesh = {mesh_of(layout.mesh, layout.explicit)}")
+    places, under = _at_rest(program, layout), "mesh" if layout.outside.endswith("set_mesh") else None
+    for n, argument in enumerate(program.arguments):
+        mine = {name: axes for name, axes in places.items() if name in argument.axes}
+        lines.append(f"v{n} = nx.shard(nx.named(v{n}, {argument.mapping}), {mine}, mesh, padded=True)")
+    parameters = ", ".join(f"v{n}" for n in range(len(program.arguments)))
+    lines += _Writer(layout).block(program.main, "body", "", "[{}]")
+    lines += [f"def f({parameters}):", f"    return placed(body({parameters}), {outs})"]
+    if gradient != "none":
+        lines.append(f"f = {_differentiated(gradient, 'f', floats)}")
+    if layout.outside.startswith("jit"):
+        lines.append("f = jax.jit(f)")
+    lines += _under(under, f"result = f({parameters})")
+    if gradient != "none":
+        mappings = [program.arguments[n].mapping for n in floats]
+        lines += _under(under, f"result = plain_gradients(result, {mappings})")
+    return "\n".join(lines)
 
 
 def _at_rest(program: Program, layout: Layout) -> dict[str, tuple[str, ...]]:

@@ -8,9 +8,10 @@ import sys
 import pytest
 
 import tests.fuzz.__main__ as fuzz
+from tests.fuzz.program import statements_of
 from tests.fuzz.runner import attempt, reference
 from tests.fuzz.specimens import SPECIMENS
-from tests.fuzz.worker import report, trial
+from tests.fuzz.worker import CONTROL, outside_trial, report, trial
 
 PROGRAMS, LAYOUTS = 10, 2
 
@@ -37,6 +38,27 @@ def test_random_programs(number):
     for layout in layouts:
         outcome = attempt(ref, layout)
         assert not outcome.failed, report(ref.program, layout, outcome)
+
+
+@pytest.mark.rest(4)
+@pytest.mark.part(2)
+@pytest.mark.parametrize("number", range(PROGRAMS))
+def test_random_programs_outside_of_mapped_functions(number):
+    ref, layouts = outside_trial(number, LAYOUTS)
+    for layout in layouts:
+        outcome = attempt(ref, layout)
+        assert not outcome.failed, report(ref.program, layout, outcome)
+
+
+def test_programs_outside_of_mapped_functions_have_every_loop_branch_and_layout():
+    trials = [outside_trial(number, LAYOUTS) for number in range(40)]
+    assert {s.op for ref, _ in trials for s in statements_of(ref.program.main)} >= {*CONTROL}
+    layouts = [layout for _, some in trials for layout in some]
+    assert {layout.outside for layout in layouts} == {
+        how + under for how in ("eager", "jit") for under in ("", " under set_mesh")
+    }
+    assert {layout.explicit for layout in layouts} == {True, False}
+    assert any(layout.uneven for layout in layouts)
 
 
 @pytest.mark.full

@@ -11,13 +11,33 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.generator import program as random_program
-from tests.fuzz.layouts import Layout, random_layout
+from tests.fuzz.layouts import Layout, outside_layout, random_layout
 from tests.fuzz.program import Program, statements_of
 from tests.fuzz.runner import Outcome, Reference, attempt, reference, write
 from tests.fuzz.shrink import prune, shrink
-from tests.fuzz.source import HEADER
+from tests.fuzz.source import HEADER, can_be_outside
 
-__all__ = ["features", "report", "trial", "work"]
+__all__ = ["features", "outside_trial", "report", "trial", "work"]
+
+# What is drawn outside of mapped functions, each as often as it stands here.
+CONTROL = ("cond", "fold", "fori_loop", "map", "scan", "switch", "while_loop")
+OUTSIDE = (
+    *CONTROL,
+    "add",
+    "concatenate",
+    "dot",
+    "getitem",
+    "greater",
+    "max",
+    "multiply",
+    "rename",
+    "sin",
+    "softmax",
+    "stack",
+    "sum",
+    "where",
+)
+EVERY = 4  # of so many numbers one stands for a program outside of mapped functions, too
 
 
 def trial(number: int, count: int, most: int = 6) -> tuple[Reference, list[Layout]]:
@@ -28,6 +48,18 @@ def trial(number: int, count: int, most: int = 6) -> tuple[Reference, list[Layou
         program = random_program(rng, most)
     ref = reference(prune(program))
     return ref, [random_layout(rng, ref.meetings, unmapped=not i) for i in range(count)]
+
+
+def outside_trial(number: int, count: int, most: int = 5) -> tuple[Reference, list[Layout]]:
+    """The program with a number that runs without a mapped function, with a loop or a branch in it, and its layouts."""
+    rng = random.Random(f"outside {number}")
+    while True:
+        program = random_program(rng, most, only=OUTSIDE)
+        if not program.results:
+            continue
+        ref = reference(prune(program))
+        if can_be_outside(ref.program) and any(s.op in CONTROL for s in ref.program.main.statements):
+            return ref, [outside_layout(rng, ref.meetings) for _ in range(count)]
 
 
 def features(layout: Layout) -> list[str]:
@@ -43,6 +75,7 @@ def features(layout: Layout) -> list[str]:
     found += ["arguments sharded elsewhere"] if layout.arrive == "sharded" else []
     found += ["arguments stored padded"] if layout.arrive == "padded" else []
     found += [f"{layout.after} outside"] if layout.after else []
+    found += [f"all outside, {layout.outside}"] if layout.outside else []
     found += [f"again: {layout.again}"] if layout.again else []
     return found + (["nothing mapped"] if not layout.resources else [])
 
@@ -80,19 +113,21 @@ def work(folder: Path, seed: int, count: int, layouts_each: int) -> None:
     sys.setrecursionlimit(5000)
     for number in range(seed, seed + count):
         start = time.monotonic()
-        ref, where = trial(number, layouts_each)
-        counts, refusals = {"programs": 1, "layouts": 0}, []
-        for layout in where:
+        trials = [trial(number, layouts_each), *([] if number % EVERY else [outside_trial(number, layouts_each)])]
+        counts, refusals, operations = {"programs": 1, "layouts": 0}, [], []
+        for ref, layout in ((ref, layout) for ref, where in trials for layout in where):
             watch(ref, layout)
-            outcome = attempt(ref, layout, True)
+            outcome = attempt(ref, layout, not layout.outside)
             for feature in ("layouts", outcome.kind, *(f"layout:{feature}" for feature in features(layout))):
                 counts[feature] = counts.get(feature, 0) + 1
             if outcome.kind == "refused":
                 refusals.append(outcome.detail)
             if outcome.failed:
                 put({"failure": failure(ref.program, layout, outcome, known, watch, number)})
+        for ref, _ in trials:
+            operations += [s.op for s in statements_of(ref.program.main)]
         counts["seconds"] = round(time.monotonic() - start)
-        put({"counts": counts, "operations": [s.op for s in statements_of(ref.program.main)], "refusals": refusals})
+        put({"counts": counts, "operations": operations, "refusals": refusals})
 
 
 def failure(program: Program, layout: Layout, outcome: Outcome, known: set[str], watch: Any, number: int) -> dict[str, str]:

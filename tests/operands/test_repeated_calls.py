@@ -1,0 +1,316 @@
+"""Repeated eager calls with the same functions: they trace and compile nothing, keep no memory, and never take the program of another function.
+
+`jax.lax` is the model: a function is known by its identity, so that closures of other values are other functions, and a function is not traced again
+when a value that it reads changes.
+"""
+
+import functools
+import gc
+import tracemalloc
+import weakref
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import namedax as nx
+
+X = nx.named(jnp.arange(32.0).reshape(8, 4) / 7, ["t", "k"])
+C = nx.named(jnp.array([0.5, 1.0, 2.0, 4.0]), ["k"])
+V = nx.named(jnp.arange(12.0).reshape(4, 3), ["k", None])
+INDICES = nx.named(jnp.array([2, 0, 1, 2]), ["k"])
+KEY = jax.random.key(3)
+TRUE, ONE = jnp.array(True), jnp.array(1)
+
+
+def up(a):
+    return a + 1
+
+
+def down(a):
+    return a - 2
+
+
+def double(a):
+    return 2 * a
+
+
+def add(a, b):
+    return a + b
+
+
+def step(carry, entry):
+    return carry + entry, carry * entry
+
+
+def indexed(i, carry):
+    return carry + i
+
+
+def is_small(carry):
+    return nx.all(carry < 9, "k")
+
+
+def each_is_small(carry):
+    return carry < 9
+
+
+BRANCHES = [up, down]
+MAPPED, LIFTED = nx.vmap(double, "t", "t"), nx.nmap(jnp.cumsum)
+
+# Each call takes the same functions at every time.
+CALLS = {
+    "scan": lambda: nx.scan(step, C, X, axis="t"),
+    "scan in reverse": lambda: nx.scan(step, C, X, axis="t", reverse=True),
+    "lax.scan": lambda: nx.lax.scan(step, C, X, axis="t"),
+    "fold": lambda: nx.fold(add, C, X, axis="t"),
+    "map": lambda: nx.map(double, X, axis="t"),
+    "associative_scan": lambda: nx.associative_scan(add, X, axis="t"),
+    "cond": lambda: nx.cond(TRUE, up, down, C),
+    "cond of a bool": lambda: nx.cond(True, up, down, C),
+    "cond by name": lambda: nx.cond(C > 1, up, down, C),
+    "lax.cond": lambda: nx.lax.cond(TRUE, up, down, C),
+    "switch": lambda: nx.switch(ONE, BRANCHES, C),
+    "switch of an integer": lambda: nx.switch(1, BRANCHES, C),
+    "switch by name": lambda: nx.switch(INDICES, BRANCHES, C),
+    "while_loop": lambda: nx.while_loop(is_small, up, C),
+    "while_loop by name": lambda: nx.while_loop(each_is_small, up, C),
+    "fori_loop": lambda: nx.fori_loop(0, 3, indexed, C),
+    "nmap": lambda: nx.nmap(double)(C),
+    "nmap over names": lambda: LIFTED(V),
+    "vmap": lambda: nx.vmap(double, "t", "t")(X),
+    "vmap made once": lambda: MAPPED(X),
+    "lax.tanh": lambda: nx.lax.tanh(X),
+    "lax.add": lambda: nx.lax.add(X, X),
+    "lax.top_k": lambda: nx.lax.top_k(X, 2, axis="k"),
+    "numpy.cumsum": lambda: nx.numpy.cumsum(X, "t"),
+    "numpy.polyval": lambda: nx.numpy.polyval(jnp.array([1.0, 2.0]), X),
+    "numpy.fft.fft": lambda: nx.numpy.fft.fft(X, axis="t"),
+    "numpy.linalg.norm": lambda: nx.numpy.linalg.norm(V, axis=0),
+    "scipy.special.erf": lambda: nx.scipy.special.erf(X),
+    "scipy.stats.norm.logpdf": lambda: nx.scipy.stats.norm.logpdf(X),
+    "random.normal": lambda: nx.random.normal(KEY, named_shape={"k": 4}),
+    "random.permutation": lambda: nx.random.permutation(KEY, X, axis="t"),
+    "random.categorical": lambda: nx.random.categorical(KEY, X, axis="k"),
+    "arange": lambda: nx.arange(5, axis="n"),
+    "linspace": lambda: nx.linspace(0.0, 1.0, 5, axis="n"),
+    "zeros": lambda: nx.zeros(named_shape={"n": 5}),
+    "zeros_like": lambda: nx.zeros_like(X),
+    "full": lambda: nx.full((), 2.0, named_shape={"n": 5}),
+    "nn.one_hot": lambda: nx.nn.one_hot(INDICES, 5, axis="n"),
+    "diff": lambda: nx.diff(X, axis="t", out_axis="d"),
+    "quantile": lambda: nx.quantile(X, 0.3, axis="t"),
+    "positional": lambda: nx.positional(X, ["k", "t"]),
+    "take": lambda: nx.take(X, INDICES, "k"),
+    "stack": lambda: nx.stack([X, X], "n"),
+    "sort": lambda: nx.sort(X, "t"),
+}
+# The calls that take functions, of a function `f` of one array.
+WITH_FUNCTIONS = {
+    "scan": lambda f: nx.scan(step_of(f), C, X, axis="t")[0],
+    "fold": lambda f: nx.fold(fold_of(f), C, X, axis="t"),
+    "map": lambda f: nx.map(f, X, axis="t"),
+    "associative_scan": lambda f: nx.associative_scan(lambda a, b: f(a + b) - f(a * 0), X, axis="t"),
+    "cond": lambda f: nx.cond(TRUE, f, down, C),
+    "cond by name": lambda f: nx.cond(C > 1, f, down, C),
+    "switch": lambda f: nx.switch(ONE, [down, f], C),
+    "while_loop": lambda f: nx.while_loop(is_small, lambda c: f(c) + 1, C),
+    "fori_loop": lambda f: nx.fori_loop(0, 3, lambda i, c: f(c) + i, C),
+    "nmap": lambda f: nx.nmap(f)(C),
+    "vmap": lambda f: nx.vmap(f, "t", "t")(X),
+}
+
+
+def step_of(f):
+    return lambda carry, entry: (carry + f(entry), carry)
+
+
+def fold_of(f):
+    return lambda carry, entry: carry + f(entry)
+
+
+@pytest.fixture
+def events():
+    """The names of what JAX traces, lowers and compiles."""
+    seen = []
+
+    def listen(name, duration, **_):
+        if "compil" in name or "trac" in name:
+            seen.append(name)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield seen
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def repeat(call, times):
+    for _ in range(times):
+        result = call()
+    jax.block_until_ready(result)
+
+
+@pytest.mark.rest(40)
+@pytest.mark.part(20)
+@pytest.mark.parametrize("name", CALLS)
+def test_a_repeated_call_traces_and_compiles_nothing(name, events):
+    repeat(CALLS[name], 2)
+    events.clear()
+    repeat(CALLS[name], 1)
+    assert events == []
+
+
+@pytest.mark.rest(16)
+@pytest.mark.part(6)
+@pytest.mark.parametrize("name", CALLS)
+def test_repeated_calls_keep_no_memory(name, events):
+    call, number = CALLS[name], 1000
+    repeat(call, 3)
+    events.clear()
+    repeat(call, 1)
+    assert events == []  # or the others would take minutes
+    gc.collect()
+    tracemalloc.start()
+    try:
+        repeat(call, 10)
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        repeat(call, number)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before < 16 * number
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.rest(10)
+@pytest.mark.part(6)
+@pytest.mark.parametrize("name", WITH_FUNCTIONS)
+def test_a_closure_of_another_value_is_another_function(name):
+    def times(factor):
+        return lambda a: a * factor
+
+    call = WITH_FUNCTIONS[name]
+    for factor in (3.0, -5.0, 7.0, 3.0):
+        have = call(times(factor))
+        want = jax.jit(lambda factor=factor: call(times(factor)))()  # traced anew
+        np.testing.assert_allclose(positional(have), positional(want), rtol=1e-5)
+
+
+@pytest.mark.rest(10)
+@pytest.mark.part(4)
+@pytest.mark.parametrize("name", WITH_FUNCTIONS)
+def test_a_closure_over_arrays_gives_their_values(name):
+    """Arrays of one type, in functions of one line: nothing but their values differs."""
+    call, results = WITH_FUNCTIONS[name], []
+    for shift in (1.0, 2.0):
+        array = nx.named(jnp.array([shift, 0.5, 0.25, 0.125]), ["k"])
+        if name == "nmap":
+            array = shift
+        results.append(positional(call(lambda a, array=array: a + array)))
+    assert not np.allclose(*results)
+
+
+# --- functions that change ---------------------------------------------------------------------------------------
+
+FACTOR = 1.0
+
+
+def global_times(a):
+    return a * FACTOR
+
+
+def stays(call, monkeypatch):
+    """Return True for a function that reads a global, and for one that reads a closure, if its results stay the same when that changes."""
+    cell = [1.0]
+
+    def of_cell(a):
+        return a * cell[0]
+
+    found = []
+    for f in (global_times, of_cell):
+        results = []
+        for factor in (1.0, 3.0):
+            monkeypatch.setitem(globals(), "FACTOR", factor)
+            cell[0] = factor
+            results.append(positional(call(f)))
+        found.append(np.array_equal(*results))
+    return found
+
+
+@functools.cache
+def plus_one_of(f):
+    return lambda c: f(c) + 1
+
+
+@functools.cache
+def indexed_of(f):
+    return lambda i, c: f(c) + i
+
+
+@functools.cache
+def stable_step_of(f):
+    return lambda carry, entry: (f(carry) + entry, carry)
+
+
+def is_small_in_jax(carry):
+    return jnp.all(carry < 9)
+
+
+XS, CS = jnp.asarray(nx.positional(X, ["t", "k"])), jnp.asarray(nx.positional(C, ["k"]))
+# With the function itself handed over, as JAX knows it by its identity.
+CHANGING = {
+    "cond": (lambda f: nx.cond(TRUE, f, down, C), lambda f: jax.lax.cond(TRUE, f, down, CS)),
+    "switch": (lambda f: nx.switch(ONE, [down, f], C), lambda f: jax.lax.switch(ONE, [down, f], CS)),
+    "while_loop": (
+        lambda f: nx.while_loop(is_small, plus_one_of(f), C),
+        lambda f: jax.lax.while_loop(is_small_in_jax, plus_one_of(f), CS),
+    ),
+    "fori_loop": (
+        lambda f: nx.fori_loop(0, 3, indexed_of(f), C),
+        lambda f: jax.lax.fori_loop(0, 3, indexed_of(f), CS),
+    ),
+    "scan": (
+        lambda f: nx.scan(stable_step_of(f), C, X, axis="t"),
+        lambda f: jax.lax.scan(stable_step_of(f), CS, XS),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_a_function_whose_surroundings_change_behaves_as_under_jax(name, monkeypatch):
+    named, plain = CHANGING[name]
+    assert stays(named, monkeypatch) == stays(plain, monkeypatch)
+
+
+# --- functions that are deleted -----------------------------------------------------------------------------------
+
+
+@pytest.mark.rest(10)
+@pytest.mark.part(4)
+@pytest.mark.parametrize("name", WITH_FUNCTIONS)
+def test_functions_that_are_deleted_are_freed(name):
+    """Within the bound of JAX's own caches, which `jax.clear_caches` empties."""
+    references = []
+    for factor in range(3):
+        f = make_times(factor)
+        references.append(weakref.ref(f))
+        WITH_FUNCTIONS[name](f)
+        del f
+    jax.clear_caches()
+    gc.collect()
+    assert [reference() for reference in references] == [None] * 3
+
+
+def make_times(factor):
+    def times(a):
+        return a * factor
+
+    return times
+
+
+def positional(tree):
+    """The first array of a result, its names in order."""
+    leaf = jax.tree.leaves(tree, is_leaf=lambda leaf: isinstance(leaf, nx.NamedArray))[0]
+    if not isinstance(leaf, nx.NamedArray):
+        return np.asarray(leaf)
+    return np.asarray(nx.positional(leaf, [*sorted(leaf.named_shape), ...]))
