@@ -510,7 +510,7 @@ def _mapped(
     if isinstance(mesh, jax.sharding.Mesh):
         return mapped
     # In a trace the devices are unknown, and operands cannot be moved from other devices.
-    return lambda operands: mapped._compiled_form()(operands)
+    return lambda operands: mapped._jitted()(operands)
 
 
 class _UniqueName(Record):

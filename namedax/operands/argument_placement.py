@@ -11,13 +11,8 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, SingleDeviceSharding, get_abstract_mesh
 
-<<<<<<< HEAD
-from namedax.core.array import NamedArray, get_data, is_named
+from namedax.core.array import NamedArray, is_named, stored_data
 from namedax.core.element_types import NUMPY, check_numbers, native_order, refuse_foreign
-=======
-from namedax.core.array import NamedArray, stored_data
-from namedax.core.element_types import NUMPY, check_numbers, refuse_foreign
->>>>>>> h-padded
 from namedax.core.names import PyTree
 from namedax.errors import StoredPaddingError
 from namedax.operands.kernels import whole_types
@@ -125,23 +120,6 @@ class Arrivals:
             try:
                 for value in waiting:  # the loop appends the elements of containers
                     kind = type(value)
-<<<<<<< HEAD
-                if kind in whole_types:
-                    if id(value.sharding) not in shardings and not known.learns(value):
-                        break
-                elif kind is list or kind is tuple:
-                    waiting += value
-                elif kind is dict:
-                    waiting += value.values()
-                elif isinstance(value, jax.Array):
-                    if isinstance(value, jax.core.Tracer) or not known.learns(value):
-                        break
-                    whole_types.add(kind)
-                elif isinstance(value, NUMPY):
-                    check_numbers("xmap", value)
-                    if not value.dtype.isnative:
-                        return False
-=======
                     if kind is NamedArray:
                         # The attribute is faster than a call, and raises for stored padding.
                         value = stored_data(value) if self._takes_padded else value._data
@@ -159,9 +137,10 @@ class Arrivals:
                         whole_types.add(kind)
                     elif isinstance(value, NUMPY):
                         check_numbers("xmap", value)
+                        if not value.dtype.isnative:
+                            return False
                     else:
                         waiting += _inside(value)
->>>>>>> h-padded
                 else:
                     return True
             except StoredPaddingError:

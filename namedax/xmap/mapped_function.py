@@ -173,20 +173,12 @@ class Xmapped:
         try:
             if is_distributed() and is_outside:
                 compare_calls(self, args, kwargs)
-<<<<<<< HEAD
-            is_outside = self._options.axis_resources and (not active_regions or ambient() is None)
-            reshards = is_outside and not self._arrivals.are_in_place(args, kwargs)
-            if reshards or not is_outside:
-                args, kwargs = checked_values(args, kwargs)
-            if reshards:
-=======
             reshards = False
             if not is_outside or not self._is_mapped:
-                check_values(args, kwargs)
+                args, kwargs = checked_values(args, kwargs)
             elif not self._arrivals.are_in_place(args, kwargs):
                 reshards = True
-                check_values(args, kwargs)
->>>>>>> h-padded
+                args, kwargs = checked_values(args, kwargs)
                 if not isinstance(self._options.mesh, Mesh):
                     self._check_devices(args, kwargs)
                 args, kwargs = self._place(args, kwargs)
@@ -254,24 +246,14 @@ class Xmapped:
 
     def trace(self, *args: object, **kwargs: object) -> jax.stages.Traced:
         """Trace the function for the given arguments, like `jax.jit(f).trace`."""
-<<<<<<< HEAD
         args, kwargs = checked_values(args, kwargs)
-        traced: jax.stages.Traced = under_automatic_casts(
-            self._compiled_form().trace, *args, **kwargs
-        )
-=======
         traced: jax.stages.Traced = under_automatic_casts(self._jitted().trace, *args, **kwargs)
->>>>>>> h-padded
         return traced
 
     def eval_shape(self, *args: object, **kwargs: object) -> PyTree:
         """Compute the types of the results without running, like `jax.jit(f).eval_shape`."""
-<<<<<<< HEAD
         args, kwargs = checked_values(args, kwargs)
-        return under_automatic_casts(self._compiled_form().eval_shape, *args, **kwargs)
-=======
         return under_automatic_casts(self._jitted().eval_shape, *args, **kwargs)
->>>>>>> h-padded
 
     def _check_devices(self, args: object, kwargs: object) -> None:
         """Raise a `MeshError` unless the mesh or an argument determines the devices."""
