@@ -21,7 +21,7 @@ import jax
 from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike
-from namedax.core.array import NamedArray
+from namedax.core.array import NamedArray, stored_data
 from namedax.core.call_errors import refuse_miscall
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits
@@ -264,7 +264,7 @@ class _OfType(Lifted):
     def _checked(self, *args: Any, **kwargs: Any) -> Any:
         result = super()._checked(*args, **kwargs)
         array = args[0] if args else None
-        data = array._data if type(array) is NamedArray else array
+        data = stored_data(array) if type(array) is NamedArray else array
         if isinstance(data, jax.core.Tracer) and is_tracked(data) and current_mesh() is None:
             return lax.optimization_barrier((array, result))[1]
         return result
