@@ -62,6 +62,7 @@ from namedax.resources.serial import loops_of, on_devices, with_loops
 from namedax.resources.stored_padding import mesh_shape
 from namedax.resources.two_level import SlowAxes, slow_axes_on
 from namedax.xmap.call_comparison import compare_calls
+from namedax.xmap.effects import MappedAxes, all_axes, axes_used, trace_call, without_request
 from namedax.xmap.explanations import (
     carried_names,
     check_nested,
@@ -100,9 +101,10 @@ class Shared:
     through the current wrapper, so that the function and its closure can be garbage-collected.
     """
 
-    __slots__ = ("jitted", "program", "wrapper")
+    __slots__ = ("calls_python", "jitted", "program", "wrapper")
 
     def __init__(self) -> None:
+        self.calls_python = False  # a body had callbacks that need all mesh axes
         self.jitted: Any = None
         self.program: Hashable = object()  # identifies the program in the region's key
         self.wrapper: Any = None  # a weak reference
@@ -152,6 +154,7 @@ class Xmapped:
         )
         self._shared = shared
         self._arrivals = Arrivals(options.mesh)
+        self._used = axes_used(options.axis_resources)
         self._compared: set[Any] = set()  # calls that were compared between processes
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
@@ -177,7 +180,7 @@ class Xmapped:
                 if self._shared.jitted is None
                 else self._shared.jitted
             )
-            result = under_automatic_casts(run, *args, **kwargs)
+            result = trace_call(self, run, args, kwargs)
             return without_types(result, self._options.mesh) if reshards else result
         except Exception as error:
             if is_invalid_value(error) and self._options.axis_resources and not active_regions:
@@ -229,14 +232,12 @@ class Xmapped:
 
     def trace(self, *args: object, **kwargs: object) -> jax.stages.Traced:
         """Trace the function for the given arguments, like `jax.jit(f).trace`."""
-        traced: jax.stages.Traced = under_automatic_casts(
-            self._compiled_form().trace, *args, **kwargs
-        )
+        traced: jax.stages.Traced = trace_call(self, self._compiled_form().trace, args, kwargs)
         return traced
 
     def eval_shape(self, *args: object, **kwargs: object) -> PyTree:
         """Compute the types of the results without running, like `jax.jit(f).eval_shape`."""
-        return under_automatic_casts(self._compiled_form().eval_shape, *args, **kwargs)
+        return trace_call(self, self._compiled_form().eval_shape, args, kwargs)
 
     def _check_devices(self, args: object, kwargs: object) -> None:
         """Raise a `MeshError` unless the mesh or an argument determines the devices."""
@@ -521,6 +522,10 @@ def _run(xmapped: Xmapped, *args: object, **kwargs: object) -> PyTree:
             if name in found or (outer is not None and name in outer.resources):
                 raise
             found[name] = size
+        except MappedAxes:
+            if all_axes() is None:
+                raise
+            return without_request(functools.partial(_run, xmapped, *args, **kwargs))
 
 
 def _run_once(
@@ -575,6 +580,9 @@ def _run_once(
     _enter_stored(arguments, region if resources and not auto else None, mesh)
     call = call_in(region, carried)
     call.mesh_shape = mesh_shape(mesh)
+    call.request = all_axes()
+    if devices and not auto:
+        call.unmapped = frozenset(mesh.axis_names) - axes_used(devices)
     if not resources:
         result = run_unmapped(call)
     elif loops:
