@@ -202,7 +202,7 @@ class PipelineError(NamedaxError, ValueError):
 
 
 class MeshError(NamedaxError, ValueError):
-    """A missing mesh, a mesh without a mesh axis of `axis_resources`, or one that must be mapped."""
+    """A missing mesh, a mesh without a mesh axis of `axis_resources`, or an axis to map."""
 
     code = "NX011"
 

@@ -35,7 +35,8 @@ _is_on: Callable[[], bool] = functools.partial(operator.attrgetter("value"), _co
 # The failures of each context that is entered, the innermost last. Callbacks run in other threads.
 _failures: list[list[CheckFailedError]] = []
 
-_EAGER = get_opaque_trace_state()
+with jax.ensure_compile_time_eval():  # the first use may import this module under a trace
+    _EAGER = get_opaque_trace_state()
 
 
 @checks_signature

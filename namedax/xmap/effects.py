@@ -191,7 +191,8 @@ def _axes_of(arguments: PyTree) -> frozenset[str]:
     return frozenset(found)
 
 
-_EAGER = get_opaque_trace_state()
+with jax.ensure_compile_time_eval():  # the first use may import this module under a trace
+    _EAGER = get_opaque_trace_state()
 _CHECKIFY = checkify.checkify.__code__.co_filename
 
 
