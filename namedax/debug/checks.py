@@ -12,6 +12,7 @@ import functools
 import logging
 import operator
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -35,8 +36,8 @@ _is_on: Callable[[], bool] = functools.partial(operator.attrgetter("value"), _co
 # The failures of each context that is entered, the innermost last. Callbacks run in other threads.
 _failures: list[list[CheckFailedError]] = []
 
-with jax.ensure_compile_time_eval():  # the first use may import this module under a trace
-    _EAGER = get_opaque_trace_state()
+with ThreadPoolExecutor(1) as _new_thread:  # this module may be imported under a trace
+    _EAGER = _new_thread.submit(get_opaque_trace_state).result()
 
 
 @checks_signature

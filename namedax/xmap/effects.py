@@ -12,6 +12,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import jax
@@ -191,8 +192,8 @@ def _axes_of(arguments: PyTree) -> frozenset[str]:
     return frozenset(found)
 
 
-with jax.ensure_compile_time_eval():  # the first use may import this module under a trace
-    _EAGER = get_opaque_trace_state()
+with ThreadPoolExecutor(1) as _new_thread:  # this module may be imported under a trace
+    _EAGER = _new_thread.submit(get_opaque_trace_state).result()
 _CHECKIFY = checkify.checkify.__code__.co_filename
 
 
