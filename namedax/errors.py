@@ -26,6 +26,7 @@ __all__ = [
     "AxisNotFoundError",
     "AxisResourceError",
     "AxisSizeError",
+    "CheckFailedError",
     "CheckpointError",
     "EinsumError",
     "MeshError",
@@ -201,7 +202,7 @@ class PipelineError(NamedaxError, ValueError):
 
 
 class MeshError(NamedaxError, ValueError):
-    """A missing mesh, or a mesh without a mesh axis of `axis_resources`."""
+    """A missing mesh, a mesh without a mesh axis of `axis_resources`, or an axis to map."""
 
     code = "NX011"
 
@@ -304,6 +305,19 @@ class OuterProductError(NamedaxError, ValueError):
     """An elementwise result with more names than each operand, under `nx.strict_broadcasting`."""
 
     code = "NX023"
+
+
+class CheckFailedError(NamedaxError, AssertionError):
+    """An element of the predicate of `nx.debug.check` that is False.
+
+    Attributes:
+      index: the index of the first such element: axis names, or numbers of positional axes, to
+        positions.
+    """
+
+    code = "NX025"
+
+    index: Mapping[Hashable, int] = {}
 
 
 def show_name(name: Hashable) -> str:

@@ -229,6 +229,12 @@ SPECIMENS = [
         "the sum would have `batch`, `k` and `k_fsdp`.",
         'bias = nx.ones(named_shape={"k_fsdp": 6})\nwith nx.strict_broadcasting():\n    x + nx.rename(bias, {"k_fsdp": "k"})',
     ),
+    Specimen(
+        nx.errors.CheckFailedError,
+        'with nx.debug.checks():\n    nx.debug.check(x > 1, "x is large")',
+        "Elements of `x` are not larger than 1. The message has the index of the first one.",
+        'with nx.debug.checks():\n    nx.debug.check(x >= 1, "x is large")',
+    ),
 ]
 
 

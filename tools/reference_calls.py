@@ -734,10 +734,10 @@ NO_COST = {
         testing.assert_no_gather testing.assert_resources_do_not_matter typing.check typing.element_type typing.matches
     """
     ),
-    "It gathers the values that it prints.": "debug.callback debug.print",
+    "It gathers the values that it prints or checks.": "debug.callback debug.check debug.print",
     "It uses types, sizes and settings only, or returns no named array. No communication.": (
         """
-        debug.inspect_sharding array_repr array_str numpy.array_repr numpy.array_str iscomplexobj isrealobj isscalar numpy.isscalar ndim numpy.ndim
+        debug.checks debug.inspect_sharding array_repr array_str numpy.array_repr numpy.array_str iscomplexobj isrealobj isscalar numpy.isscalar ndim numpy.ndim
         shape numpy.shape size numpy.size result_type lax.after_all lax.broadcast_shapes lax.broadcasted_iota
         lax.conv_dimension_numbers lax.conv_general_permutations lax.conv_general_shape_tuple lax.conv_shape_tuple
         lax.conv_transpose_shape_tuple lax.create_token lax.dce_sink lax.dtype lax.empty lax.full lax.iota lax.padtype_to_pads

@@ -46,6 +46,8 @@ SEARCHES = {
     "einsum": "reference/api/nx.einsum",
     "mesh": "tutorials/3_eight_devices",
     "debug print": "guides/debugging",
+    "checkify": "guides/runtime_checks",
+    "runtime assertion": "guides/runtime_checks",
     "SerialLoop": "reference/api/nx.SerialLoop",
     "gradient accumulation": "guides/layouts",
     "pipeline": "guides/pipelines",

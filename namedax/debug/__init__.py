@@ -1,11 +1,14 @@
 """Debugging by name: values, placements and types of named arrays in a program.
 
 `printing` has `print` and `callback`, which show values while a program runs. `values` gathers
-them, and rebuilds them on the host; `callbacks` has the primitive that calls Python once.
+them, and rebuilds them on the host; `checks` has assertions on them; `callbacks` has the primitive
+that calls Python once.
 `inspection` shows placements. `name_trace` shows the types of each source line: `source_lines` has
 the statements, and `trace_text` the result. Read `printing` first.
 """
 
+from namedax.debug.checks import check as check
+from namedax.debug.checks import checks as checks
 from namedax.debug.inspection import Placement as Placement
 from namedax.debug.inspection import inspect_sharding as inspect_sharding
 from namedax.debug.printing import callback as callback
@@ -13,7 +16,16 @@ from namedax.debug.printing import print as print
 from namedax.debug.trace_text import NameTrace as NameTrace
 from namedax.debug.trace_text import TracedLine as TracedLine
 
-__all__ = ["NameTrace", "Placement", "TracedLine", "callback", "inspect_sharding", "print"]
+__all__ = [
+    "NameTrace",
+    "Placement",
+    "TracedLine",
+    "callback",
+    "check",
+    "checks",
+    "inspect_sharding",
+    "print",
+]
 
 
 def __dir__() -> list[str]:

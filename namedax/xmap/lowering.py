@@ -69,6 +69,7 @@ from namedax.resources.mesh import (
 )
 from namedax.resources.padding_masks import refilled
 from namedax.resources.serial import LoopAxis, loops_of, on_devices, stages_among
+from namedax.xmap.effects import AllAxes, check_calls
 from namedax.xmap.options import XmapOptions
 from namedax.xmap.padded_arguments import padded_result, stored_dims, zero_at_rest
 from namedax.xmap.short_steps import ShortSteps
@@ -192,9 +193,12 @@ def _on_devices(
     if has_explicit_axes(mesh):
         specs = call.specs(resources)
         datas = to_specs(datas, specs, None if from_context else mesh)
-    names = used if used != frozenset(mesh.axis_names) else frozenset()
+    is_partial = call.request is None and used != frozenset(mesh.axis_names)
     shard_map = functools.partial(
-        jax.shard_map, mesh=None if from_context else mesh, axis_names=names, check_vma=True
+        jax.shard_map,
+        mesh=None if from_context else mesh,
+        axis_names=used if is_partial else frozenset(),
+        check_vma=True,
     )
     return datas, mapped_in_two_levels(shard_map, call.region.slow_axes)
 
@@ -210,6 +214,8 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> PyTree:
     as in `nx.rename`. A nested `jax.shard_map` maps over `new_axes`.
     """
     region = call.region
+    # Over other mesh axes the values are equal already, if the outer body is mapped over all.
+    new_axes -= frozenset(jax.sharding.get_abstract_mesh().manual_axes)
 
     def on_old(dims: Dims) -> list[tuple[str, ...]]:
         """Return the placements of dims in the region, without placements on the new axes."""
@@ -293,7 +299,7 @@ def _run_in_steps(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
         in_specs=call.specs(resources),
         loops=loops,
         mesh=mesh,
-        manual=_axes_of(devices),
+        manual=_axes_of(devices) | (call.unmapped if call.request else frozenset()),
         shard_map=shard_map,
         late_sums=call.late_sums,
     )
@@ -394,6 +400,9 @@ class Call:
         # The names that enter stored padded in an argument. Results leave stored padded along them.
         self.stored: frozenset[Hashable] = frozenset().union(*[a.stored for a in arguments])
         self.mesh: Mesh | None = None
+        # The mesh axes that no axis is mapped to, and a request to map the body over them too.
+        self.unmapped: frozenset[str] = frozenset()
+        self.request: AllAxes | None = None
         self.results: list[_Result] = []
         # The mesh axes of results, by their dims.
         self._result_axes: dict[Dims, frozenset[str]] = {}
@@ -681,13 +690,17 @@ class Call:
         """Reject a traced body with raw collectives or with reductions of blocks by JAX."""
         resources = self.with_stored(self.region.resources)
         dims = self.argument_dims(), self.result_dims()
+        mapped = self.region.resources
+        if self.request is not None:  # collectives of JAX over the other axes are as wrong
+            mapped = {**mapped, **{axis: (axis,) for axis in self.unmapped}}
         refuse_raw(
             closed,
-            self.region.resources,
+            mapped,
             self.name,
             dimensions=Dimensions(resources, self.whole, *dims),
         )
         check_agreement(closed, self.name)
+        check_calls(closed, self.name, self.unmapped, self.request)
 
     def replicated_datas(self) -> list[Any]:
         """Return the data of the arguments, replicated over the Explicit axes in their types.

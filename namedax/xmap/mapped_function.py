@@ -61,6 +61,7 @@ from namedax.resources.mesh import (
 from namedax.resources.serial import loops_of, on_devices, with_loops
 from namedax.resources.two_level import SlowAxes, slow_axes_on
 from namedax.xmap.call_comparison import compare_calls
+from namedax.xmap.effects import MappedAxes, all_axes, axes_used, trace_call, without_request
 from namedax.xmap.explanations import (
     carried_names,
     check_nested,
@@ -103,9 +104,10 @@ class Shared:
     through the current wrapper, so that the function and its closure can be garbage-collected.
     """
 
-    __slots__ = ("jitted", "program", "reads_casts", "wrapper")
+    __slots__ = ("calls_python", "jitted", "program", "reads_casts", "wrapper")
 
     def __init__(self) -> None:
+        self.calls_python = False  # a body had callbacks that need all mesh axes
         self.jitted: Any = None
         # True once a trace has seen that `jax_auto_pcast` is disabled: calls read it from then on.
         self.reads_casts = False
@@ -161,6 +163,10 @@ class Xmapped:
         self._shared = shared
         self._is_mapped = bool(options.axis_resources)
         self._arrivals = Arrivals(options.mesh)
+        self._used = axes_used(options.axis_resources)
+        self._maps_all_axes = options.mesh is not None and self._used.issuperset(
+            options.mesh.axis_names
+        )
         self._compared: set[Any] = set()  # calls that were compared between processes
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
@@ -182,7 +188,11 @@ class Xmapped:
                 if not isinstance(self._options.mesh, Mesh):
                     self._check_devices(args, kwargs)
                 args, kwargs = self._place(args, kwargs)
-            elif not self._shared.reads_casts and (jitted := self._shared.jitted) is not None:
+            elif (
+                self._maps_all_axes
+                and not self._shared.reads_casts
+                and (jitted := self._shared.jitted) is not None
+            ):
                 try:
                     return jitted(*args, **kwargs)
                 except _CastsDisabledError:
@@ -190,7 +200,7 @@ class Xmapped:
             run = self._shared.jitted
             if run is None:
                 run = functools.partial(_run, self)
-            result = under_automatic_casts(run, *args, **kwargs)
+            result = trace_call(self, run, args, kwargs)
             return without_types(result, self._options.mesh) if reshards else result
         except Exception as error:
             if is_invalid_value(error) and self._options.axis_resources and not active_regions:
@@ -247,13 +257,13 @@ class Xmapped:
     def trace(self, *args: object, **kwargs: object) -> jax.stages.Traced:
         """Trace the function for the given arguments, like `jax.jit(f).trace`."""
         args, kwargs = checked_values(args, kwargs)
-        traced: jax.stages.Traced = under_automatic_casts(self._jitted().trace, *args, **kwargs)
+        traced: jax.stages.Traced = trace_call(self, self._jitted().trace, args, kwargs)
         return traced
 
     def eval_shape(self, *args: object, **kwargs: object) -> PyTree:
         """Compute the types of the results without running, like `jax.jit(f).eval_shape`."""
         args, kwargs = checked_values(args, kwargs)
-        return under_automatic_casts(self._jitted().eval_shape, *args, **kwargs)
+        return trace_call(self, self._jitted().eval_shape, args, kwargs)
 
     def _check_devices(self, args: object, kwargs: object) -> None:
         """Raise a `MeshError` unless the mesh or an argument determines the devices."""
@@ -538,6 +548,10 @@ def _run(xmapped: Xmapped, *args: object, **kwargs: object) -> PyTree:
             if name in found or (outer is not None and name in outer.resources):
                 raise
             found[name] = size
+        except MappedAxes:
+            if all_axes() is None:
+                raise
+            return without_request(functools.partial(_run, xmapped, *args, **kwargs))
 
 
 def _run_once(
@@ -591,7 +605,14 @@ def _run_once(
     )
     _enter_stored(arguments, region if resources and not auto else None, mesh)
     call = call_in(region, carried)
+<<<<<<< HEAD
     call.mesh = mesh
+=======
+    call.mesh_shape = mesh_shape(mesh)
+    call.request = all_axes()
+    if devices and not auto:
+        call.unmapped = frozenset(mesh.axis_names) - axes_used(devices)
+>>>>>>> h-effects
     if not resources:
         result = run_unmapped(call)
     elif loops:
