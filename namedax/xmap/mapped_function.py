@@ -605,14 +605,10 @@ def _run_once(
     )
     _enter_stored(arguments, region if resources and not auto else None, mesh)
     call = call_in(region, carried)
-<<<<<<< HEAD
     call.mesh = mesh
-=======
-    call.mesh_shape = mesh_shape(mesh)
     call.request = all_axes()
     if devices and not auto:
         call.unmapped = frozenset(mesh.axis_names) - axes_used(devices)
->>>>>>> h-effects
     if not resources:
         result = run_unmapped(call)
     elif loops:
