@@ -218,9 +218,9 @@ def _mesh_of_padded(op: str, padded: Sequence[NamedArray], mesh: Mesh | None) ->
             " Place both on one mesh: nx.shard(x, axis_resources, mesh, padded=True)."
         )
     (shape,) = shapes
-    known = [padding.devices for x in padded if (padding := padding_of(x)) and padding.devices]
+    known = next((p.devices for x in padded if (p := padding_of(x)) and p.devices), None)
     if mesh is not None and dict(mesh.shape) == dict(shape):
-        return mesh if isinstance(mesh, jax.sharding.Mesh) or not known else known[0]
+        return mesh if isinstance(mesh, jax.sharding.Mesh) or known is None else known
     for x in padded:
         sharding: Any = (
             None if isinstance(x.data, jax.core.Tracer) else getattr(x.data, "sharding", None)
@@ -233,11 +233,9 @@ def _mesh_of_padded(op: str, padded: Sequence[NamedArray], mesh: Mesh | None) ->
             " data is on other devices. Place it first: nx.shard(x, axis_resources, mesh,"
             " padded=True)."
         )
-    for context in (concrete_mesh(None), jax.sharding.get_abstract_mesh()):
+    for context in (concrete_mesh(None), jax.sharding.get_abstract_mesh(), known):
         if context is not None and dict(context.shape) == dict(shape):
             return context
-    if known:
-        return known[0]
     return jax.sharding.AbstractMesh(tuple(n for _, n in shape), tuple(axis for axis, _ in shape))
 
 
@@ -356,8 +354,7 @@ def _shardings_of(call: _Call) -> tuple[list[tuple[NamedArray, Assignment]], Mes
         if not isinstance(mesh, jax.sharding.Mesh):  # only concrete arrays determine its devices
             own_sharding = sharding if isinstance(data, jax.core.Tracer) else data.sharding
             mesh = own_sharding.mesh if isinstance(own_sharding, NamedSharding) else sharding.mesh
-        # A type has the Explicit axes only; the padding of an axis has all axes of its layout.
-        padded = padding.sizes if (padding := padding_of(operand)) is not None else ()
+        padded = p.sizes if (p := padding_of(operand)) else ()  # types lack their Auto mesh axes
         places = {
             dim: axes
             for i, dim in enumerate(operand._dims)
