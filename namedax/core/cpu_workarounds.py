@@ -37,7 +37,17 @@ def extremum(data: jax.Array, axes: tuple[int, ...], largest: bool) -> jax.Array
     """Return the maximum (if `largest`) or minimum over `axes`, kept with size 1.
 
     The result is NaN if an element is NaN, on CPUs too.
+
+    Complex numbers are ordered by their real parts, then by their imaginary parts, as in NumPy. XLA
+    has no such reduction between devices, and drops NaN.
     """
+    if jnp.iscomplexobj(data):
+        real = extremum(data.real, axes, largest)
+        nothing = jnp.asarray(-jnp.inf if largest else jnp.inf, real.dtype)
+        imag = extremum(jnp.where(data.real == real, data.imag, nothing), axes, largest)
+        best = lax.complex(real, imag)
+        missing = jnp.any(lax.ne(data, data), axes, keepdims=True)
+        return jnp.where(missing, jnp.asarray(jnp.nan, data.dtype), best)
     result = (jnp.max if largest else jnp.min)(data, axes, keepdims=True)
     if not (jnp.issubdtype(data.dtype, jnp.floating) and on_cpus()):
         return result

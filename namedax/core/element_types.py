@@ -6,8 +6,10 @@ governs only the dtypes that a user mixes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Any, Protocol, Self, TypeAlias, TypeVar
+import functools
+import inspect
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +23,9 @@ from namedax.errors import ArgumentError, ArgumentTypeError, format_value, show_
 
 __all__ = [
     "NUMPY",
+    "accumulate",
+    "accumulates",
+    "accumulation_type",
     "additive_identity",
     "as_inexact",
     "as_jax",
@@ -39,8 +44,10 @@ __all__ = [
     "refuse_foreign",
     "refuse_foreign_among",
     "refuse_overflow",
+    "rounded",
     "to_type",
     "weak_as",
+    "widened_type",
 ]
 
 
@@ -53,6 +60,8 @@ class _Castable(Protocol):
 T = TypeVar("T", bound=_Castable)
 V = TypeVar("V")
 D = TypeVar("D")
+P = ParamSpec("P")
+R = TypeVar("R")
 Args: TypeAlias = tuple[Any, ...]
 Kwargs: TypeAlias = dict[str, Any]
 
@@ -273,6 +282,8 @@ def inexact_type(dtype: np.dtype) -> np.dtype:
     """Return the floating-point dtype in which JAX computes a mean of values of type `dtype`."""
     if dtype in _OWN:
         return dtype
+    if jnp.issubdtype(dtype, jnp.integer):
+        dtype = accumulation_type(dtype)
     return jax.eval_shape(jnp.mean, jax.ShapeDtypeStruct((1,), dtype)).dtype
 
 
@@ -338,6 +349,120 @@ def additive_identity(dtype: DType) -> jax.Array:
     if jnp.issubdtype(dtype, jnp.inexact):
         zero = complex(-0.0, -0.0) if jnp.issubdtype(dtype, jnp.complexfloating) else -0.0
     return lax.full((), zero, dtype)
+
+
+# --- accumulation in a wider type ----------------------------------------------------------------
+# A float of at most 8 bits rounds each partial sum, so that a sum would depend on the blocks.
+# Several of these types have no zero, no sign or no infinity, the identities of reductions.
+# Integers below 8 bits have no sums in JAX. So operations that combine elements of these types
+# compute in a wider type, and round once.
+
+
+# Types that XLA cannot convert on CPUs: the compilation fails, or ends the process.
+_WITHOUT_ARITHMETIC = frozenset({"float6_e2m3fn", "float6_e3m2fn"})
+
+
+@functools.lru_cache(maxsize=256)
+def accumulation_type(dtype: DType) -> np.dtype:
+    """Return the dtype in which operations combine elements of type `dtype`.
+
+    It is float32 for floats of at most 8 bits, int8 or uint8 for integers of fewer bits, and
+    otherwise `dtype`.
+
+    >>> import jax.numpy as jnp
+    >>> from namedax.core.element_types import accumulation_type
+    >>> [str(accumulation_type(t)) for t in (jnp.float8_e5m2, jnp.uint4, jnp.bfloat16, jnp.int8)]
+    ['float32', 'uint8', 'bfloat16', 'int8']
+    """
+    dtype = jnp.dtype(dtype)
+    if jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits <= 8:
+        return np.dtype(np.float32)
+    if jnp.issubdtype(dtype, jnp.integer) and jnp.iinfo(dtype).bits < 8:
+        return np.dtype(np.int8 if jnp.issubdtype(dtype, jnp.signedinteger) else np.uint8)
+    return dtype
+
+
+def widened_type(op: str, dtype: DType) -> np.dtype:
+    """Return `accumulation_type(dtype)`.
+
+    Raises:
+      ArgumentTypeError: XLA does not compute with `dtype`.
+    """
+    name = jnp.dtype(dtype).name
+    if name in _WITHOUT_ARITHMETIC:
+        raise ArgumentTypeError(
+            f"{op}: XLA does not compute with the dtype {name}. Convert the array with NumPy:"
+            " jnp.asarray(np.asarray(x).astype('float32'))."
+        )
+    return accumulation_type(dtype)
+
+
+def rounded(result: R, dtype: DType) -> R:
+    """Cast the arrays of a result that have the accumulation type of `dtype` to `dtype`."""
+    wide = accumulation_type(dtype)
+    if wide == dtype:
+        return result
+
+    def one(array: Any) -> Any:
+        return array.astype(dtype) if getattr(array, "dtype", None) == wide else array
+
+    return cast("R", jax.tree.map(one, result, is_leaf=lambda leaf: hasattr(leaf, "astype")))
+
+
+def accumulate(op: str, function: Callable[[Any, Any], R], x: Any, dtype: DType | None = None) -> R:
+    """Return `function(x, dtype)`, computed in the accumulation type and rounded once.
+
+    Args:
+      op: the operation, for messages.
+      function: combines the elements of an array.
+      x: the array, named or not.
+      dtype: the dtype of the result, as in `jnp.sum`; by default `None`.
+
+    Raises:
+      ArgumentTypeError: XLA does not compute with the dtype.
+    """
+    wide = widened_type(op, x.dtype)
+    if dtype is None:
+        return rounded(function(to_type(x, wide), None), x.dtype)
+    result = widened_type(op, dtype)
+    if result == jnp.dtype(dtype):
+        return function(to_type(x, wide), dtype)
+    # As in jnp, the elements are converted first. A mean divides by a number that may exceed int8.
+    total: Any = function(x.astype(dtype).astype(result), common_type(result, np.int32))
+    return cast("R", total.astype(dtype))
+
+
+def accumulates(parameter: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make an operation compute in the accumulation type of one of its arguments, an array.
+
+    The result is rounded once. A parameter `dtype` is the dtype of the result, and a parameter `op`
+    the name of the operation.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        place = list(signature.parameters).index(parameter)
+
+        @functools.wraps(function)
+        def wide(*args: P.args, **kwargs: P.kwargs) -> R:
+            x: Any = args[place] if len(args) > place else kwargs.get(parameter)
+            dtype = getattr(x, "dtype", None)
+            if dtype is None or accumulation_type(dtype) == dtype:
+                return function(*args, **kwargs)
+            bound = signature.bind(*args, **kwargs)
+
+            def run(x: Any, dtype: DType | None) -> R:
+                bound.arguments[parameter] = x
+                if dtype is not None:
+                    bound.arguments["dtype"] = dtype
+                return function(*bound.args, **bound.kwargs)
+
+            op = bound.arguments.get("op", function.__name__.lstrip("_"))
+            return accumulate(op, run, x, bound.arguments.get("dtype"))
+
+        return wide
+
+    return decorate
 
 
 def weak_as(data: jax.Array, like: jax.Array | jax.core.ShapedArray) -> jax.Array:

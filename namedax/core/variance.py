@@ -27,6 +27,7 @@ from jax.extend.source_info_util import current, user_context
 from namedax.core.annotations import AnyArray
 from namedax.core.array import BlockInfo, NamedArray, make_in_region, set_block
 from namedax.core.cpu_workarounds import widened
+from namedax.core.element_types import accumulation_type, to_type
 from namedax.core.names import Dims
 
 __all__ = [
@@ -72,7 +73,8 @@ def cast_data(data: jax.Array, axes: Iterable[str]) -> jax.Array:
         missing = _tracked(missing)
     if not missing:
         return data
-    wide = widened(data)  # the transpose is a sum
+    # The transpose is a sum, which rounds once.
+    wide = to_type(widened(data), accumulation_type(data.dtype))
     value = lax.pcast(wide, tuple(sorted(missing)), to="varying")
     return value if wide is data else value.astype(data.dtype)
 

@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +23,8 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType
 
 from namedax.core.array import NamedArray
-from namedax.core.cpu_workarounds import widened
-from namedax.core.element_types import additive_identity, to_type, weak_as
+from namedax.core.cpu_workarounds import extremum, widened
+from namedax.core.element_types import accumulation_type, additive_identity, to_type, weak_as
 from namedax.core.names import MeshAxes
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.reshape import as_one
@@ -37,6 +37,9 @@ from namedax.resources.serial import (
     refuse_loops,
     refuse_microbatches,
 )
+
+P = ParamSpec("P")
+T = TypeVar("T", NamedArray, jax.Array)
 
 __all__ = [
     "PRIMITIVE",
@@ -60,6 +63,7 @@ __all__ = [
     "psum_scatter",
     "sliced",
     "sum_type",
+    "summable",
     "to_ordered_bits",
 ]
 
@@ -90,6 +94,26 @@ def sum_type(dtype: Any) -> np.dtype:
     return jnp.dtype(jnp.float32) if narrow else dtype
 
 
+Collective = Callable[Concatenate[jax.Array, P], jax.Array]
+
+
+def _in_bytes(collective: Collective[P]) -> Collective[P]:
+    """Make a collective send integers below 8 bits as integers of 8 bits.
+
+    Collectives of 2-bit integers corrupt memory in XLA's CPU backend (JAX 0.10 to 0.12).
+    """
+
+    @functools.wraps(collective)
+    def sent(data: jax.Array, *args: P.args, **kwargs: P.kwargs) -> jax.Array:
+        dtype = data.dtype
+        if not jnp.issubdtype(dtype, jnp.integer) or jnp.iinfo(dtype).bits >= 8:
+            return collective(data, *args, **kwargs)
+        return collective(data.astype(accumulation_type(dtype)), *args, **kwargs).astype(dtype)
+
+    return sent
+
+
+@_in_bytes
 def psum(data: jax.Array, axes: MeshAxes) -> jax.Array:
     """Sum over `axes`. The result is invariant over them.
 
@@ -101,12 +125,18 @@ def psum(data: jax.Array, axes: MeshAxes) -> jax.Array:
     return data if copies == 1 else lax.mul(data, lax.full_like(data, copies))
 
 
+def summable(data: T) -> T:
+    """Cast an array, named or not, to a dtype that has a zero; `float8_e8m0fnu` has none."""
+    return data.astype(jnp.float32) if data.dtype == jnp.float8_e8m0fnu else data
+
+
 def only_where(mask: jax.Array, data: jax.Array) -> jax.Array:
-    """Replace `data` by the additive identity where `mask` is False.
+    """Replace `data`, which is `summable`, by the additive identity where `mask` is False.
 
     If the mask is True on one device only, the psum over the devices is `data` of that device bit
     for bit, including -0.0.
     """
+    data = summable(data)
     return jnp.where(mask, data, weak_as(additive_identity(data.dtype), data))
 
 
@@ -135,6 +165,7 @@ def _explicit_axes_left() -> bool:
     return AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
 
 
+@_in_bytes
 def psum_scatter(data: jax.Array, dim: int, axes: MeshAxes) -> jax.Array:
     """Sum over `axes` and keep this device's block along `dim`.
 
@@ -157,6 +188,7 @@ def psum_scatter(data: jax.Array, dim: int, axes: MeshAxes) -> jax.Array:
     )
 
 
+@_in_bytes
 def all_gather(
     data: jax.Array, dim: int, axes: MeshAxes, to: Literal["varying", "invarying"]
 ) -> jax.Array:
@@ -195,6 +227,7 @@ def all_gather(
     return cast_data(data, axes) if to == "varying" else data
 
 
+@_in_bytes
 def all_to_all(data: jax.Array, split_dim: int, concat_dim: int, axes: MeshAxes) -> jax.Array:
     """Split `split_dim` into a block per device, and gather the blocks of `concat_dim`.
 
@@ -209,6 +242,7 @@ def all_to_all(data: jax.Array, split_dim: int, concat_dim: int, axes: MeshAxes)
     return lax.all_to_all(cast_data(data, axes), own(axes), split_dim, concat_dim, tiled=True)
 
 
+@_in_bytes
 def ppermute(data: jax.Array, axes: MeshAxes, perm: list[tuple[int, int]]) -> jax.Array:
     """Permute the blocks of devices by the pairs `(source, target)` of `perm`.
 
@@ -309,9 +343,9 @@ def _extremum(
     dtype, largest = data.dtype, reduce is lax.pmax
     if dtype == jnp.bool_:
         return reduce(data.astype(jnp.int32), moving).astype(dtype)
-    if jnp.issubdtype(dtype, jnp.complexfloating):  # ordered by jnp, not by XLA's all-reduce
-        local = jnp.max if largest else jnp.min
-        return local(all_gather(data[None], 0, moving, "invarying"), 0)
+    if jnp.issubdtype(dtype, jnp.complexfloating):  # XLA's all-reduce has no order of them
+        offers = all_gather(data[None], 0, moving, "invarying")
+        return lax.squeeze(extremum(offers, (0,), largest), (0,))
     return in_order(data, largest, lambda ordered: reduce(ordered, moving))
 
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.element_types import weak_as
+from namedax.core.element_types import to_type, weak_as
 from namedax.core.names import MeshAxes
 from namedax.core.padded_sharding import Uneven, block_size
 from namedax.core.variance import cast_data, varying
@@ -141,7 +141,9 @@ def refilled(data: jax.Array, dim: int, place: MeshAxes) -> jax.Array:
     def of_all(row: jax.Array) -> jax.Array:
         has = jnp.broadcast_to(comm.block_index(axes) == at // block, row.shape)
         own = comm.only_where(cast_data(has, varying(row)), cast_data(row, varying(has)))
-        return comm.pmax(own, axes) if own.dtype == jnp.bool_ else comm.psum(own, axes)
+        if own.dtype == jnp.bool_:
+            return comm.pmax(own, axes)
+        return to_type(comm.psum(own, axes), row.dtype)
 
     last = comm.over_words(of_all, row) if comm.is_keys(row) else of_all(row)
     return only_real(data, last, dim, place)

@@ -20,9 +20,9 @@ import numpy as np
 from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike
-from namedax.core.array import NamedArray, dims_of
-from namedax.core.element_types import to_type
-from namedax.core.names import AxisName, Dims, MeshAxes, PyTree
+from namedax.core.array import NamedArray, as_array, dims_of
+from namedax.core.element_types import accumulate, to_type
+from namedax.core.names import AxisName, Dims, DType, MeshAxes, PyTree
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient
@@ -248,6 +248,9 @@ def psum_scatter(
     names = check_names("psum_scatter", axis_name)
 
     def one(leaf: ArrayLike) -> AnyArray:
+        return accumulate("psum_scatter", scattered, as_array(leaf))
+
+    def scattered(leaf: AnyArray, dtype: DType | None) -> AnyArray:
         plan = _plan("psum_scatter", leaf, names)
         k = len(names)
         axis = plan.position("psum_scatter", scatter_dimension, "scatter_dimension", plan.rank)
@@ -551,13 +554,9 @@ def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> PyTree:
         if mine is not None:
 
             def of_one(data: jax.Array) -> jax.Array:
-                data = comm.only_where(mine, data)
-                return to_type(
-                    comm.psum(
-                        data.astype(jnp.int32) if data.dtype == jnp.bool_ else data, plan.mesh_axes
-                    ),
-                    data.dtype,
-                )
+                own = comm.only_where(mine, data)
+                own = own.astype(jnp.int32) if own.dtype == jnp.bool_ else own
+                return to_type(comm.psum(own, plan.mesh_axes), data.dtype)
 
             data = comm.over_words(of_one, data) if comm.is_keys(data) else of_one(data)
         data = cast_data(

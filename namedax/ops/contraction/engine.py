@@ -30,7 +30,7 @@ from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.closure_capture import type_of_programs
 from namedax.core.display import type_text
-from namedax.core.element_types import common_type
+from namedax.core.element_types import accumulation_type, common_type, to_type, widened_type
 from namedax.core.name_scopes import scope_text
 from namedax.core.names import DType, MeshAxes
 from namedax.core.padded_sharding import Uneven
@@ -191,6 +191,11 @@ class Contraction:
         # As in `jnp.einsum`, all operands are converted to the dtype of the result before the first
         # product.
         self.common, self.weak = _common_type(blocks)
+        # The sums of narrow types run in a wider type; the result is rounded once.
+        self.result = self.common if self.preferred is None else self.preferred
+        self.common = widened_type(self.op, self.common)
+        if accumulation_type(self.result) != self.result:
+            self.preferred = None
         self.accumulate = self.common
         if self.preferred is not None:
             wide = common_type(self.common, self.preferred)
@@ -298,7 +303,7 @@ class Contraction:
         dims = tuple(i for i, label in enumerate(term.labels) if label in labels)
         if not dims:
             return term
-        data = term.data
+        data = to_type(term.data, accumulation_type(term.data.dtype))
         for dim in dims:
             data = masked(data, dim, term.places[dim], 0)
         if self.common == jnp.bool_ and self.accumulate == jnp.bool_:
@@ -351,6 +356,7 @@ class Contraction:
         if self.manual:
             variance = self._variance(a) | self._variance(b)
             x, y = self._read(a, variance), self._read(b, variance)
+        x, y = (to_type(data, accumulation_type(data.dtype)) for data in (x, y))
         dimensions, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         places = tuple(self.place(label) for label in labels)
         # Mask both operands: the padding of one may multiply infinite values of the other.
@@ -513,6 +519,7 @@ class Contraction:
         return all(size % self._blocks(axes) == 0 for size in sizes)
 
     def _alike(self, *datas: jax.Array) -> list[jax.Array]:
+        datas = tuple(to_type(data, accumulation_type(data.dtype)) for data in datas)
         dtype = common_type(self.common, *datas)
         return [
             data if data.dtype == dtype else lax.convert_element_type(data, dtype) for data in datas
@@ -587,6 +594,8 @@ class Contraction:
         if self.pending:
             with _named_scope(self.no_ring):
                 data = self._finish_sums(data, places, goal)
+        if accumulation_type(self.result) == data.dtype:
+            data = to_type(data, self.result)
         slots = [i for i, label in enumerate(labels) if isinstance(label, int)]
         order = list(range(len(labels)))
         for slot, letter in zip(slots, self.letters, strict=True):

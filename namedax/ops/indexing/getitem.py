@@ -25,7 +25,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.element_types import beyond, check_fits, common_type, weak_as
+from namedax.core.element_types import beyond, check_fits, common_type, to_type, weak_as
 from namedax.core.name_scopes import in_scope, names_in, scope_text
 from namedax.core.names import Dims, is_name
 from namedax.core.padded_sharding import Uneven, plain
@@ -367,6 +367,8 @@ def _gather(
         result = _combine(result, own, mesh_axes)
         if comm.is_keys(data):
             result = jax.random.wrap_key_data(result, impl=jax.random.key_impl(data))
+        else:
+            result = to_type(result, data.dtype)
     # Positional axes in the order that the caller sees.
     rank = joint.count(None)
     internal = [("index", k) for k in range(rank)] + [

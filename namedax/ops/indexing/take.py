@@ -202,6 +202,10 @@ def _take_sharded(
         words = make_in_region(jax.random.key_data(x._data), (*x._dims, None))
         data, dims = _take_sharded(words, indices, axis, indexed, size, mesh_axes, mode, fill_value)
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(x._data)), dims[:-1]
+    stored = x.dtype
+    if (x := comm.summable(x)).dtype != stored:
+        data, dims = _take_sharded(x, indices, axis, indexed, size, mesh_axes, mode, fill_value)
+        return data.astype(stored), dims
     index = data_of(indices)
     own = dims_of(indices)
     if indexed in own:

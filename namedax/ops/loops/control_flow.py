@@ -21,6 +21,7 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike, EitherArray
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.element_types import to_type
 from namedax.core.names import PyTree
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.region import ambient, hiding
@@ -301,7 +302,7 @@ def from_device(data: jax.Array, mine: jax.Array, axes: tuple[str, ...]) -> jax.
     if data.dtype == jnp.bool_:
         return from_device(data.astype(jnp.int32), mine, axes).astype(jnp.bool_)
     data = cast_data(data, axes)
-    return comm.psum(comm.only_where(mine, data), axes)
+    return to_type(comm.psum(comm.only_where(mine, data), axes), data.dtype)
 
 
 def _scan_over_devices(

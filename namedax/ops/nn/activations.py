@@ -12,9 +12,10 @@ import jax.numpy as jnp
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.call_errors import bound as bound_arguments
 from namedax.core.call_errors import check_flags, flags_of, refuse_miscall
-from namedax.core.element_types import as_inexact, extreme, has_infinity
+from namedax.core.element_types import accumulate, as_inexact, extreme
 from namedax.core.error_function import gelu
 from namedax.core.functions import signature_of, summary_of
+from namedax.core.names import DType
 from namedax.core.tracebacks import shorten_eager
 from namedax.core.variance import cast_data
 from namedax.operands import kernels
@@ -118,12 +119,14 @@ def _normalize(
 ) -> AnyArray:
     # Planned as a reduction over `axis`, but the result keeps all axes of the argument.
     site = reduction_site(op, x, axis, where=mask[0] if mask else None, supports_padding=True)
-    site = site.replace(data=as_inexact(site.data))
-    # JAX's own functions initialize their maximum with -inf, which is NaN in a dtype without
-    # infinity.
-    is_own = site.mesh_axes or not has_infinity(jnp.finfo(site.data.dtype).dtype)
-    data = sharded(site) if is_own else local(site.data, axis=site.axes, where=site.where)
-    return site.finish_whole(data)
+
+    def normalize(data: jax.Array, dtype: DType | None) -> jax.Array:
+        data = as_inexact(data)
+        if site.mesh_axes:
+            return sharded(site.replace(data=data))
+        return local(data, axis=site.axes, where=site.where)
+
+    return site.finish_whole(accumulate(op, normalize, site.data))
 
 
 def _sum_over(site: ReductionPlan, data: jax.Array, mask: jax.Array | None) -> jax.Array:

@@ -17,9 +17,9 @@ import numpy as np
 from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
-from namedax.core.array import NamedArray, dims_of
+from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.element_types import extreme, has_infinity, weak_as
+from namedax.core.element_types import accumulate, extreme, weak_as
 from namedax.core.names import DType
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
@@ -85,26 +85,37 @@ def _identity(op: str, dtype: DType) -> np.ndarray:
 
 
 def _cumlogsumexp(data: jax.Array, axis: int, reverse: bool = False) -> jax.Array:
-    """Apply `lax.cumlogsumexp`, also to dtypes without infinity, where its initial -inf is NaN.
+    """Apply `lax.cumlogsumexp`; its sum of complex numbers is NaN under XLA's partitioner."""
+    if jnp.iscomplexobj(data):
+        return lax.associative_scan(jnp.logaddexp, data, axis=axis, reverse=reverse)
+    return lax.cumlogsumexp(data, axis=axis, reverse=reverse)
 
-    Raises:
-      ArgumentTypeError: the data are integers.
+
+def _extremum_scan(largest: bool) -> tuple[Scan, Callable[[Any, Any], Any]]:
+    """Return a cumulative maximum (if `largest`) or minimum, and the extremum of two arrays.
+
+    XLA drops the NaN of complex numbers.
     """
-    if not jnp.issubdtype(data.dtype, jnp.inexact):
-        raise ArgumentTypeError(
-            f"cumlogsumexp: the elements are {data.dtype}, not floats. Convert them first:"
-            " x.astype(float)."
-        )
-    if jnp.issubdtype(data.dtype, jnp.complexfloating) or has_infinity(data.dtype):
-        return lax.cumlogsumexp(data, axis=axis, reverse=reverse)
-    return lax.cumlogsumexp(data.astype(jnp.float32), axis=axis, reverse=reverse).astype(data.dtype)
+    scan, combine = (lax.cummax, lax.max) if largest else (lax.cummin, lax.min)
+
+    def combine_any(a: jax.Array, b: jax.Array) -> jax.Array:
+        if not jnp.iscomplexobj(a):
+            return combine(a, b)
+        return jnp.where(jnp.isnan(a), a, jnp.where(jnp.isnan(b), b, combine(a, b)))
+
+    def scan_any(data: jax.Array, axis: int, reverse: bool = False) -> jax.Array:
+        if not jnp.iscomplexobj(data):
+            return scan(data, axis=axis, reverse=reverse)
+        return lax.associative_scan(combine_any, data, axis=axis, reverse=reverse)
+
+    return scan_any, combine_any
 
 
 _SCANS: dict[str, tuple[Scan, Callable[[Any, Any], Any]]] = {
     "cumsum": (lax.cumsum, lax.add),
     "cumprod": (lax.cumprod, lax.mul),
-    "cummax": (lax.cummax, lax.max),
-    "cummin": (lax.cummin, lax.min),
+    "cummax": _extremum_scan(True),
+    "cummin": _extremum_scan(False),
     "cumlogsumexp": (_cumlogsumexp, jnp.logaddexp),
 }
 
@@ -182,7 +193,32 @@ def _run(
     except TypeError:
         check_options(op, reverse=reverse, **dict(zip(("dtype",), static, strict=False)))
     with explain_type_errors:
-        return kernels.run(op, _scan, axis_key(op, axis), (kind, local, reverse, static), x)
+        return kernels.run(op, _accumulate, axis_key(op, axis), (kind, local, reverse, static), x)
+
+
+def _accumulate(
+    op: str,
+    axis: AxisSpec,
+    kind: str,
+    local: Scan,
+    reverse: bool,
+    static: tuple[Any, ...],
+    x: ArrayLike,
+) -> AnyArray:
+    if axis is None:
+        x = flatten_positional(op, x)
+    x = as_array(x, op)
+    if kind == "cumlogsumexp" and not jnp.issubdtype(x.dtype, jnp.inexact):
+        raise ArgumentTypeError(
+            f"cumlogsumexp: the elements are {x.dtype}, not floats. Convert them first:"
+            " x.astype(float)."
+        )
+    dtype, *options = static or (None,)
+
+    def scan(x: AnyArray, dtype: DType | None) -> AnyArray:
+        return _scan(op, axis, kind, local, reverse, (dtype, *options) if static else (), x)
+
+    return accumulate(op, scan, x, dtype)
 
 
 def _scan(
@@ -194,8 +230,6 @@ def _scan(
     static: tuple[Any, ...],
     x: ArrayLike,
 ) -> AnyArray:
-    if axis is None:
-        x = flatten_positional(op, x)
     site = site_of_one_axis(
         op, x, dims_of(x).count(None) - 1 if axis is None else axis, supports_padding=True
     )

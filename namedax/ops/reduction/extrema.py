@@ -14,13 +14,14 @@ from jax import lax
 from namedax.core import cpu_workarounds
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.element_types import extreme, weak_as
+from namedax.core.element_types import accumulate, extreme, weak_as
+from namedax.core.names import DType
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, PositionalAxisError, format_value
 from namedax.operands.axes import refuse_order_of_storage
-from namedax.operands.broadcasting import constrain_sharding, make_result
+from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import REDUCED, SEARCHED, Explicit, operation
 from namedax.ops.reduction.cumulative import flatten_positional
@@ -101,15 +102,13 @@ def among_steps(
 
 
 def _extremum(site: ReductionPlan, largest: bool, initial: jax.Array | None = None) -> jax.Array:
-    if jnp.iscomplexobj(site.data) and not site.mesh_axes:
-        whole = tuple(None if i in site.axes else dim for i, dim in enumerate(site.dims_in))
-        mask = None if site.where is None else constrain_sharding(site.where, whole)
-        site = site.replace(data=constrain_sharding(site.data, whole), where=mask)
     # An empty array has no NaN to lose.
-    may_lose = (
-        site.data.size > 0
-        and jnp.issubdtype(site.data.dtype, jnp.floating)
-        and (comm.is_partitioned() or cpu_workarounds.on_cpus())
+    may_lose = site.data.size > 0 and (
+        jnp.iscomplexobj(site.data)
+        or (
+            jnp.issubdtype(site.data.dtype, jnp.floating)
+            and (comm.is_partitioned() or cpu_workarounds.on_cpus())
+        )
     )
     if not site.mesh_axes and not may_lose:
         return (jnp.max if largest else jnp.min)(
@@ -129,7 +128,10 @@ def _extremum(site: ReductionPlan, largest: bool, initial: jax.Array | None = No
         )
         return result if site.keepdims else lax.squeeze(result, site.axes)
     result = sharded_extremum(largest, site.axes, site.mesh_axes)(data, site.real())
-    if initial is not None:
+    if initial is not None and jnp.iscomplexobj(data):
+        both = jnp.stack(jnp.broadcast_arrays(result, initial))
+        result = lax.squeeze(cpu_workarounds.extremum(both, (0,), largest), (0,))
+    elif initial is not None:
         result = (jnp.maximum if largest else jnp.minimum)(result, initial)
     return result if site.keepdims else lax.squeeze(result, site.axes)
 
@@ -156,13 +158,22 @@ def _arg_extremum(site: ReductionPlan, largest: bool) -> jax.Array:
     # and its index in the complete axis. One all-reduce finds the best value, one the least index
     # of it. A NaN offers an index below zero.
     if not site.mesh_axes and len(site.axes) == 1:
-        return (jnp.argmax if largest else jnp.argmin)(
-            site.data, site.axes[0], keepdims=site.keepdims
-        )
+        return _find(site.data, site.axes[0], largest, site.keepdims)
     value, winner = _local_winner(_without_padding(site, largest), largest)
     if site.mesh_axes:
         _, winner = _winner(value, winner, site, largest)
     return winner if site.keepdims else lax.squeeze(winner, site.axes)
+
+
+def _find(data: jax.Array, axis: int, largest: bool, keepdims: bool = True) -> jax.Array:
+    """Return the index of the first extremum along an axis, or of the first NaN.
+
+    `jnp.argmax` does not support complex numbers.
+    """
+    if jnp.iscomplexobj(data):
+        best = cpu_workarounds.extremum(data, (axis % data.ndim,), largest)
+        return jnp.argmax((data == best) | jnp.isnan(data), axis, keepdims=keepdims)
+    return (jnp.argmax if largest else jnp.argmin)(data, axis, keepdims=keepdims)
 
 
 def _without_padding(site: ReductionPlan, largest: bool) -> ReductionPlan:
@@ -183,10 +194,9 @@ def _local_winner(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
 
     The index is row-major over the axes.
     """
-    find = jnp.argmax if largest else jnp.argmin
     if len(site.axes) == 1:
         (axis,) = site.axes
-        index = find(site.data, axis, keepdims=True)
+        index = _find(site.data, axis, largest)
         value = jnp.take_along_axis(site.data, index, axis)
         if site.mesh_axes:
             index = (
@@ -196,7 +206,7 @@ def _local_winner(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
     rest = [i for i in range(site.data.ndim) if i not in site.axes]
     flat = lax.transpose(site.data, (*rest, *site.axes))
     flat = as_one(flat, len(rest), len(site.axes))
-    found = find(flat, -1, keepdims=True)
+    found = _find(flat, -1, largest)
     value, place = jnp.take_along_axis(flat, found, -1)[..., 0], found[..., 0]
     index = jnp.zeros((), place.dtype)
     region = ambient()
@@ -222,7 +232,10 @@ def _winner(
         comm.of_all_steps(part, loops) if loops else part[None] for part in (value, index)
     )
     best = (comm.pmax if largest else comm.pmin)(
-        (jnp.max if largest else jnp.min)(values, 0, keepdims=True), devices
+        cpu_workarounds.extremum(values, (0,), largest)
+        if jnp.iscomplexobj(values)
+        else (jnp.max if largest else jnp.min)(values, 0, keepdims=True),
+        devices,
     )
     # The first NaN has the most negative offer; if there is one, no value equals `best`.
     offers = jnp.where(
@@ -470,7 +483,11 @@ def _run_with_index(op: str, largest: bool, x: ArrayLike, axis: AxisSpec) -> Wit
         )
     with explain_type_errors:
         site = reduction_site(op, x, axis, supports_padding=True)
-        values, indices = _extremum_with_index(site, largest)
+
+        def of(data: jax.Array, dtype: DType | None) -> tuple[Any, Any]:
+            return _extremum_with_index(site.replace(data=data), largest)
+
+        values, indices = accumulate(op, of, site.data)
         return WithIndex(site.finish(values), site.finish(indices))
 
 

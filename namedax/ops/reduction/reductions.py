@@ -27,7 +27,15 @@ from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import as_array, dims_of
-from namedax.core.element_types import as_inexact, extreme, has_infinity, inexact_type
+from namedax.core.element_types import (
+    accumulates,
+    accumulation_type,
+    as_inexact,
+    extreme,
+    inexact_type,
+    to_type,
+    widened_type,
+)
 from namedax.core.names import DType
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError
@@ -57,9 +65,9 @@ _where, _isfinite, _exp, _log, _abs, _sign, _real, _conj, _sqrt = (
 
 def _sum(
     site: ReductionPlan,
-    dtype: DType | None = None,
     promote_integers: bool = True,
     initial: jax.Array | None = None,
+    dtype: DType | None = None,
 ) -> jax.Array:
     if not site.mesh_axes:
         return jnp.sum(
@@ -85,9 +93,9 @@ def _sum(
 
 def _prod(
     site: ReductionPlan,
-    dtype: DType | None = None,
     promote_integers: bool = True,
     initial: jax.Array | None = None,
+    dtype: DType | None = None,
 ) -> jax.Array:
     options: dict[str, Any] = {"dtype": dtype, "promote_integers": promote_integers}
     if not site.mesh_axes:
@@ -199,12 +207,12 @@ def _sharded_var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.A
         data = variance(data, site.where).astype(result)
     else:  # requested integers: `jnp` divides them as integers, and NaN converts them to floats
         centred, divisor = parts(data, site.where)
-        total = _sum(kept.replace(data=centred * centred, where=site.where), wide)
+        total = _sum(kept.replace(data=centred * centred, where=site.where), dtype=wide)
         data = jnp.where(divisor > 0, _divided(total, divisor), jnp.nan)
     return data if site.keepdims else lax.squeeze(data, site.axes)
 
 
-def _var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.Array:
+def _var(site: ReductionPlan, ddof: float, dtype: DType | None = None) -> jax.Array:
     if not site.mesh_axes:
         # JAX annotates `ddof` as an integer, and accepts every number.
         return jnp.var(
@@ -219,7 +227,7 @@ def _var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.Array:
     return _sharded_var(site, dtype, ddof)
 
 
-def _std(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.Array:
+def _std(site: ReductionPlan, ddof: float, dtype: DType | None = None) -> jax.Array:
     if not site.mesh_axes:
         # JAX annotates `ddof` as an integer, and accepts every number.
         return jnp.std(
@@ -268,20 +276,14 @@ def local_maximum(data: jax.Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _logsumexp(site: ReductionPlan) -> jax.Array:
-    data = as_inexact(site.data)
-    # JAX's own function initializes its maximum with -inf, which is NaN in a dtype without
-    # infinity.
-    if not site.mesh_axes and has_infinity(jnp.finfo(data.dtype).dtype):
+    if not site.mesh_axes:
         return jax.nn.logsumexp(site.data, site.axes, keepdims=site.keepdims, where=site.where)
+    data = as_inexact(site.data)
     if site.where is not None:
-        data = jnp.where(
-            site.where, data, extreme(jnp.finfo(data.dtype).dtype, True).astype(data.dtype)
-        )
+        data = jnp.where(site.where, data, jnp.asarray(-jnp.inf, data.dtype))
     shift = sharded_maximum(site, data)
     shift = jnp.where(jnp.isfinite(shift), shift, jnp.zeros((), shift.dtype))
     terms = jnp.exp(data - shift)
-    if site.where is not None and not has_infinity(jnp.finfo(data.dtype).dtype):
-        terms = jnp.where(site.where, terms, jnp.zeros((), terms.dtype))
     total = comm.psum(jnp.sum(terms, site.axes, keepdims=True), site.mesh_axes)
     result = jnp.log(total) + shift
     return result if site.keepdims else lax.squeeze(result, site.axes)
@@ -326,7 +328,7 @@ def sum(
     Array(40., dtype=float32)
     """
     return run_reduction(
-        "sum", _sum, x, axis, keepdims, where, dtype, promote_integers, initial=initial
+        "sum", _sum, x, axis, keepdims, where, promote_integers, dtype=dtype, initial=initial
     )
 
 
@@ -364,7 +366,7 @@ def mean(
     >>> float(nx.mean(nx.named(jnp.arange(4.0), ["batch"]), "batch"))
     1.5
     """
-    return run_reduction("mean", _mean, x, axis, keepdims, where, dtype)
+    return run_reduction("mean", _mean, x, axis, keepdims, where, dtype=dtype)
 
 
 def resolve_ddof(op: str, ddof: float, correction: float | None) -> float:
@@ -425,7 +427,7 @@ def var(
     ddof = resolve_ddof("var", ddof, correction)
     if mean is not None:
         return _mean_square(x, mean, axis, dtype, ddof, keepdims, where)
-    return run_reduction("var", _var, x, axis, keepdims, where, dtype, ddof)
+    return run_reduction("var", _var, x, axis, keepdims, where, ddof, dtype=dtype)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
@@ -471,7 +473,7 @@ def std(
     ddof = resolve_ddof("std", ddof, correction)
     if mean is not None:
         return _sqrt(_mean_square(x, mean, axis, dtype, ddof, keepdims, where))
-    return run_reduction("std", _std, x, axis, keepdims, where, dtype, ddof)
+    return run_reduction("std", _std, x, axis, keepdims, where, ddof, dtype=dtype)
 
 
 def _mean_square(
@@ -489,7 +491,7 @@ def _mean_square(
     of = inexact_type(array.dtype)
     result = jnp.zeros((), of).real.dtype if dtype is None else jnp.zeros((), dtype).dtype
     wide: Any = of if dtype is None else result
-    wide = jnp.float32 if wide in (jnp.float16, jnp.bfloat16) else wide
+    wide = jnp.float32 if wide in (jnp.float16, jnp.bfloat16) else accumulation_type(wide)
     centred = array.astype(wide) - center.astype(wide)
     squares = _real(centred * _conj(centred))
     total = REDUCTIONS["sum"](squares, axis, keepdims=keepdims, where=where)
@@ -542,7 +544,7 @@ def prod(
     24.0
     """
     return run_reduction(
-        "prod", _prod, x, axis, keepdims, where, dtype, promote_integers, initial=initial
+        "prod", _prod, x, axis, keepdims, where, promote_integers, dtype=dtype, initial=initial
     )
 
 
@@ -670,11 +672,24 @@ def logsumexp(
     """
     if b is None and not return_sign:
         return run_reduction("logsumexp", _logsumexp, x, axis, keepdims, where)
+    return _weighted_logsumexp(x, axis, b, keepdims, return_sign, where)
+
+
+@accumulates("x")
+def _weighted_logsumexp(
+    x: ArrayLike,
+    axis: AxisSpec,
+    b: ArrayLike | None,
+    keepdims: bool,
+    return_sign: bool,
+    where: ArrayLike | None,
+) -> AnyArray | tuple[AnyArray, AnyArray]:
     array: AnyArray = as_array(x)
     dtype = inexact_type(array.dtype)
     factors: AnyArray | None = None
     if b is not None:
         factors = as_array(b)
+        factors = to_type(factors, widened_type("logsumexp", factors.dtype))
         dtype = inexact_type(jnp.promote_types(array.dtype, factors.dtype))
         factors = factors.astype(dtype)
         array = _where(factors != 0, array.astype(dtype), jnp.asarray(-jnp.inf, dtype))
@@ -709,6 +724,7 @@ _positional_logmeanexp = along_axes(jax.nn.logmeanexp, "logmeanexp", ("axis",))
 
 @checks_axes
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
+@accumulates("x")
 def logmeanexp(
     x: ArrayLike, axis: AxisSpec = None, where: ArrayLike | None = None, keepdims: bool = False
 ) -> AnyArray:

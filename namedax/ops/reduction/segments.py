@@ -21,7 +21,8 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.cpu_workarounds import extremum
 from namedax.core.display import type_text
-from namedax.core.names import is_name
+from namedax.core.element_types import accumulate, extreme
+from namedax.core.names import DType, is_name
 from namedax.core.padded_sharding import Uneven, block_size, plain
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
@@ -45,11 +46,25 @@ from namedax.resources.padding_masks import constant_padding, masked, refilled
 
 __all__ = ["FUNCTIONS", "segment_max", "segment_min", "segment_prod", "segment_sum"]
 
+
+def _with_nan(reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `segment_max` or `segment_min`; XLA drops the NaN of complex numbers."""
+
+    def local(data: jax.Array, ids: jax.Array, **options: Any) -> jax.Array:
+        result = reduce(data, ids, **options)
+        if not jnp.iscomplexobj(data):
+            return result
+        missing = jax.ops.segment_max(jnp.isnan(data).astype(jnp.int8), ids, **options) > 0
+        return jnp.where(missing, jnp.asarray(jnp.nan, data.dtype), result)
+
+    return local
+
+
 _LOCAL: dict[str, Callable[..., Any]] = {
     "sum": jax.ops.segment_sum,
     "prod": jax.ops.segment_prod,
-    "max": jax.ops.segment_max,
-    "min": jax.ops.segment_min,
+    "max": _with_nan(jax.ops.segment_max),
+    "min": _with_nan(jax.ops.segment_min),
 }
 
 
@@ -294,8 +309,32 @@ def _segment(
         region.block_size(out_axis, count, op, supports_padding=True)
     position = dims_of(data)[:dim].count(None) if name is None else 0
     return kernels.run(
-        op, _reduce, (name, out_axis), (kind, count, position, is_sorted, mode == "clip"), data, ids
+        op,
+        _accumulate,
+        (name, out_axis),
+        (kind, count, position, is_sorted, mode == "clip"),
+        data,
+        ids,
     )
+
+
+def _accumulate(
+    op: str,
+    axes: tuple[Any, Any],
+    kind: str,
+    count: int,
+    position: int,
+    is_sorted: bool,
+    clip: bool,
+    x: AnyArray,
+    ids: jax.Array,
+) -> AnyArray:
+    """Run `_reduce` in the accumulation type of the elements."""
+
+    def of(data: AnyArray, dtype: DType | None) -> AnyArray:
+        return _reduce(op, axes, kind, count, position, is_sorted, clip, data, ids, x.dtype)
+
+    return accumulate(op, of, x)
 
 
 def _reduce(
@@ -308,6 +347,7 @@ def _reduce(
     clip: bool,
     x: AnyArray,
     ids: jax.Array,
+    dtype: DType,
 ) -> AnyArray:
     region = ambient()
     name, out_axis = axes
@@ -372,6 +412,9 @@ def _reduce(
         if kind in ("max", "min") and run.placed
         else run(data, numbers)
     )
+    if kind in ("max", "min") and result.dtype != dtype:  # an empty segment has the limit of dtype
+        limits = (extreme(dtype, largest).astype(result.dtype) for largest in (True, False))
+        result = jnp.clip(result, *limits)
     # If both axes share mesh axes, the copies of the last segment are made before the sum.
     result = (constant_padding if run.common else refilled)(result, len(batch), kept)
 
@@ -463,7 +506,8 @@ class _Placed:
         if kind == "sum":
             return comm.psum(partial, rest)
         if kind == "prod":
-            return jnp.prod(comm.all_gather(partial[None], 0, rest, "invarying"), 0)
+            partials = comm.all_gather(partial[None], 0, rest, "invarying")
+            return jnp.prod(partials, 0, promote_integers=False)
         return (comm.pmax if kind == "max" else comm.pmin)(partial, rest)
 
     def _padded(self, partial: jax.Array, dim: int) -> jax.Array:
@@ -498,7 +542,7 @@ class _Placed:
         blocks = partial.reshape(*shape[:dim], devices, shape[dim] // devices, *shape[dim + 1 :])
         blocks = comm.all_to_all(blocks, dim, dim, self.common)
         return (
-            jnp.prod(blocks, dim)
+            jnp.prod(blocks, dim, promote_integers=False)
             if kind == "prod"
             else lax.squeeze(extremum(blocks, (dim,), kind == "max"), (dim,))
         )

@@ -16,7 +16,8 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.names import Dims
+from namedax.core.element_types import accumulate
+from namedax.core.names import Dims, DType
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
@@ -215,24 +216,27 @@ def run_reduction(
     keepdims: bool,
     where: ArrayLike | None,
     *static: object,
+    dtype: DType | None = None,
     initial: ArrayLike | None = None,
 ) -> AnyArray:
-    """Run one reduction.
+    """Run one reduction, in the accumulation type of the elements.
 
-    `reduce(site, *static, initial)` returns the reduced data, with `keepdims` as in the plan; it
-    receives `initial` only if the caller passed one.
+    `reduce(site, *static, initial, dtype=dtype)` returns the reduced data, with `keepdims` as in
+    the plan; it receives `initial` and `dtype` only if the caller passed them.
     """
     try:
-        hash((keepdims, static))
+        hash((keepdims, dtype, static))
     except TypeError:
-        check_options(op, keepdims=keepdims, **dict(zip(("dtype", "ddof"), static, strict=False)))
+        check_options(
+            op, keepdims=keepdims, dtype=dtype, **dict(zip(("ddof",), static, strict=False))
+        )
     operands = [x]
     if where is not None:
         operands.append(where)
     if initial is not None:
         operands.append(initial)
     with explain_type_errors:
-        given = (reduce, keepdims, where is not None, initial is not None, *static)
+        given = (reduce, keepdims, where is not None, initial is not None, dtype, *static)
         return kernels.run(op, _reduce, axis_key(op, axis), given, *operands)
 
 
@@ -243,6 +247,7 @@ def _reduce(
     keepdims: bool,
     has_mask: bool,
     has_initial: bool,
+    dtype: DType | None,
     *more: Any,
 ) -> AnyArray:
     """Run `reduce` on a plan; `more` has its further arguments, then the operands."""
@@ -251,4 +256,9 @@ def _reduce(
     site = reduction_site(
         op, x, axis, keepdims, others[0] if has_mask else None, supports_padding=True
     ).of_real()
-    return site.finish(reduce(site, *static, *others[has_mask:]))
+
+    def of(data: jax.Array, dtype: DType | None) -> jax.Array:
+        options = {} if dtype is None else {"dtype": dtype}
+        return reduce(site.replace(data=data), *static, *others[has_mask:], **options)
+
+    return site.finish(accumulate(op, of, site.data, dtype))

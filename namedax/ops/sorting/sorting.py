@@ -16,6 +16,7 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
+from namedax.core.element_types import accumulates, widened_type
 from namedax.core.names import Dims, DType, PyTree
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
@@ -107,6 +108,7 @@ def sort(
         return kernels.run("sort", _sort, axis_key("sort", axis), (stable, descending), x)
 
 
+@accumulates("x")
 def _sort(op: str, axis: AxisSpec, stable: bool, descending: bool, x: AnyArray) -> AnyArray:
     if axis is None:
         x = flatten_positional(op, x)
@@ -162,6 +164,7 @@ def argsort(
         )
 
 
+@accumulates("x")
 def _argsort(
     op: str, axis: AxisSpec, stable: bool, descending: bool, dtype: DType | None, x: AnyArray
 ) -> AnyArray:
@@ -210,7 +213,7 @@ def lexsort(keys: Iterable[ArrayLike], axis: AxisSpec = -1) -> AnyArray:
 
 def _lexsort(op: str, axis: AxisSpec, *keys: AnyArray) -> AnyArray:
     datas, dims = align(op, *keys)
-    datas = list(jnp.broadcast_arrays(*datas))
+    datas = [data.astype(widened_type(op, data.dtype)) for data in jnp.broadcast_arrays(*datas)]
     site = site_of_one_axis(
         op,
         make_in_region(datas[0], dims) if set(dims) != {None} else datas[0],
@@ -238,6 +241,7 @@ def _run_partition(
         return kernels.run(op, _partition, axis_key(op, axis), (function, kth), x)
 
 
+@accumulates("x")
 def _partition(
     op: str,
     axis: AxisSpec,
@@ -306,6 +310,7 @@ class TopK(NamedTuple):
 
 
 @operation(scope=True)
+@accumulates("x")
 def top_k(x: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | None = None) -> TopK:
     """Return the `k` largest values along one axis in descending order, with their indices.
 

@@ -17,7 +17,7 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.element_types import as_inexact, to_type
+from namedax.core.element_types import accumulates, as_inexact, to_type, widened_type
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, PositionalAxisError, format_value, naming
 from namedax.operands import kernels
@@ -38,6 +38,7 @@ _sum, _mean, _max, _min = (REDUCTIONS[name] for name in ("sum", "mean", "max", "
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, scope=True)
+@accumulates("x")
 def ptp(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Compute the maximum minus the minimum over positional and named axes.
 
@@ -65,6 +66,7 @@ def ptp(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyAr
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, scope=True)
+@accumulates("x")
 def average(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -108,7 +110,8 @@ def average(
         return result, apply_elementwise(
             "average", lambda r: jnp.full(r.shape, count, r.dtype), result
         )
-    weights = as_inexact(as_array(weights))
+    weights = as_array(weights)
+    weights = as_inexact(to_type(weights, widened_type("average", weights.dtype)))
     dtype = jnp.promote_types(x.dtype, weights.dtype)
     x, weights = to_type(x, dtype), to_type(weights, dtype)
     dims = dims_of(x)
@@ -210,6 +213,7 @@ def _vector_norm(x: AnyArray, ord: float | str | None, axis: AxisSpec, keepdims:
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
+@accumulates("x")
 def norm(
     x: ArrayLike, ord: float | str | None = None, axis: AxisSpec = None, keepdims: bool = False
 ) -> AnyArray:
@@ -300,6 +304,7 @@ def _singular_norm(
 @operation(
     name="numpy.linalg.vector_norm", requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True
 )
+@accumulates("x")
 def vector_norm(
     x: ArrayLike, /, *, axis: AxisSpec = None, keepdims: bool = False, ord: float | str | None = 2
 ) -> AnyArray:

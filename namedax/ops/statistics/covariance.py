@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
-from namedax.core.element_types import inexact_type
+from namedax.core.element_types import accumulates, inexact_type
 from namedax.core.names import AxisName, DType, is_name
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -47,6 +47,7 @@ class _Variable:
 
 
 @operation(scope=True)
+@accumulates("m")
 def cov(
     m: ArrayLike,
     y: ArrayLike | None = None,
@@ -123,6 +124,7 @@ def cov(
 
 
 @operation(scope=True)
+@accumulates("x")
 def corrcoef(
     x: ArrayLike,
     y: ArrayLike | None = None,

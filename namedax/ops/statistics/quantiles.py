@@ -14,7 +14,7 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.element_types import common_type, inexact_type
+from namedax.core.element_types import accumulates, common_type, inexact_type
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data
 from namedax.errors import (
@@ -137,6 +137,7 @@ def _run_quantile(
         )
 
 
+@accumulates("x")
 def _quantiles(
     op: str, axis: AxisSpec, method: str, keepdims: bool, skip_nans: bool, x: AnyArray, q: jax.Array
 ) -> AnyArray:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import as_array
-from namedax.core.element_types import extreme
+from namedax.core.element_types import accumulates, extreme
 from namedax.core.names import DType
 from namedax.operands.along_axes import along_axes, checks_axes, names_in
 from namedax.operands.axes import refuse_order_of_storage
@@ -45,6 +45,7 @@ def _has_nans(x: AnyArray) -> bool:
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
+@accumulates("x")
 def nansum(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -91,6 +92,7 @@ def nansum(
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.MAPPED)
+@accumulates("x")
 def nanprod(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -153,6 +155,7 @@ def without_nans(op: str, x: AnyArray, where: ArrayLike | None) -> tuple[AnyArra
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
+@accumulates("x")
 def nanmean(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -191,6 +194,7 @@ def nanmean(
     return _mean(x, axis, dtype, keepdims=keepdims, where=where)
 
 
+@accumulates("x")
 def _nanvar(
     x: ArrayLike,
     axis: AxisSpec,
@@ -251,6 +255,7 @@ def nanvar(
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
+@accumulates("x")
 def nanstd(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -294,6 +299,7 @@ def nanstd(
     return _sqrt(_nanvar(x, axis, dtype, ddof, keepdims, where, mean))
 
 
+@accumulates("x")
 def _nan_extremum(
     name: str,
     x: ArrayLike,
@@ -392,6 +398,7 @@ def nanmin(
     return _nan_extremum("min", x, axis, keepdims, initial, where)
 
 
+@accumulates("x")
 def _nan_arg(name: str, x: ArrayLike, axis: AxisSpec, keepdims: bool) -> AnyArray:
     x = as_array(x)
     refuse_order_of_storage(f"nan{name}", x, axis)
@@ -463,6 +470,7 @@ def _positional_sem() -> Callable[..., AnyArray]:
 
 
 @checks_axes
+@accumulates("a")
 def sem(
     a: ArrayLike,
     axis: AxisSpec = 0,
