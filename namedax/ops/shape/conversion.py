@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, TypeVar, overload
 
 import jax
@@ -56,6 +56,7 @@ from namedax.ops.shape.narrow_placement import check_shard_wire, check_without_p
 from namedax.ops.shape.rename import move, transpose_to
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.layout import relayout
+from namedax.resources.layout_names import check_layout_names
 from namedax.resources.mesh import concrete_mesh, mesh_with_devices, put
 from namedax.resources.serial import on_devices, with_loops
 from namedax.resources.stored_padding import padding_for, store, without_padding
@@ -497,7 +498,8 @@ def shard(
     devices.
 
     Raises:
-      AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
+      AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function. Or an
+        axis name of it does not occur in the pytree, and is close to one that is not mapped.
       AxisNotFoundError: `x` is one array, and lacks an axis; or no array of the pytree has a named
         axis.
       MeshError: there is no mesh, or it lacks a mesh axis.
@@ -527,6 +529,7 @@ def shard(
     check_shard_wire("shard", formats)
     _check_leaves(x)
     _check_names_placed(x, resources)
+    check_layout_names("shard", axis_resources, _dims_in(x))
     assignment = on_devices(with_loops(resources))  # loops are no devices
     if not assignment and mesh is None and concrete_mesh(mesh) is None:
         leaves, tree = jax.tree.flatten(x, is_leaf=is_named)
@@ -609,6 +612,12 @@ def _check_leaves(tree: PyTree) -> None:
             f"{_at('shard', path)}: {format_value(leaf)} is not an array that JAX supports."
             f" {remedy}"
         )
+
+
+def _dims_in(tree: PyTree) -> Iterator[Hashable | None]:
+    """Return the dims of all arrays of a tree."""
+    for leaf in jax.tree.leaves(tree, is_leaf=is_named):
+        yield from dims_of(leaf)
 
 
 def _check_names_placed(x: PyTree, resources: Mapping[Hashable, Any]) -> None:
