@@ -92,7 +92,5 @@ def _is_misspelled_word(word: str, meant: str) -> bool:
         return False
     similarity = difflib.SequenceMatcher(None, word, meant).ratio()
     return similarity >= (
-        _LEAST_SIMILARITY_OF_TRANSPOSED
-        if sorted(word) == sorted(meant)
-        else _LEAST_SIMILARITY
+        _LEAST_SIMILARITY_OF_TRANSPOSED if sorted(word) == sorted(meant) else _LEAST_SIMILARITY
     )

@@ -117,9 +117,7 @@ PLACING = {
     "shard": lambda tmp_path, layout: nx.shard(tree(), layout, mesh()),
     "shard, padded": lambda tmp_path, layout: nx.shard(tree(), layout, mesh(), padded=True),
     "abstract": lambda tmp_path, layout: nx.interop.abstract(tree(), layout, mesh()),
-    "from_state_dict": lambda tmp_path, layout: nx.interop.from_state_dict(
-        {"w": values()}, SPEC, layout, mesh()
-    ),
+    "from_state_dict": lambda tmp_path, layout: nx.interop.from_state_dict({"w": values()}, SPEC, layout, mesh()),
     "load_safetensors": load,
     "restore": restore,
     "restore, like": lambda tmp_path, layout: restore(tmp_path, layout, tree()),
@@ -139,9 +137,7 @@ PLACING = {
     ],
     ids=str,
 )
-def test_a_misspelled_name_raises_in_every_function_that_places_a_tree(
-    function, layout, name, meant, tmp_path
-):
+def test_a_misspelled_name_raises_in_every_function_that_places_a_tree(function, layout, name, meant, tmp_path):
     with pytest.raises(AxisResourceError) as error:
         PLACING[function](tmp_path, layout)
     text = str(error.value)
@@ -172,7 +168,7 @@ def test_a_name_that_is_not_mapped_anywhere_is_no_mistake():
 
 
 def test_the_axis_of_process_entries():
-    with pytest.raises(AxisResourceError, match="process_entries: axis_resources maps 'bacth'.*mean 'batch'"):
+    with pytest.raises(AxisResourceError, match=r"process_entries: axis_resources maps 'bacth'.*mean 'batch'"):
         nx.process_entries("batch", 8, {"bacth": "data"}, mesh())
     assert list(nx.process_entries("pos", 4, {"batch": "data"}, mesh())) == [0, 1, 2, 3]
 
