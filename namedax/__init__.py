@@ -39,10 +39,11 @@ __all__ = list(_HOMES)
 
 def __getattr__(name: str) -> _Any:
     if name not in _HOMES:
+        hint = _hints().function(name, __name__)
         raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}{_hints().function(name, __name__)}",
+            f"module {__name__!r} has no attribute {name!r}{hint}",
             name=name,
-            obj=_sys.modules[__name__],
+            obj=None if hint else _sys.modules[__name__],  # for Python's own suggestion
         )
     if _HOMES[name] == __name__:
         value = _importlib.import_module(f"{__name__}.{name}")

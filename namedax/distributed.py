@@ -40,6 +40,7 @@ from namedax.resources.assignment import (
     parse_resources,
     partition_spec,
 )
+from namedax.resources.layout_names import check_layout_names
 from namedax.resources.mesh import mesh_with_devices
 from namedax.resources.processes import compare, mesh_text, spans_processes, stable_text
 from namedax.resources.serial import on_devices, with_loops
@@ -107,7 +108,8 @@ def process_entries(
 
     Raises:
       AxisSizeError: the number of blocks does not divide the size of the axis.
-      AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
+      AxisResourceError: `axis_resources` is malformed or has a misspelled axis name, or the call is
+        inside a mapped function.
       MeshError: there is no mesh, or it lacks a mesh axis or devices.
 
     >>> import jax, namedax as nx
@@ -116,6 +118,7 @@ def process_entries(
     array([0, 1, 2, 3, 4, 5, 6, 7])
     """
     assignment, mesh = placement(axis_resources, mesh, "process_entries")
+    check_layout_names("process_entries", axis_resources, [name])
     axes = assignment.get(name, ())
     if not axes:
         return np.arange(size)
@@ -166,7 +169,8 @@ def from_process_local(
         that no array has.
       AxisSizeError: the local size of an axis is invalid, or the processes have different global
         arrays.
-      AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
+      AxisResourceError: `axis_resources` is malformed or has a misspelled axis name, or the call is
+        inside a mapped function.
       MeshError: there is no mesh, or it lacks a mesh axis or devices. Or processes share some of
         their blocks of an axis but not all; then pass the full axis, and its size in
         `global_sizes`.
@@ -217,6 +221,7 @@ def from_process_local(
         return make(whole, dims) if any(dim is not None for dim in dims) else whole
 
     result = map_with_mappings(assemble, data, axes, op)
+    check_layout_names(op, axis_resources, seen)
     if spans_processes(mesh):
         call = {
             "global arrays": stable_text(types),

@@ -42,6 +42,7 @@ __all__ = [
     "SerialLoopError",
     "StoredPaddingError",
     "UnevenAxisError",
+    "UnevenAxisWarning",
     "UnsupportedArgumentError",
 ]
 
@@ -142,6 +143,14 @@ class UnevenAxisError(AxisSizeError):
             self.args = (f"{operation}: {self.args[0]}", *self.args[1:])
 
 
+class UnevenAxisWarning(UserWarning):
+    """An axis that `nx.shard` replicates, since its size does not divide over its mesh axes.
+
+    Pass `padded=True` to store the axis padded and sharded, or `padded=False` to accept that each
+    device stores all of it. Python shows the warning once for each line of code and sizes.
+    """
+
+
 class StoredPaddingError(NamedaxError, ValueError):
     """An array that is stored padded, in a function that does not support it.
 
@@ -152,8 +161,10 @@ class StoredPaddingError(NamedaxError, ValueError):
     code = "NX024"
 
 
-class PositionalAxisError(NamedaxError, ValueError):
+class PositionalAxisError(NamedaxError, ValueError, IndexError):
     """An invalid positional axis: out of range, wrong rank, or shapes that do not broadcast.
+
+    Also an `IndexError`, as `numpy.exceptions.AxisError` is.
 
     Attributes:
       depends_on_data: True if the shape of the result would depend on values.

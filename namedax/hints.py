@@ -10,6 +10,7 @@ module for the first message that contains a hint.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from collections.abc import Hashable, Sequence
@@ -148,13 +149,16 @@ _SPACES = (
     ("numpy", "lax", "nn", "random", "interop", "image"),
     ("numpy.linalg", "numpy.fft"),
     ("scipy.special", "scipy.linalg"),
+    ("errors", "testing", "checkpoints", "distributed", "debug", "hlo", "machines", "typing"),
 )
+_LEAST_SIMILARITY = 0.8
 
 
 def elsewhere(package: ModuleType, word: str, home: str) -> str:
     """Return sentences about a name that a module lacks: where it is, and what replaces it.
 
-    They begin with a period, and are empty for an unknown name.
+    For a misspelled name, they suggest the closest public name. They begin with a period, and are
+    empty for an unknown name.
 
     Args:
       package: the package, `namedax`.
@@ -165,6 +169,8 @@ def elsewhere(package: ModuleType, word: str, home: str) -> str:
     >>> from namedax.hints import elsewhere
     >>> elsewhere(nx, "conv", "namedax.nn"), elsewhere(nx, "Linear", "namedax.nn")
     ('. There is namedax.conv', ". Write nx.dot(x, weight, 'inputs') + bias")
+    >>> elsewhere(nx, "sofmax", "namedax")
+    '. Did you mean namedax.nn.softmax?'
     """
     if word.startswith("_"):
         return ""
@@ -172,17 +178,38 @@ def elsewhere(package: ModuleType, word: str, home: str) -> str:
         return f". There is {package.__name__}.{word}"
     found: list[str] = []
     for group in _SPACES:
-        spaces = {f"{package.__name__}.{space}": space for space in group}
         found = [
             f"{path}.{word}"
-            for path, space in spaces.items()
-            if path != home and word in dir(functools.reduce(getattr, space.split("."), package))
+            for path in (f"{package.__name__}.{space}" for space in group)
+            if path != home and word in _names_of(package, path)
         ]
         if found:
             break
     there = f". There is {' and '.join(found)}" if found else ""
-    instead = at_face(word)
-    return f"{there}. Write {instead}" if instead else there
+    if instead := at_face(word):
+        return f"{there}. Write {instead}"
+    return there or _misspelled(package, word, home)
+
+
+def _names_of(package: ModuleType, path: str) -> list[str]:
+    """Return the public names of a module of the package."""
+    module = functools.reduce(getattr, path.split(".")[1:], package)
+    return package.__all__ if module is package else dir(module)
+
+
+def _misspelled(package: ModuleType, word: str, home: str) -> str:
+    """Return a sentence with the closest public name; empty if no name is close.
+
+    Equally close names of the module itself, and then of the package, take precedence.
+    """
+    name = package.__name__
+    paths = [home, name, *(f"{name}.{space}" for group in _SPACES for space in group)]
+    found: dict[str, str] = {}
+    for path in paths:
+        for public in _names_of(package, path):
+            found.setdefault(public, path)
+    close = difflib.get_close_matches(word, found, n=1, cutoff=_LEAST_SIMILARITY)
+    return f". Did you mean {found[close[0]]}.{close[0]}?" if close else ""
 
 
 def namesake(package: ModuleType, word: str) -> str | None:

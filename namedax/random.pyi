@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
 """The namespace `nx.random`: `jax.random` for named arrays.
 
 In addition to its shape, every sampler takes the keyword argument `named_shape={"batch": 128}`. In
@@ -11,20 +11,21 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, overload
 
 import jax
+from jax.random import Key as Key  # type: ignore[attr-defined, unused-ignore]
 from jax.random import key_dtype as key_dtype  # type: ignore[attr-defined, unused-ignore]
 from jax.random import random_gamma_p as random_gamma_p  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import AnyArray, ArrayLike, EitherArray
 from namedax.core.array import NamedArray
-from namedax.core.names import DType, PyTree
+from namedax.core.names import DType
 
 def PRNGKey(seed: ArrayLike, *, impl: str | Any | Hashable | None = None) -> AnyArray:
     """Create a legacy PRNG key given an integer seed."""
 @overload
 def ball(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     d: int,
-    p: float = 2,
+    p: ArrayLike = 2,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -34,9 +35,9 @@ def ball(
     """Sample uniformly from the unit Lp ball."""
 @overload
 def ball(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     d: int,
-    p: float = 2,
+    p: ArrayLike = 2,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -45,7 +46,7 @@ def ball(
     """Sample uniformly from the unit Lp ball."""
 @overload
 def bernoulli(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     p: ArrayLike = 0.5,
     shape: Sequence[int] | None = None,
     mode: str = 'low',
@@ -56,7 +57,7 @@ def bernoulli(
     """Sample Bernoulli random values with given shape and mean."""
 @overload
 def bernoulli(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     p: ArrayLike = 0.5,
     shape: Sequence[int] | None = None,
     mode: str = 'low',
@@ -66,30 +67,32 @@ def bernoulli(
     """Sample Bernoulli random values with given shape and mean."""
 @overload
 def beta(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     a: ArrayLike,
     b: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
+    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Beta random values with given shape and float dtype."""
 @overload
 def beta(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     a: ArrayLike,
     b: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
+    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Beta random values with given shape and float dtype."""
 @overload
 def binomial(
-    key: EitherArray,
+    key: Any | EitherArray,
     n: ArrayLike,
     p: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -100,7 +103,7 @@ def binomial(
     """Sample Binomial random values with given shape and float dtype."""
 @overload
 def binomial(
-    key: EitherArray,
+    key: Any | EitherArray,
     n: ArrayLike,
     p: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -109,7 +112,7 @@ def binomial(
     """Sample Binomial random values with given shape and float dtype."""
 @overload
 def bits(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -119,7 +122,7 @@ def bits(
     """Sample uniform bits in the form of unsigned integers."""
 @overload
 def bits(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -176,7 +179,7 @@ def categorical(
     """
 @overload
 def cauchy(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -186,7 +189,7 @@ def cauchy(
     """Sample Cauchy random values with given shape and float dtype."""
 @overload
 def cauchy(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -195,22 +198,24 @@ def cauchy(
     """Sample Cauchy random values with given shape and float dtype."""
 @overload
 def chisquare(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     df: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
+    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Chisquare random values with given shape and float dtype."""
 @overload
 def chisquare(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     df: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
+    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Chisquare random values with given shape and float dtype."""
@@ -259,11 +264,11 @@ def choice(
     the result combines them. It is one reduce-scatter if `named_shape` contains the axis itself.
     `a` is not gathered, but `p` is.
     """
-def clone(key: object) -> PyTree:
+def clone(key: Any | EitherArray) -> AnyArray:
     """Clone a key for reuse"""
 @overload
 def dirichlet(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     alpha: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -274,7 +279,7 @@ def dirichlet(
     """Sample Dirichlet random values with given shape and float dtype."""
 @overload
 def dirichlet(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     alpha: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -284,7 +289,7 @@ def dirichlet(
     """Sample Dirichlet random values with given shape and float dtype."""
 @overload
 def double_sided_maxwell(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     loc: ArrayLike,
     scale: ArrayLike,
     shape: Sequence[int] = (),
@@ -295,7 +300,7 @@ def double_sided_maxwell(
     """Sample from a double sided Maxwell distribution."""
 @overload
 def double_sided_maxwell(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     loc: ArrayLike,
     scale: ArrayLike,
     shape: Sequence[int] = (),
@@ -304,7 +309,7 @@ def double_sided_maxwell(
     """Sample from a double sided Maxwell distribution."""
 @overload
 def exponential(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -314,7 +319,7 @@ def exponential(
     """Sample Exponential random values with given shape and float dtype."""
 @overload
 def exponential(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -323,7 +328,7 @@ def exponential(
     """Sample Exponential random values with given shape and float dtype."""
 @overload
 def f(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     dfnum: ArrayLike,
     dfden: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -335,7 +340,7 @@ def f(
     """Sample F-distribution random values with given shape and float dtype."""
 @overload
 def f(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     dfnum: ArrayLike,
     dfden: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -344,33 +349,35 @@ def f(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample F-distribution random values with given shape and float dtype."""
-def fold_in(key: ArrayLike, data: ArrayLike) -> AnyArray:
+def fold_in(key: ArrayLike | Any, data: ArrayLike) -> AnyArray:
     """Folds in data to a PRNG key to form a new PRNG key."""
 @overload
 def gamma(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     a: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
+    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Gamma random values with given shape and float dtype."""
 @overload
 def gamma(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     a: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
+    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Gamma random values with given shape and float dtype."""
 @overload
 def generalized_normal(
-    key: ArrayLike,
-    p: float,
+    key: ArrayLike | Any,
+    p: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -380,8 +387,8 @@ def generalized_normal(
     """Sample from the generalized normal distribution."""
 @overload
 def generalized_normal(
-    key: ArrayLike,
-    p: float,
+    key: ArrayLike | Any,
+    p: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -390,7 +397,7 @@ def generalized_normal(
     """Sample from the generalized normal distribution."""
 @overload
 def geometric(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     p: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -401,7 +408,7 @@ def geometric(
     """Sample Geometric random values with given shape and float dtype."""
 @overload
 def geometric(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     p: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -411,7 +418,7 @@ def geometric(
     """Sample Geometric random values with given shape and float dtype."""
 @overload
 def gumbel(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     mode: str | None = None,
@@ -422,7 +429,7 @@ def gumbel(
     """Sample Gumbel random values with given shape and float dtype."""
 @overload
 def gumbel(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     mode: str | None = None,
@@ -437,7 +444,7 @@ def key(
     dtype: str | Any | None = None,
 ) -> AnyArray:
     """Create a pseudo-random number generator (PRNG) key given an integer seed."""
-def key_data(keys: ArrayLike) -> AnyArray:
+def key_data(keys: ArrayLike | Any) -> AnyArray:
     """Recover the bits of key data underlying a PRNG key array."""
 def key_impl(keys: EitherArray) -> Hashable:
     """Return the generator of `keys`, as `jax.random.key_impl` does.
@@ -449,7 +456,7 @@ def key_impl(keys: EitherArray) -> Hashable:
     """
 @overload
 def laplace(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -459,7 +466,7 @@ def laplace(
     """Sample Laplace random values with given shape and float dtype."""
 @overload
 def laplace(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -468,28 +475,30 @@ def laplace(
     """Sample Laplace random values with given shape and float dtype."""
 @overload
 def loggamma(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     a: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
+    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample log-gamma random values with given shape and float dtype."""
 @overload
 def loggamma(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     a: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
+    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample log-gamma random values with given shape and float dtype."""
 @overload
 def logistic(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -499,7 +508,7 @@ def logistic(
     """Sample logistic random values with given shape and float dtype."""
 @overload
 def logistic(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -508,7 +517,7 @@ def logistic(
     """Sample logistic random values with given shape and float dtype."""
 @overload
 def lognormal(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     sigma: ArrayLike = ...,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -519,7 +528,7 @@ def lognormal(
     """Sample lognormal random values with given shape and float dtype."""
 @overload
 def lognormal(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     sigma: ArrayLike = ...,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -529,7 +538,7 @@ def lognormal(
     """Sample lognormal random values with given shape and float dtype."""
 @overload
 def maxwell(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -539,7 +548,7 @@ def maxwell(
     """Sample from a one sided Maxwell distribution."""
 @overload
 def maxwell(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -548,7 +557,7 @@ def maxwell(
     """Sample from a one sided Maxwell distribution."""
 @overload
 def multinomial(
-    key: EitherArray,
+    key: Any | EitherArray,
     n: ArrayLike,
     p: ArrayLike,
     *,
@@ -560,7 +569,7 @@ def multinomial(
     """Sample from a multinomial distribution."""
 @overload
 def multinomial(
-    key: EitherArray,
+    key: Any | EitherArray,
     n: ArrayLike,
     p: ArrayLike,
     *,
@@ -571,7 +580,7 @@ def multinomial(
     """Sample from a multinomial distribution."""
 @overload
 def multivariate_normal(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     mean: ArrayLike,
     cov: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -584,7 +593,7 @@ def multivariate_normal(
     """Sample multivariate normal random values with given mean and covariance."""
 @overload
 def multivariate_normal(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     mean: ArrayLike,
     cov: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -596,7 +605,7 @@ def multivariate_normal(
     """Sample multivariate normal random values with given mean and covariance."""
 @overload
 def normal(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -606,7 +615,7 @@ def normal(
     """Sample standard normal random values with given shape and float dtype."""
 @overload
 def normal(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -615,7 +624,7 @@ def normal(
     """Sample standard normal random values with given shape and float dtype."""
 @overload
 def orthogonal(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     n: int,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
@@ -627,7 +636,7 @@ def orthogonal(
     """Sample uniformly from the orthogonal group O(n)."""
 @overload
 def orthogonal(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     n: int,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
@@ -638,7 +647,7 @@ def orthogonal(
     """Sample uniformly from the orthogonal group O(n)."""
 @overload
 def pareto(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     b: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -649,7 +658,7 @@ def pareto(
     """Sample Pareto random values with given shape and float dtype."""
 @overload
 def pareto(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     b: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -687,28 +696,30 @@ def permutation(
     """
 @overload
 def poisson(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     lam: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
+    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Poisson random values with given shape and integer dtype."""
 @overload
 def poisson(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     lam: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
+    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Poisson random values with given shape and integer dtype."""
 @overload
 def rademacher(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -718,7 +729,7 @@ def rademacher(
     """Sample from a Rademacher distribution."""
 @overload
 def rademacher(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -727,7 +738,7 @@ def rademacher(
     """Sample from a Rademacher distribution."""
 @overload
 def randint(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int],
     minval: ArrayLike,
     maxval: ArrayLike,
@@ -739,7 +750,7 @@ def randint(
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def randint(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int],
     minval: ArrayLike,
     maxval: ArrayLike,
@@ -750,7 +761,7 @@ def randint(
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def rayleigh(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     scale: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -761,7 +772,7 @@ def rayleigh(
     """Sample Rayleigh random values with given shape and float dtype."""
 @overload
 def rayleigh(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     scale: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -785,7 +796,7 @@ def split(key: EitherArray, num: int | Sequence[int] | None = None) -> AnyArray:
     """
 @overload
 def t(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     df: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -796,7 +807,7 @@ def t(
     """Sample Student's t random values with given shape and float dtype."""
 @overload
 def t(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     df: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -806,7 +817,7 @@ def t(
     """Sample Student's t random values with given shape and float dtype."""
 @overload
 def triangular(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     left: ArrayLike,
     mode: ArrayLike,
     right: ArrayLike,
@@ -819,7 +830,7 @@ def triangular(
     """Sample Triangular random values with given shape and float dtype."""
 @overload
 def triangular(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     left: ArrayLike,
     mode: ArrayLike,
     right: ArrayLike,
@@ -831,7 +842,7 @@ def triangular(
     """Sample Triangular random values with given shape and float dtype."""
 @overload
 def truncated_normal(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     lower: ArrayLike,
     upper: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -843,7 +854,7 @@ def truncated_normal(
     """Sample truncated standard normal random values with given shape and dtype."""
 @overload
 def truncated_normal(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     lower: ArrayLike,
     upper: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -854,7 +865,7 @@ def truncated_normal(
     """Sample truncated standard normal random values with given shape and dtype."""
 @overload
 def uniform(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     minval: ArrayLike = 0.0,
@@ -866,7 +877,7 @@ def uniform(
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def uniform(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     minval: ArrayLike = 0.0,
@@ -877,7 +888,7 @@ def uniform(
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def wald(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     mean: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -888,7 +899,7 @@ def wald(
     """Sample Wald random values with given shape and float dtype."""
 @overload
 def wald(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     mean: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -898,7 +909,7 @@ def wald(
     """Sample Wald random values with given shape and float dtype."""
 @overload
 def weibull_min(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     scale: ArrayLike,
     concentration: ArrayLike,
     shape: Sequence[int] = (),
@@ -909,7 +920,7 @@ def weibull_min(
     """Sample from a Weibull distribution."""
 @overload
 def weibull_min(
-    key: ArrayLike,
+    key: ArrayLike | Any,
     scale: ArrayLike,
     concentration: ArrayLike,
     shape: Sequence[int] = (),
@@ -921,5 +932,5 @@ def wrap_key_data(
     *,
     impl: str | Any | Hashable | None = None,
     dtype: str | Any | None = None,
-) -> PyTree:
+) -> AnyArray:
     """Wrap an array of key data bits into a PRNG key array."""

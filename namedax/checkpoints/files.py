@@ -50,6 +50,7 @@ from namedax.core.region import ambient
 from namedax.distributed import placement as placement_of
 from namedax.errors import ArgumentError, AxisResourceError, CheckpointError, format_value
 from namedax.resources.assignment import Assignment, parse_resources
+from namedax.resources.layout_names import check_layout_names
 from namedax.resources.mesh import concrete_mesh
 from namedax.resources.processes import all_devices, compare, spans_processes
 
@@ -394,7 +395,8 @@ def restore(
     Raises:
       CheckpointError: there is no checkpoint, or it is damaged; or its arrays, names, sizes or
         dtypes differ from those in `like`; or the processes pass different folders.
-      AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
+      AxisResourceError: `axis_resources` is malformed or has a misspelled axis name, or the call is
+        inside a mapped function.
       MeshError: names are mapped and there is no mesh, or it lacks a mesh axis or devices.
       PlacementConflictError: two names of one array are on one mesh axis.
       ImportError: orbax is not installed.
@@ -429,6 +431,8 @@ def restore(
             where: wanted_leaf(leaf, where, op) for where, leaf in leaves_of(like, op).items()
         }
     check(stored, wanted, partial, folder, op)
+    arrays = (want for want in wanted.values() if isinstance(want, Wanted))
+    check_layout_names(op, axis_resources, (dim for want in arrays for dim in want.dims))
     results = _read(ocp, folder, stored, wanted, placement)
     if like is None:
         return rebuilt(tree, results.__getitem__, op)

@@ -25,14 +25,17 @@ from namedax.core.element_types import as_jax
 from namedax.core.names import Dims, DType, check_dims
 from namedax.core.padded_sharding import PaddedTail, StoredPadding
 from namedax.core.protocol_hints import (
+    EmptyShape,
     call_of_numpy,
     call_of_ufunc,
     for_a_format,
     for_a_number,
     for_membership,
     for_positions,
+    for_protocol,
     for_truth,
     iteration_hint,
+    raise_unhashable,
 )
 from namedax.core.region import Region, active_regions, ambient, check_regions_live, escaped_blocks
 from namedax.core.tracebacks import shorten_eager
@@ -80,7 +83,7 @@ class _ArrayType(type):
         text = (
             f"<class 'namedax.{cls.__name__}', which JAX's own functions do not take: call"
             " nx.numpy's, or nx.nmap(function); and where trees differ in the order of names,"
-            " nx.order_like(tree, like)>"
+            " nx.order_like(tree, like), in names, nx.rename>"
         )
         return format(text, spec)
 
@@ -159,7 +162,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     """
 
     __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]  # `==` is elementwise, as for jax.Array
+    __hash__ = raise_unhashable  # type: ignore[assignment]  # `==` is elementwise
 
     def __init__(self, data: object, dims: Dims):
         if isinstance(data, NamedArray):
@@ -214,9 +217,8 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
                     " nx.from_xarray(other), or this one with nx.to_xarray(x)."
                 )
             if name.startswith("_"):  # protocols, which many libraries probe
-                raise ArrayAttributeError(
-                    f"{name}: a NamedArray has no such attribute.", name=name, obj=self
-                )
+                text = for_protocol(name, self)
+                raise ArrayAttributeError(text, name=name, obj=self)
             names = self._names  # absent from an array that is not complete yet
             # its data lack the attribute: JAX puts objects other than arrays into a tree
             if hasattr(NamedArray, name):
@@ -294,7 +296,8 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             shape = get_data(self).shape
         except AttributeError:
             shape = self.data.shape
-        return tuple(n for n, dim in zip(shape, dims, strict=True) if dim is None)
+        sizes = (n for n, dim in zip(shape, dims, strict=True) if dim is None)
+        return tuple(sizes) or EmptyShape(dims)
 
     @property
     def ndim(self) -> int:

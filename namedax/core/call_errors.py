@@ -320,6 +320,7 @@ class Flags(Record):
     axis: int
 
 
+_OR_NONE = ("bool | None", bool | None)  # the default is None
 _NONE = Flags({}, {}, frozenset(), sys.maxsize, 0)
 
 
@@ -330,14 +331,19 @@ def flags_of(function: Callable[..., Any]) -> Flags:
         inner = inspect.unwrap(inner.func)
     code = getattr(inner, "__code__", None)
     annotations = getattr(inner, "__annotations__", None) or {}
-    found = [name for name, kind in annotations.items() if kind == "bool" or kind is bool]
+    found = [name for name, kind in annotations.items() if kind in ("bool", bool, *_OR_NONE)]
     if code is None or not found:
         return _NONE
     by_place, count = code.co_varnames, code.co_argcount
     defaults = dict(zip(by_place[:count][::-1], (inner.__defaults__ or ())[::-1], strict=False)) | (
         inner.__kwdefaults__ or {}
     )
-    flags = {name: defaults[name] for name in found if isinstance(defaults.get(name), bool)}
+    flags = {
+        name: default
+        for name in found
+        if isinstance(default := defaults.get(name, ...), bool)
+        or (default is None and annotations[name] in _OR_NONE)
+    }
     if not flags:
         return _NONE
     places = {place: name for place, name in enumerate(by_place[:count]) if name in flags}

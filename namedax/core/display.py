@@ -75,8 +75,7 @@ class Shown:
             precision=4,
             separator=", ",
         )
-        dims = ", ".join("_" if dim is None else escaped(str(dim)) for dim in self.dims)
-        return f"NamedArray({type_text(self)}, dims=({dims}),\n{values})"
+        return f"NamedArray({type_text(self)}, dims=({_dims_text(self.dims)}),\n{values})"
 
     def _type_text(self) -> str:
         # `errors.format_value` calls this, since it does not import arrays.
@@ -102,6 +101,11 @@ class Shown:
 
     def __treescope_ndarray_adapter__(self) -> Any:
         return treescope_adapter()
+
+
+def _dims_text(dims: Dims) -> str:
+    """Return the dims of an array for its `repr`."""
+    return ", ".join("_" if dim is None else escaped(str(dim)) for dim in dims)
 
 
 def _unreduced_over(data: jax.Array) -> str:
@@ -171,7 +175,9 @@ def type_text(value: object) -> str:
     dims = value.dims
     # the shape of a named array covers its positional axes only
     of_data = None if isinstance(data, Shown) else shape_of(data)
-    if of_data is None or len(of_data) != len(dims):
+    if of_data is None:  # `jax.tree.map` puts any object in the place of the data
+        return f"{format_value(data)}, dims=({_dims_text(dims)})"
+    if len(of_data) != len(dims):
         return f"{format_value(data)} with axes {dims} that do not fit"
     specs = shown_placements(value)
     shape = ",".join(

@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from namedax.core.display import type_text
-from namedax.core.names import PyTree
-from namedax.errors import NamedAxesLeftError, format_value, hints, show_names
+from namedax.core.names import PyTree, is_name
+from namedax.errors import (
+    ArgumentTypeError,
+    NamedAxesLeftError,
+    PositionalAxisError,
+    format_value,
+    hints,
+    show_names,
+)
 
 __all__ = [
+    "EmptyShape",
     "call_of_numpy",
     "call_of_ufunc",
     "for_a_format",
@@ -25,8 +33,10 @@ __all__ = [
     "for_a_number",
     "for_membership",
     "for_positions",
+    "for_protocol",
     "for_truth",
     "iteration_hint",
+    "raise_unhashable",
 ]
 
 
@@ -36,6 +46,70 @@ Names = Sequence[Hashable]
 def for_positions(names: Names) -> str:
     """Return the remedy where all elements are needed, as an array without names."""
     return f"Reduce them, or give them positions with nx.positional(x, [{show_names(names)}, ...])."
+
+
+class EmptyShape(tuple[int, ...]):
+    """The shape of an array without positional axes: the empty tuple, with a remedy for an index.
+
+    Attributes:
+      names: the names of the array in storage order.
+    """
+
+    names: Names
+
+    def __new__(cls, names: Names) -> EmptyShape:
+        """Return the empty shape of an array with these names."""
+        made = super().__new__(cls)
+        made.names = names
+        return made
+
+    def __getitem__(self, index: Any) -> Any:
+        """Raise, since the shape has no entry; a slice is empty.
+
+        Raises:
+          PositionalAxisError: `index` is an integer.
+        """
+        if isinstance(index, slice) or not hasattr(index, "__index__") or not self.names:
+            return super().__getitem__(index)
+        i = index.__index__()
+        name = self.names[i if -len(self.names) <= i < len(self.names) else 0]
+        raise PositionalAxisError(
+            f"shape: x.shape[{i}] does not exist, since x has no positional axis; its named axes"
+            f" are {show_names(self.names)}. Write x.named_shape[{format_value(name)}]."
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, ()
+
+
+def raise_unhashable(array: Any) -> NoReturn:
+    """Raise the error for `hash(x)`, which static arguments, dict keys and sets need.
+
+    Raises:
+      ArgumentTypeError: always.
+    """
+    # No sizes: functions try to hash arguments, and the error must be cheap.
+    raise ArgumentTypeError(
+        f"hash: an array with the axes {show_names(array._names)} is unhashable, so it cannot be a"
+        " static argument, a key of a dict or an element of a set. Pass it as an ordinary argument:"
+        " remove it from static_argnums or static_argnames."
+    )
+
+
+def for_protocol(name: str, array: Any) -> str:
+    """Return the message about a missing attribute of a protocol.
+
+    The array may be incomplete, since protocols of copies are probed early.
+
+    >>> import namedax as nx
+    >>> from namedax.core.protocol_hints import for_protocol
+    >>> print(for_protocol("__dlpack__", nx.ones(named_shape={"day": 3})))
+    __dlpack__: a NamedArray has no such attribute. Write np.from_dlpack(nx.positional(x, ['day'])).
+    """
+    text = f"{name}: a NamedArray has no such attribute."
+    if "dlpack" not in name:
+        return text
+    return f"{text} Write np.from_dlpack(nx.positional(x, [{show_names(array._names)}]))."
 
 
 def for_truth(names: Names) -> str:
@@ -71,7 +145,7 @@ def for_a_number(names: Names) -> str:
 
 def for_membership(value: object, names: Names) -> str:
     """Return the remedy for `value in x`."""
-    if isinstance(value, Hashable) and value in names:
+    if is_name(value) and value in names:
         return f"Write {format_value(value)} in x.named_shape for the name of an axis."
     return (
         "Write nx.any(x == value, ...) for an element, or name in x.named_shape for the name of an"

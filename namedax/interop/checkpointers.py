@@ -16,6 +16,7 @@ from namedax.errors import (
 )
 from namedax.operands.pytree import data_of
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
+from namedax.resources.layout_names import check_layout_names
 from namedax.resources.mesh import any_mesh
 from namedax.resources.serial import on_devices, with_loops
 from namedax.resources.stored_padding import padding_for, without_padding
@@ -50,7 +51,8 @@ def abstract(
       without named axes becomes a replicated `jax.ShapeDtypeStruct`.
 
     Raises:
-      AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
+      AxisResourceError: `axis_resources` is malformed or has a misspelled axis name, or the call is
+        inside a mapped function.
       MeshError: there is no mesh, or it lacks a mesh axis.
       PlacementConflictError: two axes of one array are sharded over one mesh axis.
 
@@ -70,6 +72,8 @@ def abstract(
     assignment = on_devices(with_loops(parse_resources(axis_resources, "abstract")))
     mesh = any_mesh(mesh, "abstract")
     check_mesh_axes(assignment, mesh, "abstract")
+    arrays = filter(is_named, jax.tree.leaves(tree, is_leaf=is_named))
+    check_layout_names("abstract", axis_resources, (dim for x in arrays for dim in x.dims))
 
     def abstract_leaf(leaf: object) -> NamedArray | jax.ShapeDtypeStruct:
         leaf = without_padding(leaf) if isinstance(leaf, NamedArray) else leaf

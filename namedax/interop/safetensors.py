@@ -24,6 +24,7 @@ from namedax.interop.specs import (
 from namedax.interop.state_dicts import check_tied, ignored_patterns, outgoing, target_of
 from namedax.interop.tensor_files import Paths, TensorFiles, check_dtypes, safetensors, write
 from namedax.interop.tensors import check_memory, placed
+from namedax.resources.layout_names import check_layout_names
 
 __all__ = ["load_safetensors", "save_safetensors"]
 
@@ -71,7 +72,8 @@ def load_safetensors(
       RearrangeError: a pattern is malformed. The message has a caret under the error.
       ArgumentError: a key pattern, a place, `tied` or `dtype` is malformed.
       ArgumentTypeError: `path_or_paths` or `spec` has an invalid type.
-      AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
+      AxisResourceError: `axis_resources` is malformed or has a misspelled axis name, or the call is
+        inside a mapped function.
       MeshError: there is no mesh, or it lacks a mesh axis or devices.
       PlacementConflictError: two axes of one array are sharded over one mesh axis.
       ImportError: safetensors is not installed.
@@ -100,6 +102,7 @@ def load_safetensors(
         dtype=dtype,
         where="the files",
     )
+    check_layout_names(op, axis_resources, (d for p in matched.plans for d in p.entry.dims))
     check_memory(matched.plans, target, op)
     for key, source in matched.copies.items():
         check_tied(key, source, files.read(key), files.read(source), op)

@@ -44,6 +44,7 @@ from namedax.interop.specs import (
 from namedax.interop.tensors import Target, header_of, host_tensor, placed, tensors_of
 from namedax.operands.pytree import data_of
 from namedax.resources.assignment import check_mesh_axes, parse_resources
+from namedax.resources.layout_names import check_layout_names
 from namedax.resources.mesh import mesh_with_devices
 from namedax.resources.serial import on_devices, with_loops
 from namedax.resources.stored_padding import on_host
@@ -105,7 +106,8 @@ def from_state_dict(
       RearrangeError: a pattern is malformed. The message has a caret under the error.
       ArgumentError: a key pattern, a place, `tied` or `dtype` is malformed.
       ArgumentTypeError: `spec` or a tensor has an invalid type.
-      AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
+      AxisResourceError: `axis_resources` is malformed or has a misspelled axis name, or the call is
+        inside a mapped function.
       MeshError: there is no mesh, or it lacks a mesh axis or devices.
       PlacementConflictError: two axes of one array are sharded over one mesh axis.
 
@@ -140,6 +142,7 @@ def from_state_dict(
         dtype=dtype,
     )
 
+    check_layout_names(op, axis_resources, (d for p in matched.plans for d in p.entry.dims))
     reader = _InMemory(state, headers)
     for key, source in matched.copies.items():
         check_tied(key, source, reader.read(key), reader.read(source), op)

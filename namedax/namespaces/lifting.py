@@ -127,7 +127,7 @@ class Namespace:
             raise AttributeError(
                 f"module {self.name!r} has no attribute {name!r}{now}",
                 name=name,
-                obj=sys.modules[self.name],
+                obj=None if now else sys.modules[self.name],  # for Python's own suggestion
             )
         return vars(sys.modules[self.name]).setdefault(name, self._make(name, theirs))
 

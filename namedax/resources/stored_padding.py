@@ -9,8 +9,8 @@ leaves are those of the true elements. Mapped functions replace it where they be
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,18 +27,21 @@ from namedax.core.array import (
 )
 from namedax.core.names import Dims, Mesh
 from namedax.core.padded_sharding import StoredPadding, block_size
+from namedax.errors import format_value
 from namedax.resources.assignment import Assignment, named_sharding
 from namedax.resources.communication import is_keys
 from namedax.resources.mesh import entry_of, has_explicit_axes, is_tracked, put
 from namedax.resources.padding import padded, unpadded
 
 __all__ = [
+    "UnevenCopy",
     "mesh_shape",
     "on_host",
     "padding_for",
     "padding_on",
     "sliced_to_size",
     "store",
+    "uneven_text",
     "with_zero_padding",
     "without_padding",
 ]
@@ -100,6 +103,65 @@ def store(data: jax.Array, dims: Dims, assignment: Assignment, mesh: Mesh, op: s
             data = with_zero_padding(data, i, padded_sizes[dim])
     placed = put(data, named_sharding(dims, data.shape, assignment, mesh, op))
     return make_padded(placed, dims, padding)
+
+
+class UnevenCopy(NamedTuple):
+    """A named array with axes that are replicated, since they do not divide.
+
+    Attributes:
+      dims: its dims.
+      data: its data, or an object with their shape and dtype.
+      sharding: its sharding.
+      padding: its padding if it were stored padded.
+    """
+
+    dims: Dims
+    data: Any
+    sharding: NamedSharding
+    padding: StoredPadding
+
+
+def uneven_text(copies: Sequence[UnevenCopy]) -> str:
+    """Return the sentence about axes that are replicated, since they do not divide.
+
+    Args:
+      copies: all arrays of a call with such axes.
+
+    >>> import jax, jax.numpy as jnp, namedax as nx
+    >>> from namedax.resources.stored_padding import UnevenCopy, padding_for, uneven_text
+    >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
+    >>> x = nx.shard(nx.ones(named_shape={"words": 10}), {"words": "x"}, mesh, padded=False)
+    >>> padding = padding_for(x.dims, x.named_shape, {"words": ("x",)}, mesh)
+    >>> print(uneven_text([UnevenCopy(x.dims, x.data, x.sharding, padding)]))
+    axis 'words' of size 10 does not divide over mesh axes ('x',), 4 devices in total, and is
+    replicated: each device stores 40 bytes of 1 array instead of 12.
+    """
+    axes: dict[tuple[Hashable, int], str] = {}
+    have = wanted = 0
+    for dims, data, sharding, padding in copies:
+        counts, blocks = dict(padding.mesh), {}
+        for name, size, padded_size, place in padding.axes:
+            devices = math.prod(counts[axis] for axis in place)
+            axes[name, size] = f"mesh axes {place}, {devices} devices in total"
+            blocks[name] = padded_size // devices
+        block = sharding.shard_shape(data.shape)
+        stored = [blocks.get(dim, n) for dim, n in zip(dims, block, strict=True)]
+        have += math.prod(block) * data.dtype.itemsize
+        wanted += math.prod(stored) * data.dtype.itemsize
+    shown = [
+        f"axis {format_value(name)} of size {size} does not divide over {where}"
+        for (name, size), where in axes.items()
+    ]
+    if len(shown) > _MOST_AXES:
+        shown[_MOST_AXES:] = [f"{len(shown) - _MOST_AXES} more axes do not divide"]
+    arrays = "1 array" if len(copies) == 1 else f"{len(copies)} arrays"
+    return (
+        f"{'; '.join(shown)}, and {'is' if len(axes) == 1 else 'are'} replicated: each device"
+        f" stores {have:,} bytes of {arrays} instead of {wanted:,}."
+    )
+
+
+_MOST_AXES = 4
 
 
 def without_padding(array: NamedArray) -> NamedArray:

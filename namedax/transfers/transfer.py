@@ -19,6 +19,7 @@ from namedax.errors import (
 )
 from namedax.machines import Machine
 from namedax.machines.links import positive
+from namedax.resources.layout_names import check_layout_names
 from namedax.transfers.figures import result_of
 from namedax.transfers.layouts import Devices, Layout, check_names, leaves_of, parse_layout
 from namedax.transfers.plans import plan_of
@@ -82,7 +83,8 @@ def transfer(
         array.
       ArgumentError: `memory` is too small, or another argument is invalid.
       AxisNotFoundError: the tree is one array that lacks a name, or no array has a named axis.
-      AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
+      AxisResourceError: `axis_resources` is malformed or has a misspelled axis name, or the call is
+        inside a mapped function.
       MeshError: a mesh lacks a mesh axis, or does not fit on the machine.
       PlacementConflictError: two names of one array are on one mesh axis.
 
@@ -114,6 +116,10 @@ def transfer(
     target = parse_layout(to_layout, "to_layout")
     leaves, tree = leaves_of(types, source, target, padded)
     check_names(types, leaves, {"from_layout": source, "to_layout": target})
+    for what, layout in (("from_layout", from_layout), ("to_layout", to_layout)):
+        if layout is not None:
+            dims = (dim for leaf in leaves for dim in leaf.dims)
+            check_layout_names(f"transfer, {what}", layout[1], dims)
     if source is not None:
         devices = Devices.of_sides(source, target, disjoint)
     else:

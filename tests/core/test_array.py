@@ -248,7 +248,7 @@ def test_repr_without_concrete_data():
     jax.jit(lambda x: texts.append(repr(x)))(x)
     assert texts == ["NamedArray(i32[3]{a:2})"]
     assert repr(jax.eval_shape(lambda x: x, x)) == "NamedArray(i32[3]{a:2})"
-    assert repr(jax.tree.map(lambda _: "leaf", x)) == "NamedArray('leaf' with axes ('a', None) that do not fit)"
+    assert repr(jax.tree.map(lambda _: "leaf", x)) == "NamedArray('leaf', dims=(a, _))"
     keys = nx.named(jax.random.split(jax.random.key(0), 3), ["k"])
     assert repr(keys).startswith("NamedArray(key<fry>[]{k:3}, dims=(k),\n[[")
     x.data.delete()

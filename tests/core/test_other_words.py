@@ -5,6 +5,7 @@ import builtins
 import copy
 import pickle
 import re
+import traceback
 import types
 import warnings
 
@@ -344,6 +345,13 @@ def test_functions_of_matrices_take_the_last_two_axes(word):
         ("parse_shape", ". Write x.named_shape"),
         ("ds", ". Write x['k', 2:5]"),
         ("foo", ""),
+        ("einsun", ". Did you mean namedax.einsum?"),
+        ("sofmax", ". Did you mean namedax.nn.softmax?"),
+        ("shrad", ". Did you mean namedax.shard?"),
+        ("assert_no_gathers", ". Did you mean namedax.testing.assert_no_gather?"),
+        ("AxisSizeError", ". There is namedax.errors.AxisSizeError"),
+        ("UnevenAxisWarning", ". There is namedax.errors.UnevenAxisWarning"),
+        ("AxisSizeEror", ". Did you mean namedax.errors.AxisSizeError?"),
     ],
 )
 def test_a_function_that_is_not_at_the_top(word, written):
@@ -378,12 +386,25 @@ def test_a_function_that_is_not_at_the_top(word, written):
         (nx.numpy, "relu", ". There is namedax.nn.relu"),
         (nx.random, "randn", ". Write nx.random.normal(key, named_shape={'b': 8})"),
         (nx.nn, "foo", ""),
+        (nx.nn, "sofmax", ". Did you mean namedax.nn.softmax?"),
+        (nx.nn, "einsun", ". Did you mean namedax.einsum?"),
+        (nx.numpy, "aragne", ". Did you mean namedax.numpy.arange?"),
     ],
 )
 def test_a_function_that_a_namespace_lacks(space, word, written):
     with pytest.raises(AttributeError) as error:
         getattr(space, word)
     assert str(error.value) == f"module '{space.__name__}' has no attribute {word!r}{written}"
+
+
+def test_python_adds_no_suggestion_of_its_own():
+    """It knows the names of one module only, and would add "Did you mean: 'fmax'?"."""
+    for space, word in ((nx, "sofmax"), (nx, "einsun"), (nx.nn, "sofmax"), (nx.numpy, "relu")):
+        with pytest.raises(AttributeError) as error:
+            getattr(space, word)
+        shown = "".join(traceback.format_exception(error.value))
+        assert shown.endswith(f"AttributeError: {error.value}\n")
+        assert error.value.name == word
 
 
 def test_functions_of_pytorch_have_replacements_that_run():

@@ -217,7 +217,7 @@ def test_captions_give_the_reason_for_copies():
     assert "batch: 16 does not divide over x=8, y=2, z=4" in written
     assert "vocab: 50,257 |" in written
     # Of an array that is there only the sharding is known.
-    assert "divide" not in " ".join(said(nx.draw(nx.shard(nx.named(np.ones(6), ["a"]), {"a": "x"}, MESH))))
+    assert "divide" not in " ".join(said(nx.draw(nx.shard(nx.named(np.ones(6), ["a"]), {"a": "x"}, MESH, padded=False))))
 
 
 def test_values_that_are_yet_to_be_added_up_are_no_copies():
@@ -242,7 +242,7 @@ def test_characters_have_no_special_meaning():
 def test_an_assignment_is_drawn_as_shard_places(mesh, resources):
     x = nx.named(make.ones((8, 8)), ["a", "b"])
     real = MESH if mesh is MESH.abstract_mesh else mesh
-    want = [each[1:] for each in labeled(nx.draw(nx.shard(x, resources, real)))]
+    want = [each[1:] for each in labeled(nx.draw(nx.shard(x, resources, real, padded=False)))]
     assert [each[1:] for each in labeled(nx.draw(x, resources, mesh))] == want
     assert [each[1:] for each in labeled(nx.draw(struct(["a", "b"], 8, 8), resources, mesh))] == want
 

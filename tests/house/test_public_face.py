@@ -98,7 +98,11 @@ def test_a_name_that_is_not_there():
     for module in (nx, nx.numpy):
         with pytest.raises(AttributeError, match=rf"^module '{module.__name__}' has no attribute 'summ'") as info:
             _ = module.summ
-        assert (info.value.name, info.value.obj) == ("summ", module)
+        assert str(info.value).endswith(f". Did you mean {module.__name__}.sum?")
+        assert (info.value.name, info.value.obj) == ("summ", None)  # without Python's own suggestion
+        with pytest.raises(AttributeError) as info:
+            _ = module.quux
+        assert (info.value.name, info.value.obj) == ("quux", module)
     with pytest.raises(
         AttributeError, match=r"^module 'namedax' has no attribute 'triu_indices'\. There is namedax\.numpy\.triu_indices$"
     ):

@@ -76,7 +76,7 @@ PLACEMENTS = [
 
 
 def placed(placement, x=X, axes=("a", "b")):
-    return nx.shard(nx.named(make.array(x), list(axes)), dict(placement.resources), placement.options["mesh"])
+    return nx.shard(nx.named(make.array(x), list(axes)), dict(placement.resources), placement.options["mesh"], padded=False)
 
 
 def positions(leaf, axes):

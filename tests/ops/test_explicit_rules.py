@@ -51,7 +51,7 @@ def placed(values, layout, mesh):
     def place(x):
         if not isinstance(x, nx.NamedArray):
             return x
-        return nx.shard(x, {name: axes for name, axes in layout.items() if name in x.dims}, mesh)
+        return nx.shard(x, {name: axes for name, axes in layout.items() if name in x.dims}, mesh, padded=False)
 
     return {name: place(x) for name, x in values.items()}
 

@@ -45,7 +45,7 @@ def array(dtype="float32", **sizes):
 def sharded(tree, layout, **options):
     """The tree in a layout, in buffers of its own."""
     mesh, axis_resources = layout
-    return nx.shard(jax.tree.map(jnp.array, tree), axis_resources, mesh, **options)
+    return nx.shard(jax.tree.map(jnp.array, tree), axis_resources, mesh, **{"padded": False} | options)
 
 
 def needed(source, target, shape, itemsize):

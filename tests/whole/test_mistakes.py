@@ -5,16 +5,20 @@ only ours are compared.
 """
 
 import collections.abc
+import copy
+import pickle
 import random
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import namedax as nx
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
+    ArrayAttributeError,
     AxisMappingError,
     AxisNameError,
     AxisNotFoundError,
@@ -350,19 +354,100 @@ def test_a_product_with_an_array_without_names(call, text):
 
 
 @pytest.mark.parametrize(
-    ("axes", "remedy"),
+    ("axes", "absent", "remedy"),
     [
-        (["q", "hiden"], "Did you mean 'hidden'? Write ['q', 'hidden']."),
-        (["q"], "Reduce them in the function, or place them in the mapping, as in ['q', 'hidden']."),
-        (["q", "z"], "Reduce them in the function, or place them in the mapping, as in ['q', 'hidden']."),
+        (["q", "hiden"], "; no axis here is named 'hiden'", "Did you mean 'hidden'? Write ['q', 'hidden']."),
+        (["q"], "", "Reduce them in the function, or place them in the mapping, as in ['q', 'hidden']."),
+        (
+            ["q", "z"],
+            "; no axis here is named 'z'",
+            "Reduce them in the function, or place them in the mapping, as in ['q', 'hidden'].",
+        ),
     ],
 )
-def test_a_name_misspelt_where_it_is_placed(axes, remedy):
+def test_a_name_misspelt_where_it_is_placed(axes, absent, remedy):
     y = nx.dot(X, W, "k")
-    left = f"f32[]{{q:4, hidden:3}}, still has the axes 'hidden', which {axes} does not place. {remedy}"
+    left = f"f32[]{{q:4, hidden:3}}, still has the axes 'hidden', which {axes} does not place{absent}. {remedy}"
     assert message(lambda: nx.positional(y, axes), NamedAxesLeftError) == f"positional: the array, {left}"
     f = nx.xmap(lambda x, w: nx.dot(x, w, "k"), (["q", "k"], ["k", "hidden"]), axes)
     assert message(lambda: f(X.data, W.data), NamedAxesLeftError) == f"xmap, out_axes: the result, {left}"
+
+
+@pytest.mark.parametrize(
+    ("axes", "remedy"),
+    [
+        (["bathc"], "Did you mean 'batch'? Write [], or give its size in axis_sizes."),
+        (["z"], "Write [], or give its size in axis_sizes."),
+    ],
+)
+def test_a_name_of_out_axes_that_no_array_has(axes, remedy):
+    f = nx.xmap(lambda x: nx.sum(x, ...), ["batch", "k"], axes)
+    assert message(lambda: f(X.data), AxisMappingError) == (
+        f"xmap, out_axes: {axes} places {axes[0]!r}, but the result, f32[], has no such axis, and it has no size to broadcast to. {remedy}"
+    )
+
+
+# --- protocols of Python and NumPy, through which a mistake arrives ---------------------------------------------------
+
+
+@pytest.mark.parametrize(("index", "name"), [(0, "q"), (1, "k"), (-1, "k"), (7, "q")])
+def test_an_index_of_the_shape_of_an_array_without_positional_axes(index, name):
+    text = f"shape: x.shape[{index}] does not exist, since x has no positional axis; its named axes are 'q', 'k'. Write x.named_shape[{name!r}]."
+    assert message(lambda: X.shape[index], PositionalAxisError) == text
+    with pytest.raises(IndexError):  # as of a tuple
+        X.shape[index]
+    assert message(lambda: jax.jit(lambda x: x.shape[index])(X), PositionalAxisError) == text
+    assert message(in_body(lambda x: x.shape[index], X, resources={"k": None}), PositionalAxisError) == text
+
+
+def test_the_shape_is_the_empty_tuple_otherwise():
+    shape = X.shape
+    assert shape == ()
+    assert hash(shape) == hash(())
+    assert repr(shape) == "()"
+    assert isinstance(shape, tuple)
+    assert shape[:1] == shape + () == tuple(shape) == ()
+    assert jnp.zeros(shape).shape == jax.ShapeDtypeStruct(shape, "float32").shape == ()
+    assert type(copy.deepcopy(shape)) is type(pickle.loads(pickle.dumps(shape))) is tuple
+    with pytest.raises(TypeError, match="tuple indices must be integers"):
+        shape["q"]
+    assert nx.named(array(4, 6), ["q", ...]).shape[0] == 6
+    assert nx.named(array(4, 6), [...]).shape == (4, 6)
+
+
+UNHASHABLE = (
+    "hash: an array with the axes 'q', 'k' is unhashable, so it cannot be a static argument, a key of a dict or an element of a set. "
+    "Pass it as an ordinary argument: remove it from static_argnums or static_argnames."
+)
+
+
+def test_a_named_array_as_a_static_argument():
+    assert message(lambda: hash(X), ArgumentTypeError) == UNHASHABLE
+    assert message(lambda: {X: 1}, ArgumentTypeError) == UNHASHABLE
+    for call in (
+        lambda: jax.jit(lambda n, x: n * x, static_argnums=1)(2.0, X),
+        lambda: jax.jit(lambda n, x: n * x, static_argnames="x")(2.0, x=X),
+    ):
+        with pytest.raises(ValueError, match="Non-hashable static arguments") as error:
+            call()
+        assert UNHASHABLE in str(error.value)
+
+
+def test_from_dlpack():
+    text = "__dlpack__: a NamedArray has no such attribute. Write np.from_dlpack(nx.positional(x, ['q', 'k']))."
+    assert message(lambda: np.from_dlpack(X), ArrayAttributeError) in (text, text.replace("__dlpack__", "__dlpack_device__"))
+    np.testing.assert_array_equal(np.from_dlpack(nx.positional(X, ["q", "k"])), X.data)
+    assert not hasattr(X, "__dlpack__")  # so that other libraries do not call it
+    assert not hasattr(X, "__dlpack_device__")
+
+
+def test_a_tree_of_shapes_is_no_error():
+    tree = {"x": X, "t": T}
+    assert (
+        repr(jax.tree.map(lambda a: a.shape, tree)) == "{'t': NamedArray((8,), dims=(t)), 'x': NamedArray((4, 6), dims=(q, k))}"
+    )
+    assert repr(jax.tree.map(lambda a: str(a.dtype), X)) == "NamedArray('float32', dims=(q, k))"
+    assert repr(jax.tree.map(lambda a: None, X)) == "NamedArray(None, dims=(q, k))"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+import warnings
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from types import EllipsisType, NoneType
 from typing import Any, TypeVar, overload
 
@@ -44,6 +45,7 @@ from namedax.errors import (
     AxisSizeError,
     NamedaxError,
     NamedAxesLeftError,
+    UnevenAxisWarning,
     closest,
     did_you_mean,
     format_value,
@@ -58,9 +60,16 @@ from namedax.ops.shape.narrow_placement import check_shard_wire, check_without_p
 from namedax.ops.shape.rename import move, transpose_to
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.layout import relayout
+from namedax.resources.layout_names import check_layout_names
 from namedax.resources.mesh import concrete_mesh, mesh_with_devices, put
 from namedax.resources.serial import on_devices, with_loops
-from namedax.resources.stored_padding import padding_for, store, without_padding
+from namedax.resources.stored_padding import (
+    UnevenCopy,
+    padding_for,
+    store,
+    uneven_text,
+    without_padding,
+)
 from namedax.resources.wire import Wire, WireFormat, parse_wire
 
 __all__ = [
@@ -225,9 +234,10 @@ def detach_names(
             remedy = (
                 "".join(did_you_mean(name, left)[1:] + " " for name in meant) + f"Write {right}."
             )
+        absent = f"; no axis here is named {show_names(meant)}" if meant else ""
         raise NamedAxesLeftError(
             f"{op}: {text_of(what)}, {type_text(array)}, still has the axes {show_names(left)},"
-            f" which {mapping.text} does not place. {remedy}"
+            f" which {mapping.text} does not place{absent}. {remedy}"
         )
     missing = [name for name in placed if name not in dims]
     for name in missing:
@@ -235,7 +245,8 @@ def detach_names(
         if size is None:
             raise AxisMappingError(
                 f"{op}: {mapping.text} places {name!r}, but {text_of(what)}, {type_text(array)},"
-                " has no such axis, and it has no size to broadcast to. Write"
+                " has no such axis, and it has no size to broadcast to."
+                f"{did_you_mean(name, () if region is None else region.sizes)} Write"
                 f" {[name for name in placed if name not in missing]}, or give its size in"
                 " axis_sizes."
             )
@@ -486,7 +497,7 @@ def shard(
     axis_resources: Mapping[Hashable, Any],
     mesh: jax.sharding.Mesh | None = None,
     *,
-    padded: bool = False,
+    padded: bool | None = None,
     wire: WireFormat | Wire | None = None,
 ) -> Tree:
     """Shard named arrays over a mesh, outside of mapped functions.
@@ -502,24 +513,30 @@ def shard(
       padded: if True, an axis that does not divide over its mesh axes is stored padded and sharded.
         `named_shape` has its true size, and `data` the padded one. Mapped functions take and return
         the blocks. Functions of raw leaves see zeros as padding: a sum over a leaf is right, a mean
-        is not. Default: False, such an axis is replicated.
+        is not. If False, such an axis is replicated. Default: None, it is replicated with a
+        warning.
       wire: the number format in which blocks of arrays that are already on this mesh are sent:
         `"bf16"`, `"float8_e4m3"` or `"int8"`; by default the dtype of the array. Values are rounded
         within the bounds of `nx.Wire`, only where they are sent.
 
     Returns:
-      The same values, with each named axis sharded over its mesh axes. Without `padded`, an axis
-      that does not divide over its mesh axes is replicated, as an argument or result of a mapped
-      function is. An array that is stored padded is gathered along axes that get another layout,
-      or the same one without `padded`: `nx.shard(x, {}, mesh)` has the true values. Without a
-      mesh and with nothing mapped, `x` unchanged. The same holds under `jax.jit`; there, if one
-      axis is mapped to Auto and Explicit mesh axes, the Explicit ones are major.
+      The same values, with each named axis sharded over its mesh axes. Without `padded=True`, an
+      axis that does not divide over its mesh axes is replicated, as an argument or result of a
+      mapped function is. An array that is stored padded is gathered along axes that get another
+      layout, or the same one without `padded=True`: `nx.shard(x, {}, mesh)` has the true values.
+      Without a mesh and with nothing mapped, `x` unchanged. The same holds under `jax.jit`; there,
+      if one axis is mapped to Auto and Explicit mesh axes, the Explicit ones are major.
 
     Communication: an array that is already on the mesh is resharded. Others are copied to the
     devices.
 
+    Warns:
+      UnevenAxisWarning: without `padded`, an axis does not divide over its mesh axes and is
+        replicated. The message has the sizes and the bytes per device.
+
     Raises:
-      AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
+      AxisResourceError: `axis_resources` is malformed or has a misspelled axis name, or the call is
+        inside a mapped function.
       AxisNotFoundError: `x` is one array, and lacks an axis; or no array of the pytree has a named
         axis.
       MeshError: there is no mesh, or it lacks a mesh axis.
@@ -549,6 +566,7 @@ def shard(
     check_shard_wire("shard", formats)
     _check_leaves(x)
     _check_names_placed(x, resources)
+    check_layout_names("shard", axis_resources, _dims_in(x))
     assignment = on_devices(with_loops(resources))  # loops are no devices
     if not assignment and mesh is None and concrete_mesh(mesh) is None:
         leaves, tree = jax.tree.flatten(x, is_leaf=is_named)
@@ -559,11 +577,15 @@ def shard(
     mesh = mesh_with_devices(mesh, "shard")
     check_mesh_axes(assignment, mesh, "shard")
 
+    copies: list[UnevenCopy] = []
+
     def one(path: KeyPath[Any], leaf: ArrayLike) -> AnyArray:
         dims, op = dims_of(leaf), _at("shard", path)
+        uneven = None
         if isinstance(leaf, NamedArray):
             sizes = leaf.named_shape
-            padding = padding_for(dims, sizes, assignment, mesh) if padded else None
+            uneven = padding_for(dims, sizes, assignment, mesh)
+            padding = uneven if padded else None
             if formats is not None:
                 check_without_padding(op, leaf, padding is not None or bool(padding_of(leaf)))
             if padding is not None and padding == padding_of(leaf):
@@ -575,12 +597,25 @@ def shard(
                 return store(leaf._data, dims, assignment, mesh, op)
         data = leaf._data if isinstance(leaf, NamedArray) else _array(op, leaf)
         sharding = named_sharding(dims, data.shape, assignment, mesh, op)
+        if uneven is not None:
+            copies.append(UnevenCopy(dims, data, sharding, uneven))
         if formats is not None and dims.count(None) < len(dims):
             return NamedArray(put_narrow(op, leaf, data, sharding, formats), dims)
         placed = put(data, sharding)
         return placed if dims.count(None) == len(dims) else NamedArray(placed, dims)
 
-    return jax.tree_util.tree_map_with_path(one, x, is_leaf=is_named)
+    placed: Tree = jax.tree_util.tree_map_with_path(one, x, is_leaf=is_named)
+    if copies and padded is None:
+        warnings.warn(
+            f"shard: {uneven_text(copies)} Pass padded=True to store such axes padded and sharded,"
+            " or padded=False to accept the copies.",
+            UnevenAxisWarning,
+            stacklevel=_CALLER,
+        )
+    return placed
+
+
+_CALLER = 4  # below are `checks_signature` with its call, and `shard`
 
 
 def _at(op: str, path: KeyPath[Any]) -> str:
@@ -631,6 +666,12 @@ def _check_leaves(tree: PyTree) -> None:
             f"{_at('shard', path)}: {format_value(leaf)} is not an array that JAX supports."
             f" {remedy}"
         )
+
+
+def _dims_in(tree: PyTree) -> Iterator[Hashable | None]:
+    """Return the dims of all arrays of a tree."""
+    for leaf in jax.tree.leaves(tree, is_leaf=is_named):
+        yield from dims_of(leaf)
 
 
 def _check_names_placed(x: PyTree, resources: Mapping[Hashable, Any]) -> None:
