@@ -203,7 +203,7 @@ def test_a_closure_over_arrays_gives_their_values(name):
     """Arrays of one type, in functions of one line: nothing but their values differs."""
     call, results = WITH_FUNCTIONS[name], []
     for shift in (1.0, 2.0):
-        array = nx.named(jnp.array([shift, 0.5, 0.25, 0.125]), ["k"])
+        array = nx.named(shift * jnp.array([1.0, 0.5, 0.25, 0.125]), ["k"])
         if name == "nmap":
             array = shift
         results.append(positional(call(lambda a, array=array: a + array)))
