@@ -2,6 +2,7 @@
 
     python benchmarks/check.py            # fails where something costs more than recorded
     python benchmarks/check.py --record   # writes benchmarks/counts.json anew
+    python benchmarks/check.py --only eager --record   # those whose labels begin with a word
 
 Counts do not depend on the load of a machine: equations of a traced program, operations of the
 program given to XLA, instructions, bytes and temporary memory of the compiled program, and programs
@@ -36,6 +37,7 @@ os.environ.setdefault(
 )
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "examples"))
 
+import eager as eager_benchmark
 import jax
 import jax.numpy as jnp
 import transformer_model as model
@@ -271,6 +273,41 @@ def eager(compilations: Compilations) -> Iterator[tuple[str, Counts]]:
         )
 
 
+# Functions of several kinds, whose cached jitted calls are the rivals: lifted, creating, random, along
+# axes, and those that only check.
+FUNCTIONS = (
+    *("nx.lax.tanh", "nx.lax.top_k", "nx.linspace", "nx.zeros_like", "nx.nn.one_hot", "nx.diff"),
+    *(
+        "nx.quantile",
+        "nx.random.normal",
+        "nx.random.permutation",
+        "nx.numpy.fft.fft",
+        "nx.positional",
+    ),
+)
+
+
+def repeated(compilations: Compilations) -> Iterator[tuple[str, Counts]]:
+    """Eager loops and branches against `jax.lax`, and functions against their jitted calls, when they are repeated."""
+    rivals = {f"eager {name}": pair[::-1] for name, pair in eager_benchmark.control().items()}
+    recorded = eager_benchmark.table.recorded()
+    for name in FUNCTIONS:
+        found = eager_benchmark.pair(name, recorded[name])
+        assert found is not None, name
+        rivals[f"eager {name}"] = found
+    for label, (own, rival) in rivals.items():
+        own(), own(), rival(), rival()
+        compiled = compilations.of(own)
+        number = 1 if compiled else 50
+        yield (
+            label,
+            {
+                CALLING: (ratio_of_times(own, rival, rounds=12, number=number), None),
+                "compiled when repeated": (compiled, None),
+            },
+        )
+
+
 # --- against what was recorded --------------------------------------------------------------------------------------------
 
 
@@ -306,14 +343,21 @@ def main() -> int:
     parser.add_argument(
         "--record", action="store_true", help="write the counts instead of comparing with them"
     )
+    parser.add_argument(
+        "--only", default="", help="counts whose labels begin so: a call, eager, transformer"
+    )
     options = parser.parse_args()
     compilations = Compilations()
     found: dict[str, Counts] = {}
-    for part in (
-        functools.partial(calls, compilations),
-        functools.partial(eager, compilations),
-        programs,
-    ):
+    parts: dict[Callable[[], Iterator[tuple[str, Counts]]], str] = {
+        functools.partial(calls, compilations): "a call",
+        functools.partial(eager, compilations): "eager",
+        functools.partial(repeated, compilations): "eager",
+        programs: "transformer",
+    }
+    for part, beginning in parts.items():
+        if not beginning.startswith(options.only):
+            continue
         for label, counts in part():
             found[label] = counts
             print(label)
@@ -322,10 +366,15 @@ def main() -> int:
                     f"    {metric:28s} {own:12.4g}"
                     + ("" if rival is None else f"   rival {rival:12g}")
                 )
-    if options.record:
-        RECORD.write_text(json.dumps({**VERSIONS, "counts": found}, indent=1) + "\n")
-        return 0
     record = json.loads(RECORD.read_text())
+    others = {
+        label: counts
+        for label, counts in record["counts"].items()
+        if not label.startswith(options.only)
+    }
+    if options.record:
+        RECORD.write_text(json.dumps({**VERSIONS, "counts": others | found}, indent=1) + "\n")
+        return 0
     grown = [
         line
         for label, counts in found.items()
@@ -333,7 +382,7 @@ def main() -> int:
     ]
     grown += [
         f"{label}: recorded, but not counted any more; record anew."
-        for label in record["counts"].keys() - found.keys()
+        for label in record["counts"].keys() - found.keys() - others.keys()
     ]
     print(
         "\n".join(grown)

@@ -50,6 +50,7 @@ def test_random_programs_outside_of_mapped_functions(number):
         assert not outcome.failed, report(ref.program, layout, outcome)
 
 
+@pytest.mark.full
 def test_programs_outside_of_mapped_functions_have_every_loop_branch_and_layout():
     trials = [outside_trial(number, LAYOUTS) for number in range(40)]
     assert {s.op for ref, _ in trials for s in statements_of(ref.program.main)} >= {*CONTROL}
