@@ -406,7 +406,7 @@ def test_the_shape_is_the_empty_tuple_otherwise():
     assert hash(shape) == hash(())
     assert repr(shape) == "()"
     assert isinstance(shape, tuple)
-    assert shape[:1] == shape + () == tuple(shape) == ()
+    assert shape[:1] == (*shape,) == tuple(shape) == ()
     assert jnp.zeros(shape).shape == jax.ShapeDtypeStruct(shape, "float32").shape == ()
     assert type(copy.deepcopy(shape)) is type(pickle.loads(pickle.dumps(shape))) is tuple
     with pytest.raises(TypeError, match="tuple indices must be integers"):
