@@ -162,7 +162,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     """
 
     __slots__ = ()
-    __hash__ = raise_unhashable  # type: ignore[assignment]  # `==` is elementwise
+    __hash__ = raise_unhashable  # `==` is elementwise
 
     def __init__(self, data: object, dims: Dims):
         if isinstance(data, NamedArray):

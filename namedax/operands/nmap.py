@@ -59,6 +59,7 @@ from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.dispatch import call_program, on_one_mesh
 from namedax.programs.evaluator import collective_axes, has_reverse_rules, with_plain_layouts
 from namedax.programs.raw_collective_check import DELIBERATE, check_agreement, said_of_names
+from namedax.programs.varying_loops import with_varying_loops
 from namedax.resources.padding_masks import without_gradient_of_padding
 from namedax.resources.serial import LoopAxis
 
@@ -651,16 +652,17 @@ def _without_variance(
 
     Raises:
       Exception: `error`, if the function has another fault.
-      SerialLoopError: the arguments are executed in steps; this needs the checker.
+      SerialLoopError: they are executed in steps, and casts of carries of loops do not suffice.
     """
-    loops = [axis for axis in axes if isinstance(axis, LoopAxis)]
-    if loops:
-        raise SerialLoopError(
-            f"SerialLoop: {min(loops)} cannot be executed in steps in a lifted function that JAX's"
-            " checker of device variance rejects: a loop that begins with a constant, or a Pallas"
-            " kernel. Begin the loop with a value that comes from an argument (x.sum() * 0), or"
-            " use nx.scan, which does this for you."
-        ) from error
+    if loops := [axis for axis in axes if isinstance(axis, LoopAxis)]:
+        try:
+            return with_varying_loops(function, axes, datas)
+        except (TypeError, ValueError):
+            raise SerialLoopError(
+                f"SerialLoop: {min(loops)} cannot be executed in steps in a lifted function that"
+                " JAX's checker of device variance rejects, such as one with a Pallas kernel. Map"
+                " the axis to mesh axes only, or call the function outside of the mapped function."
+            ) from error
     # A Python number stays a number: it may be an axis, and its derivative is never needed.
     places = [i for i, data in enumerate(datas) if hasattr(data, "dtype")]
     numbers, datas = datas, [datas[i] for i in places]

@@ -218,19 +218,48 @@ def test_what_is_not_checked_may_not_communicate():
             nx.xmap(body, ["a", None], ["a"], **SHARDED)(x)
 
 
-def test_steps():
-    """A `SerialLoop` needs the checker; a loop that satisfies it is executed in steps."""
-    x, loop = array(8, 3), {"a": nx.SerialLoop(4)}
-    with pytest.raises(
-        nx.errors.SerialLoopError, match="of 'a' cannot be executed in steps in a lifted function that JAX's checker"
-    ):
-        nx.xmap(nx.nmap(lambda row: leaky_sum(row, 0.5)[0]), ["a", None], ["a"], axis_resources=loop)(x)
+def branching(x, decay):
+    """A branch whose results vary differently, in a scan in a while loop, and a function with its own derivative."""
 
-    def satisfied(row):
-        return lax.scan(lambda c, entry: (0.5 * c + jnp.sin(entry), None), row.sum() * 0, row)[0]
+    def step(state):
+        count, value = state
+        value, _ = lax.scan(lambda c, row: (lax.cond(row > 0.5, lambda: decay * c, lambda: 1.5), None), value, x)
+        return count + 1, value + jax.nn.gelu(decay) * jax.nn.softplus(x[0])
 
-    f = nx.xmap(nx.nmap(satisfied), ["a", None], ["a"], axis_resources=loop)
-    np.testing.assert_allclose(f(x), jax.vmap(satisfied)(x), rtol=1e-5, atol=1e-6)
+    return lax.while_loop(lambda state: state[0] < 2, step, (0, 1.0))[1]
+
+
+IN_STEPS = {
+    "scan": (lambda x, decay: leaky_sum(x, decay)[0], True),
+    "while_loop": (lambda x, decay: newton(x, decay)[1], False),
+    "fori_loop": (lambda x, decay: lax.fori_loop(0, 3, lambda i, y: y * decay + x[i], 0.0), True),
+    "nested": (branching, False),
+    "cumulative": (lambda x, decay: lax.associative_scan(jnp.add, x * decay)[-1], True),
+}
+
+
+@pytest.mark.parametrize("where", [nx.SerialLoop(4), nx.SerialLoop(3), ("x", nx.SerialLoop(2))], ids=str)
+@pytest.mark.parametrize("loop", IN_STEPS)
+def test_loops_in_steps(loop, where):
+    """A loop begins with a constant, and each element of the axis stops at its own time."""
+    kernel, grad = IN_STEPS[loop]
+    x, decay = array(8, 3, seed=5), jnp.float32(0.7)
+    f = nx.xmap(nx.nmap(kernel), (["a", None], []), ["a"], axis_resources={"a": where}, mesh=make_mesh((2,)))
+    want = jax.vmap(kernel, (0, None))
+    np.testing.assert_allclose(f(x, decay), want(x, decay), rtol=1e-5, atol=1e-6)
+    if grad:
+        have = jax.grad(lambda x, decay: jnp.sum(f(x, decay) ** 2), (0, 1))(x, decay)
+        for one, other in zip(have, jax.grad(lambda x, d: jnp.sum(want(x, d) ** 2), (0, 1))(x, decay), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_pallas_in_steps():
+    """Its type says nothing about variance, and a `SerialLoop` needs it."""
+    f = nx.xmap(nx.nmap(rms_norm), (["a", None, None], [None]), ["a", None, None], axis_resources={"a": nx.SerialLoop(4)})
+    with pytest.raises(nx.errors.SerialLoopError) as error:
+        f(array(8, 2, 6), array(6))
+    assert "of 'a' cannot be executed in steps in a lifted function that JAX's checker" in str(error.value)
+    assert "Map the axis to mesh axes only, or call the function outside of the mapped function." in str(error.value)
 
 
 def total(row):

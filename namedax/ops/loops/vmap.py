@@ -61,11 +61,13 @@ def run_hidden(
     closed = jax.make_jaxpr(functools.partial(call_checked_code, function))(*datas)
     mixed = collective_axes(closed.jaxpr, without_debugging=True) & frozenset(placement)
     if mixed:
+        call = f": nx.vmap(f, {format_value(name)})(x, w)" if op == "vmap" else ""
         raise PlacementConflictError(
             f"{op}: {name!r} is mapped to mesh axis {min(mixed)!r}, but the function communicates"
             " along it. For each element it reduces, gathers or indexes another axis that is"
-            " mapped to it, or it differentiates with respect to an array that it created. Rename"
-            " that axis to a name with another sharding, or pass that array as an argument."
+            " mapped to it, or it differentiates with respect to an array that it created or closes"
+            " over, such as a parameter. Rename that axis to a name with another sharding, or pass"
+            f" that array as an argument{call}."
         )
     refuse_raw(closed, _seen(placement), op)
     check_agreement(closed, op)

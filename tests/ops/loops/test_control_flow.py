@@ -779,6 +779,24 @@ def test_a_function_of_entries_must_not_communicate_along_their_mesh_axis():
             f(x, u)
 
 
+def test_a_gradient_with_respect_to_an_array_that_the_function_closes_over():
+    x, w = array(8, 3), array(3, seed=2)
+    where = {"in_axes": (["a", "c"], ["c"]), "out_axes": ["a", "c"], "mesh": make_mesh((8,)), "axis_resources": {"a": "x"}}
+
+    def loss(w, x):
+        return nx.sum(nx.sin(w * x), "c")
+
+    closes_over = nx.xmap(lambda x, w: nx.vmap(lambda x: jax.grad(loss)(w, x), "a")(x), **where)
+    with pytest.raises(nx.errors.PlacementConflictError) as error:
+        closes_over(x, w)
+    assert str(error.value).endswith(
+        "or it differentiates with respect to an array that it created or closes over, such as a parameter. Rename that axis to a name with "
+        "another sharding, or pass that array as an argument: nx.vmap(f, 'a')(x, w). [NX012]"
+    )
+    as_it_says = nx.xmap(lambda x, w: nx.vmap(lambda x, w: jax.grad(loss)(w, x), "a")(x, w), **where)
+    np.testing.assert_allclose(as_it_says(x, w), np.cos(w * x) * x, rtol=1e-5)
+
+
 def test_names_that_a_function_adds_must_not_meet():
     where = {"mesh": make_mesh((8,)), "axis_resources": {"a": "x", "e": "x"}}
     f = nx.xmap(

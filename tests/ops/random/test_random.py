@@ -199,6 +199,33 @@ def test_named_keys(key):
     assert random.normal(random.key(seeds)).named_shape["layer"] == 3
 
 
+@pytest.mark.parametrize("layout", [{"b": nx.SerialLoop(4)}, {"b": nx.SerialLoop(3)}, {"b": ("x", nx.SerialLoop(2))}], ids=str)
+@pytest.mark.parametrize("of_key", [False, True], ids=["one-key", "keys"])
+@pytest.mark.parametrize("name", ["binomial", "poisson", "gamma"])  # binomial's loop begins with a constant
+def test_samplers_whose_elements_stop_at_their_own_times_in_steps(name, of_key, layout):
+    parameters = {
+        "binomial": (23.0, make.arange(8) / 9 + 0.05),
+        "poisson": (4 * make.arange(8),),
+        "gamma": (make.arange(8) + 0.3,),
+    }[name]
+    *numbers, last = parameters
+    last = nx.named(last, ["b"])
+    key = random.split(KEY, named_shape={"b": 8}) if of_key else KEY
+    more = {} if of_key else {"named_shape": {"a": 5}}
+
+    def body(key, last):
+        return getattr(random, name)(key, *numbers, last, **more)
+
+    have = nx.xmap(body, axis_resources=layout, mesh=jax.make_mesh((2,), ("x",)))(key, last)
+    if of_key:
+        keys = jax.random.split(KEY, 8)
+        want = jnp.stack([getattr(jax.random, name)(keys[i], *numbers, last.data[i]) for i in range(8)])
+        np.testing.assert_array_equal(nx.positional(have, ["b"]), want)
+    else:
+        want = getattr(jax.random, name)(KEY, *numbers, last.data, shape=(5, 8))
+        np.testing.assert_array_equal(nx.positional(have, ["a", "b"]), want)
+
+
 def test_the_physical_order_does_not_matter():
     p = jax.nn.sigmoid(array(3, 4))
     one = random.bernoulli(KEY, nx.named(p, ["k", "a"]))
