@@ -311,7 +311,7 @@ def call_program(
       keeps: False if the functions of the user are called each time, as those of `jax.vmap`, and
         need a program only on Explicit mesh axes, where it is not kept; default: True.
     """
-    if active_regions or jax.config.jax_disable_jit:
+    if active_regions or getattr(jax.config, "jax_disable_jit", False):
         return function(*args, **kwargs)
     parts: list[Any] = [key or function, bool(strict_scopes) and is_strict()]
     arrays: list[Any] = []
@@ -480,7 +480,7 @@ def on_one_mesh(
       MeshError: an array is on a mesh with other axes.
     """
     moved = False
-    mesh = current_mesh()
+    mesh: Any = current_mesh()
 
     def find(value: Any, which: int | str) -> Any:
         nonlocal mesh
@@ -637,7 +637,7 @@ def _rebuilt(value: Any, leaf: Callable[[Any, int | str], Any], which: int | str
     leaves, tree = jax.tree.flatten(value, is_leaf=is_named)
     if jax.tree_util.treedef_is_leaf(tree):
         return leaf(value, which)
-    return tree.unflatten([_rebuilt(entry, leaf, which) for entry in leaves])
+    return jax.tree.unflatten(tree, [_rebuilt(entry, leaf, which) for entry in leaves])
 
 
 class _Program:

@@ -607,7 +607,7 @@ def _run_once(
     call = call_in(region, carried)
     call.mesh = mesh
     call.request = all_axes()
-    if devices and not auto:
+    if devices and not auto and mesh is not None:
         call.unmapped = frozenset(mesh.axis_names) - axes_used(devices)
     if not resources:
         result = run_unmapped(call)
