@@ -119,8 +119,11 @@ class _Caster:
                 for x, old in zip(new, carry, strict=True)
             ]
 
-        begin = list(operands[second:])
-        return list(lax.while_loop(lambda carry: jnp.any(goes_on(carry)), step, begin))
+        def any_goes_on(carry: list[jax.Array]) -> jax.Array:
+            return jnp.any(goes_on(carry))
+
+        begin: list[jax.Array] = list(operands[second:])
+        return lax.while_loop(any_goes_on, step, begin)
 
     def _scan(self, loop: Scan, operands: Sequence[jax.Array]) -> list[jax.Array]:
         consts, count = operands[: loop.consts], loop.carries
