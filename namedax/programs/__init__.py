@@ -13,7 +13,8 @@ Afterwards `reduced_arguments` uses arguments that are reduced over Explicit mes
 and `two_level` splits collectives over fast and slow mesh axes. `prefetch` runs the gathers of a
 loop one step ahead. `raw_collective_check` searches a body for functions of JAX that operate on
 blocks. It uses `block_dimensions`, which tracks sharded dimensions by the rules in
-`dimension_rules`. `costs` computes the cost of one equation.
+`dimension_rules`. `costs` computes the cost of one equation. `varying_loops` evaluates a lifted
+function in steps, with casts where its loops begin.
 
 Read `primitives`, `evaluator` and `psum_plan` first, then `postpone_psum`.
 """
