@@ -25,6 +25,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import BuiltinFunctionType, EllipsisType, FunctionType, NoneType
@@ -313,7 +314,11 @@ def call_program(
     """
     if active_regions or getattr(jax.config, "jax_disable_jit", False):
         return function(*args, **kwargs)
-    parts: list[Any] = [key or function, bool(strict_scopes) and is_strict()]
+    parts: list[Any] = [
+        key or function,
+        bool(strict_scopes) and is_strict(),
+        jax.config.jax_enable_x64,  # type: ignore[attr-defined]
+    ]
     arrays: list[Any] = []
     try:
         for i, arg in enumerate(args):
@@ -427,15 +432,22 @@ def _first_call(
 
 def _picked(
     operands: Sequence[Any], datas: Sequence[Any]
-) -> list[tuple[int | None, complex | None]] | None:
-    """Return the operands of a kernel as indices of `datas` or as numbers, if all are."""
-    picked: list[tuple[int | None, complex | None]] = []
+) -> list[tuple[int | None, jax.Array | None]] | None:
+    """Return the operands of a kernel as indices of `datas` or as numbers.
+
+    Return `None` if another array is an operand, or if one of `datas` is not. The call may have
+    read the values of that one, as of an array of NumPy.
+    """
+    if any(isinstance(data, NUMPY) for data in datas):
+        return None
+    picked: list[tuple[int | None, jax.Array | None]] = []
     for operand in operands:
         found = next((i for i, data in enumerate(datas) if data is operand), None)
         if found is None and type(operand) not in SCALARS:
             return None
-        picked.append((found, operand if found is None else None))
-    return picked
+        # JAX takes longer for a number than for an array with the weak type of the number.
+        picked.append((found, jnp.asarray(operand) if found is None else None))
+    return picked if {i for i, _ in picked if i is not None} == {*range(len(datas))} else None
 
 
 def _same(data: jax.Array) -> jax.Array:
@@ -577,7 +589,7 @@ def _describe(
         for entry in value:
             _describe(entry, parts, arrays, is_pytree, which)
     elif kind is dict:
-        parts += (kind, *value)
+        parts += (kind, len(value), *value)
         for entry in value.values():
             _describe(entry, parts, arrays, is_pytree, which)
     elif kind is slice:
@@ -675,7 +687,7 @@ class _Program:
         self._function = function
         self._args = [_rebuilt(arg, template, i) for i, arg in enumerate(args)]
         self._kwargs = {name: _rebuilt(arg, template, name) for name, arg in kwargs.items()}
-        self._traced: Any = None
+        self._lock, self._state = threading.Lock(), threading.local()
         trace = self._run if is_pytree is None else self._run_with_captured
         self._compiled = jax.jit(trace, inline=True)
 
@@ -683,9 +695,11 @@ class _Program:
         """Return the result for these arrays."""
         while True:
             try:
-                return self._compiled(self.captured, arrays)
+                return self._compiled([*self.captured], arrays)
             except _CapturedError as found:
-                self.captured = [*self.captured, *found.arrays]
+                with self._lock:
+                    known = set(map(id, self.captured))
+                    self.captured += [x for x in found.arrays if id(x) not in known]
 
     def _run(self, captured: list[Any], arrays: list[Any]) -> Any:
         supply = iter(arrays)
@@ -704,17 +718,19 @@ class _Program:
 
     def _run_with_captured(self, captured: list[Any], arrays: list[Any]) -> Any:
         """Run the call with the arrays that its functions close over as arguments."""
-        traced = self._traced or jax.make_jaxpr(
-            functools.partial(self._run, []), return_shape=True
-        )(arrays)
-        self._traced = None
+        traced = getattr(self._state, "traced", None)
+        if traced is None:
+            run = functools.partial(self._run, [])
+            traced = jax.make_jaxpr(run, return_shape=True)(arrays)
+        self._state.traced = None
         closed, shapes = traced
-        known = {id(x): value for x, value in zip(self.captured, captured, strict=True)}
+        # Another thread may append to `self.captured`.
+        known = {id(x): value for x, value in zip(self.captured, captured, strict=False)}
         new = [x for x in closed.consts if isinstance(x, jax.Array) and id(x) not in known]
         if any(isinstance(x, jax.core.Tracer) for x in new):
             self.is_closed = False
         if new and len(self.captured) < _MOST_CAPTURED:
-            self._traced = traced
+            self._state.traced = traced  # for the same call, with these as arguments
             raise _CapturedError(new)
         consts = [known.get(id(x), x) for x in closed.consts]
         results = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*jax.tree.leaves(arrays))
