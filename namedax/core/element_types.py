@@ -362,7 +362,6 @@ def additive_identity(dtype: DType) -> jax.Array:
 _WITHOUT_ARITHMETIC = frozenset({"float6_e2m3fn", "float6_e3m2fn"})
 
 
-@functools.lru_cache(maxsize=256)
 def accumulation_type(dtype: DType) -> np.dtype:
     """Return the dtype in which operations combine elements of type `dtype`.
 
@@ -374,7 +373,13 @@ def accumulation_type(dtype: DType) -> np.dtype:
     >>> [str(accumulation_type(t)) for t in (jnp.float8_e5m2, jnp.uint4, jnp.bfloat16, jnp.int8)]
     ['float32', 'uint8', 'bfloat16', 'int8']
     """
-    dtype = jnp.dtype(dtype)
+    if not isinstance(dtype, np.dtype) and jnp.issubdtype(dtype, jax.dtypes.extended):
+        return cast("np.dtype", dtype)  # random keys
+    return _accumulation_type(jnp.dtype(dtype))
+
+
+@functools.lru_cache(maxsize=256)
+def _accumulation_type(dtype: np.dtype) -> np.dtype:
     if jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits <= 8:
         return np.dtype(np.float32)
     if jnp.issubdtype(dtype, jnp.integer) and jnp.iinfo(dtype).bits < 8:
@@ -388,13 +393,14 @@ def widened_type(op: str, dtype: DType) -> np.dtype:
     Raises:
       ArgumentTypeError: XLA does not compute with `dtype`.
     """
-    name = jnp.dtype(dtype).name
+    wide = accumulation_type(dtype)
+    name = wide.name if wide == dtype else jnp.dtype(dtype).name
     if name in _WITHOUT_ARITHMETIC:
         raise ArgumentTypeError(
             f"{op}: XLA does not compute with the dtype {name}. Convert the array with NumPy:"
             " jnp.asarray(np.asarray(x).astype('float32'))."
         )
-    return accumulation_type(dtype)
+    return wide
 
 
 def rounded(result: R, dtype: DType) -> R:

@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -104,13 +104,13 @@ def _in_bytes(collective: Collective[P]) -> Collective[P]:
     """
 
     @functools.wraps(collective)
-    def sent(data: jax.Array, *args: P.args, **kwargs: P.kwargs) -> jax.Array:
+    def sent(data: jax.Array, /, *args: P.args, **kwargs: P.kwargs) -> jax.Array:
         dtype = data.dtype
         if not jnp.issubdtype(dtype, jnp.integer) or jnp.iinfo(dtype).bits >= 8:
             return collective(data, *args, **kwargs)
         return collective(data.astype(accumulation_type(dtype)), *args, **kwargs).astype(dtype)
 
-    return sent
+    return cast("Collective[P]", sent)
 
 
 @_in_bytes

@@ -161,6 +161,16 @@ def test_types_with_which_xla_does_not_compute_are_rejected():
         jax.eval_shape(lambda x: nx.sum(nx.named(x, ["k"]), "k"), x)
 
 
+def test_random_keys_have_no_wider_type():
+    keys = nx.named(jax.random.split(jax.random.key(0), 4), ["k"])
+    mesh = jax.make_mesh((4,), ("x",), devices=jax.devices()[:4])
+    f = nx.xmap(lambda k, x: nx.take(k, 1, "k"), axis_resources={"k": "x"}, mesh=mesh)
+    got = f(keys, nx.named(jnp.arange(4.0), ["k"]))
+    np.testing.assert_array_equal(jax.random.key_data(got), jax.random.key_data(keys.data[1]))
+    with pytest.raises(nx.errors.ArgumentTypeError, match="random keys, which have no order and no sum"):
+        nx.cumsum(keys, "k")
+
+
 _COMPLEX = {
     "max": (lambda x: nx.max(x, "k"), np.max),
     "min": (lambda x: nx.numpy.min(x, "k"), np.min),
