@@ -8,8 +8,8 @@ in a mapped function, and the names of a result determine its sharding. There ar
   size per name, so each operand gets its own axis names, and the body renames them back. A name
   whose new size does not divide over its mesh axes is replicated in the operation and its result.
 - If the shape of a result depends on values (indexing with a mask), the operands are gathered. They
-  are also gathered for functions of the user (a scan), which expect global arrays and may read
-  them.
+  are also gathered for functions of the user (`nx.nmap`), which expect global arrays and may read
+  them. Loops and branches run in JAX (`Explicit.AS_JAX`).
 - Sharded positional axes are gathered.
 
 Inside a mapped function, the results of inner mapped functions are sharded over Explicit axes that
