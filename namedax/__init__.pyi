@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """namedax: named-axis arrays for JAX.
 
 Write a model over axis names. Decide afterwards, in one dictionary (`axis_resources`), over which

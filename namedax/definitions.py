@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 # ruff: noqa
 """Imports of the public names, which lead an editor from the stub to each definition."""
 

@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.random`: `jax.random` for named arrays.
 
 In addition to its shape, every sampler takes the keyword argument `named_shape={"batch": 128}`. In
@@ -11,21 +11,20 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, overload
 
 import jax
-from jax.random import Key as Key  # type: ignore[attr-defined, unused-ignore]
 from jax.random import key_dtype as key_dtype  # type: ignore[attr-defined, unused-ignore]
 from jax.random import random_gamma_p as random_gamma_p  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import AnyArray, ArrayLike, EitherArray
 from namedax.core.array import NamedArray
-from namedax.core.names import DType
+from namedax.core.names import DType, PyTree
 
 def PRNGKey(seed: ArrayLike, *, impl: str | Any | Hashable | None = None) -> AnyArray:
     """Create a legacy PRNG key given an integer seed."""
 @overload
 def ball(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     d: int,
-    p: ArrayLike = 2,
+    p: float = 2,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -35,9 +34,9 @@ def ball(
     """Sample uniformly from the unit Lp ball."""
 @overload
 def ball(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     d: int,
-    p: ArrayLike = 2,
+    p: float = 2,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -46,7 +45,7 @@ def ball(
     """Sample uniformly from the unit Lp ball."""
 @overload
 def bernoulli(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     p: ArrayLike = 0.5,
     shape: Sequence[int] | None = None,
     mode: str = 'low',
@@ -57,7 +56,7 @@ def bernoulli(
     """Sample Bernoulli random values with given shape and mean."""
 @overload
 def bernoulli(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     p: ArrayLike = 0.5,
     shape: Sequence[int] | None = None,
     mode: str = 'low',
@@ -67,32 +66,30 @@ def bernoulli(
     """Sample Bernoulli random values with given shape and mean."""
 @overload
 def beta(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     a: ArrayLike,
     b: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Beta random values with given shape and float dtype."""
 @overload
 def beta(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     a: ArrayLike,
     b: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Beta random values with given shape and float dtype."""
 @overload
 def binomial(
-    key: Any | EitherArray,
+    key: EitherArray,
     n: ArrayLike,
     p: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -103,7 +100,7 @@ def binomial(
     """Sample Binomial random values with given shape and float dtype."""
 @overload
 def binomial(
-    key: Any | EitherArray,
+    key: EitherArray,
     n: ArrayLike,
     p: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -112,7 +109,7 @@ def binomial(
     """Sample Binomial random values with given shape and float dtype."""
 @overload
 def bits(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -122,7 +119,7 @@ def bits(
     """Sample uniform bits in the form of unsigned integers."""
 @overload
 def bits(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -179,7 +176,7 @@ def categorical(
     """
 @overload
 def cauchy(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -189,7 +186,7 @@ def cauchy(
     """Sample Cauchy random values with given shape and float dtype."""
 @overload
 def cauchy(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -198,24 +195,22 @@ def cauchy(
     """Sample Cauchy random values with given shape and float dtype."""
 @overload
 def chisquare(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     df: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Chisquare random values with given shape and float dtype."""
 @overload
 def chisquare(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     df: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Chisquare random values with given shape and float dtype."""
@@ -264,11 +259,11 @@ def choice(
     the result combines them. It is one reduce-scatter if `named_shape` contains the axis itself.
     `a` is not gathered, but `p` is.
     """
-def clone(key: Any | EitherArray) -> AnyArray:
+def clone(key: object) -> PyTree:
     """Clone a key for reuse"""
 @overload
 def dirichlet(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     alpha: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -279,7 +274,7 @@ def dirichlet(
     """Sample Dirichlet random values with given shape and float dtype."""
 @overload
 def dirichlet(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     alpha: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -289,7 +284,7 @@ def dirichlet(
     """Sample Dirichlet random values with given shape and float dtype."""
 @overload
 def double_sided_maxwell(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     loc: ArrayLike,
     scale: ArrayLike,
     shape: Sequence[int] = (),
@@ -300,7 +295,7 @@ def double_sided_maxwell(
     """Sample from a double sided Maxwell distribution."""
 @overload
 def double_sided_maxwell(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     loc: ArrayLike,
     scale: ArrayLike,
     shape: Sequence[int] = (),
@@ -309,7 +304,7 @@ def double_sided_maxwell(
     """Sample from a double sided Maxwell distribution."""
 @overload
 def exponential(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -319,7 +314,7 @@ def exponential(
     """Sample Exponential random values with given shape and float dtype."""
 @overload
 def exponential(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -328,7 +323,7 @@ def exponential(
     """Sample Exponential random values with given shape and float dtype."""
 @overload
 def f(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     dfnum: ArrayLike,
     dfden: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -340,7 +335,7 @@ def f(
     """Sample F-distribution random values with given shape and float dtype."""
 @overload
 def f(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     dfnum: ArrayLike,
     dfden: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -349,35 +344,33 @@ def f(
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample F-distribution random values with given shape and float dtype."""
-def fold_in(key: ArrayLike | Any, data: ArrayLike) -> AnyArray:
+def fold_in(key: ArrayLike, data: ArrayLike) -> AnyArray:
     """Folds in data to a PRNG key to form a new PRNG key."""
 @overload
 def gamma(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     a: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Gamma random values with given shape and float dtype."""
 @overload
 def gamma(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     a: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Gamma random values with given shape and float dtype."""
 @overload
 def generalized_normal(
-    key: ArrayLike | Any,
-    p: ArrayLike,
+    key: ArrayLike,
+    p: float,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -387,8 +380,8 @@ def generalized_normal(
     """Sample from the generalized normal distribution."""
 @overload
 def generalized_normal(
-    key: ArrayLike | Any,
-    p: ArrayLike,
+    key: ArrayLike,
+    p: float,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -397,7 +390,7 @@ def generalized_normal(
     """Sample from the generalized normal distribution."""
 @overload
 def geometric(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     p: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -408,7 +401,7 @@ def geometric(
     """Sample Geometric random values with given shape and float dtype."""
 @overload
 def geometric(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     p: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -418,7 +411,7 @@ def geometric(
     """Sample Geometric random values with given shape and float dtype."""
 @overload
 def gumbel(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     mode: str | None = None,
@@ -429,7 +422,7 @@ def gumbel(
     """Sample Gumbel random values with given shape and float dtype."""
 @overload
 def gumbel(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     mode: str | None = None,
@@ -444,7 +437,7 @@ def key(
     dtype: str | Any | None = None,
 ) -> AnyArray:
     """Create a pseudo-random number generator (PRNG) key given an integer seed."""
-def key_data(keys: ArrayLike | Any) -> AnyArray:
+def key_data(keys: ArrayLike) -> AnyArray:
     """Recover the bits of key data underlying a PRNG key array."""
 def key_impl(keys: EitherArray) -> Hashable:
     """Return the generator of `keys`, as `jax.random.key_impl` does.
@@ -456,7 +449,7 @@ def key_impl(keys: EitherArray) -> Hashable:
     """
 @overload
 def laplace(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -466,7 +459,7 @@ def laplace(
     """Sample Laplace random values with given shape and float dtype."""
 @overload
 def laplace(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -475,30 +468,28 @@ def laplace(
     """Sample Laplace random values with given shape and float dtype."""
 @overload
 def loggamma(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     a: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample log-gamma random values with given shape and float dtype."""
 @overload
 def loggamma(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     a: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample log-gamma random values with given shape and float dtype."""
 @overload
 def logistic(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -508,7 +499,7 @@ def logistic(
     """Sample logistic random values with given shape and float dtype."""
 @overload
 def logistic(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -517,7 +508,7 @@ def logistic(
     """Sample logistic random values with given shape and float dtype."""
 @overload
 def lognormal(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     sigma: ArrayLike = ...,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -528,7 +519,7 @@ def lognormal(
     """Sample lognormal random values with given shape and float dtype."""
 @overload
 def lognormal(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     sigma: ArrayLike = ...,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -538,7 +529,7 @@ def lognormal(
     """Sample lognormal random values with given shape and float dtype."""
 @overload
 def maxwell(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -548,7 +539,7 @@ def maxwell(
     """Sample from a one sided Maxwell distribution."""
 @overload
 def maxwell(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -557,7 +548,7 @@ def maxwell(
     """Sample from a one sided Maxwell distribution."""
 @overload
 def multinomial(
-    key: Any | EitherArray,
+    key: EitherArray,
     n: ArrayLike,
     p: ArrayLike,
     *,
@@ -569,7 +560,7 @@ def multinomial(
     """Sample from a multinomial distribution."""
 @overload
 def multinomial(
-    key: Any | EitherArray,
+    key: EitherArray,
     n: ArrayLike,
     p: ArrayLike,
     *,
@@ -580,7 +571,7 @@ def multinomial(
     """Sample from a multinomial distribution."""
 @overload
 def multivariate_normal(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     mean: ArrayLike,
     cov: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -593,7 +584,7 @@ def multivariate_normal(
     """Sample multivariate normal random values with given mean and covariance."""
 @overload
 def multivariate_normal(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     mean: ArrayLike,
     cov: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -605,7 +596,7 @@ def multivariate_normal(
     """Sample multivariate normal random values with given mean and covariance."""
 @overload
 def normal(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -615,7 +606,7 @@ def normal(
     """Sample standard normal random values with given shape and float dtype."""
 @overload
 def normal(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -624,7 +615,7 @@ def normal(
     """Sample standard normal random values with given shape and float dtype."""
 @overload
 def orthogonal(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     n: int,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
@@ -636,7 +627,7 @@ def orthogonal(
     """Sample uniformly from the orthogonal group O(n)."""
 @overload
 def orthogonal(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     n: int,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
@@ -647,7 +638,7 @@ def orthogonal(
     """Sample uniformly from the orthogonal group O(n)."""
 @overload
 def pareto(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     b: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -658,7 +649,7 @@ def pareto(
     """Sample Pareto random values with given shape and float dtype."""
 @overload
 def pareto(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     b: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -696,30 +687,28 @@ def permutation(
     """
 @overload
 def poisson(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     lam: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Poisson random values with given shape and integer dtype."""
 @overload
 def poisson(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     lam: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    method: str = 'exact',
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Poisson random values with given shape and integer dtype."""
 @overload
 def rademacher(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -729,7 +718,7 @@ def rademacher(
     """Sample from a Rademacher distribution."""
 @overload
 def rademacher(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
@@ -738,7 +727,7 @@ def rademacher(
     """Sample from a Rademacher distribution."""
 @overload
 def randint(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int],
     minval: ArrayLike,
     maxval: ArrayLike,
@@ -750,7 +739,7 @@ def randint(
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def randint(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int],
     minval: ArrayLike,
     maxval: ArrayLike,
@@ -761,7 +750,7 @@ def randint(
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def rayleigh(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     scale: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -772,7 +761,7 @@ def rayleigh(
     """Sample Rayleigh random values with given shape and float dtype."""
 @overload
 def rayleigh(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     scale: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -796,7 +785,7 @@ def split(key: EitherArray, num: int | Sequence[int] | None = None) -> AnyArray:
     """
 @overload
 def t(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     df: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -807,7 +796,7 @@ def t(
     """Sample Student's t random values with given shape and float dtype."""
 @overload
 def t(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     df: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -817,7 +806,7 @@ def t(
     """Sample Student's t random values with given shape and float dtype."""
 @overload
 def triangular(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     left: ArrayLike,
     mode: ArrayLike,
     right: ArrayLike,
@@ -830,7 +819,7 @@ def triangular(
     """Sample Triangular random values with given shape and float dtype."""
 @overload
 def triangular(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     left: ArrayLike,
     mode: ArrayLike,
     right: ArrayLike,
@@ -842,7 +831,7 @@ def triangular(
     """Sample Triangular random values with given shape and float dtype."""
 @overload
 def truncated_normal(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     lower: ArrayLike,
     upper: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -854,7 +843,7 @@ def truncated_normal(
     """Sample truncated standard normal random values with given shape and dtype."""
 @overload
 def truncated_normal(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     lower: ArrayLike,
     upper: ArrayLike,
     shape: Sequence[int] | None = None,
@@ -865,7 +854,7 @@ def truncated_normal(
     """Sample truncated standard normal random values with given shape and dtype."""
 @overload
 def uniform(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     minval: ArrayLike = 0.0,
@@ -877,7 +866,7 @@ def uniform(
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def uniform(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     minval: ArrayLike = 0.0,
@@ -888,7 +877,7 @@ def uniform(
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def wald(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     mean: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -899,7 +888,7 @@ def wald(
     """Sample Wald random values with given shape and float dtype."""
 @overload
 def wald(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     mean: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
@@ -909,7 +898,7 @@ def wald(
     """Sample Wald random values with given shape and float dtype."""
 @overload
 def weibull_min(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     scale: ArrayLike,
     concentration: ArrayLike,
     shape: Sequence[int] = (),
@@ -920,7 +909,7 @@ def weibull_min(
     """Sample from a Weibull distribution."""
 @overload
 def weibull_min(
-    key: ArrayLike | Any,
+    key: ArrayLike,
     scale: ArrayLike,
     concentration: ArrayLike,
     shape: Sequence[int] = (),
@@ -932,5 +921,5 @@ def wrap_key_data(
     *,
     impl: str | Any | Hashable | None = None,
     dtype: str | Any | None = None,
-) -> AnyArray:
+) -> PyTree:
     """Wrap an array of key data bits into a PRNG key array."""

@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The operators and methods of `NamedArray`, for type checkers. The module does not exist at run time."""
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -687,10 +687,7 @@ class Methods:
         Flatten array into a 1-dimensional shape.
         """
     def flatten(self, order: str = 'C', *, out_sharding: object = None) -> NamedArray:
-        """`jax.Array.flatten` over the positional axes; names are batch axes.
-
-        The type of the None singleton.
-        """
+        """`jax.Array.flatten` over the positional axes; names are batch axes."""
     def swapaxes(self, axis1: int, axis2: int) -> NamedArray:
         """`jax.Array.swapaxes` over the positional axes; names are batch axes.
 

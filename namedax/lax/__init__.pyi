@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.lax`: `jax.lax` for named arrays, collectives over named axes, `linalg`."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -76,6 +76,7 @@ from jax.lax import cumsum_p as cumsum_p  # type: ignore[attr-defined, unused-ig
 from jax.lax import custom_linear_solve as custom_linear_solve  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import custom_root as custom_root  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import dce_sink as dce_sink  # type: ignore[attr-defined, unused-ignore]
+from jax.lax import dce_sink_p as dce_sink_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import device_put_p as device_put_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import digamma_p as digamma_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import div_p as div_p  # type: ignore[attr-defined, unused-ignore]
@@ -111,7 +112,6 @@ from jax.lax import le_to_p as le_to_p  # type: ignore[attr-defined, unused-igno
 from jax.lax import lgamma_p as lgamma_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import linear_solve_p as linear_solve_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import log1p_p as log1p_p  # type: ignore[attr-defined, unused-ignore]
-from jax.lax import log2_p as log2_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import log_p as log_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import logistic_p as logistic_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import lt_p as lt_p  # type: ignore[attr-defined, unused-ignore]
@@ -124,7 +124,6 @@ from jax.lax import ne_p as ne_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import neg_p as neg_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import nextafter_p as nextafter_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import not_p as not_p  # type: ignore[attr-defined, unused-ignore]
-from jax.lax import one_minus_square_p as one_minus_square_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import optimization_barrier_p as optimization_barrier_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import or_p as or_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import pad_p as pad_p  # type: ignore[attr-defined, unused-ignore]
@@ -133,7 +132,6 @@ from jax.lax import platform_dependent as platform_dependent  # type: ignore[att
 from jax.lax import pmax_p as pmax_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import pmin_p as pmin_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import polygamma_p as polygamma_p  # type: ignore[attr-defined, unused-ignore]
-from jax.lax import polynomial_p as polynomial_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import population_count_p as population_count_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import pow_p as pow_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import ppermute_p as ppermute_p  # type: ignore[attr-defined, unused-ignore]
@@ -449,20 +447,28 @@ def batch_matmul(
     """Batch matrix multiplication."""
 @overload
 def bessel_i0e(x: NamedArray) -> NamedArray:
-    """Exponentially scaled modified Bessel function of order 0:"""
+    """Exponentially scaled modified Bessel function of order 0:
+    :math:`\\mathrm{i0e}(x) = e^{-|x|} \\mathrm{i0}(x)`
+    """
 @overload
 def bessel_i0e(x: PlainArray) -> PlainArray: ...
 @overload
 def bessel_i0e(x: jax.typing.ArrayLike) -> jax.Array:
-    """Exponentially scaled modified Bessel function of order 0:"""
+    """Exponentially scaled modified Bessel function of order 0:
+    :math:`\\mathrm{i0e}(x) = e^{-|x|} \\mathrm{i0}(x)`
+    """
 @overload
 def bessel_i1e(x: NamedArray) -> NamedArray:
-    """Exponentially scaled modified Bessel function of order 1:"""
+    """Exponentially scaled modified Bessel function of order 1:
+    :math:`\\mathrm{i1e}(x) = e^{-|x|} \\mathrm{i1}(x)`
+    """
 @overload
 def bessel_i1e(x: PlainArray) -> PlainArray: ...
 @overload
 def bessel_i1e(x: jax.typing.ArrayLike) -> jax.Array:
-    """Exponentially scaled modified Bessel function of order 1:"""
+    """Exponentially scaled modified Bessel function of order 1:
+    :math:`\\mathrm{i1e}(x) = e^{-|x|} \\mathrm{i1}(x)`
+    """
 @overload
 def betainc(a: NamedArray, b: ArrayLike, x: ArrayLike) -> NamedArray:
     """Elementwise regularized incomplete beta integral."""
@@ -1337,21 +1343,17 @@ def erf_inv(x: PlainArray) -> PlainArray: ...
 def erf_inv(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse error function: :math:`\\mathrm{erf}^{-1}(x)`."""
 @overload
-def erfc(
-    x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
-) -> NamedArray:
-    """Elementwise complementary error function:"""
+def erfc(x: NamedArray) -> NamedArray:
+    """Elementwise complementary error function:
+    :math:`\\mathrm{erfc}(x) = 1 - \\mathrm{erf}(x)`.
+    """
 @overload
-def erfc(
-    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
-) -> PlainArray: ...
+def erfc(x: PlainArray) -> PlainArray: ...
 @overload
-def erfc(
-    x: jax.typing.ArrayLike,
-    *,
-    accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
-) -> jax.Array:
-    """Elementwise complementary error function:"""
+def erfc(x: jax.typing.ArrayLike) -> jax.Array:
+    """Elementwise complementary error function:
+    :math:`\\mathrm{erfc}(x) = 1 - \\mathrm{erf}(x)`.
+    """
 @overload
 def exp(
     x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
@@ -1668,22 +1670,6 @@ def log1p(
 ) -> jax.Array:
     """Elementwise :math:`\\mathrm{log}(1 + x)`."""
 @overload
-def log2(
-    x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
-) -> NamedArray:
-    """Elementwise base-2 logarithm: :math:`\\mathrm{log}_2(x)`."""
-@overload
-def log2(
-    x: PlainArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
-) -> PlainArray: ...
-@overload
-def log2(
-    x: jax.typing.ArrayLike,
-    *,
-    accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
-) -> jax.Array:
-    """Elementwise base-2 logarithm: :math:`\\mathrm{log}_2(x)`."""
-@overload
 def logistic(
     x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
 ) -> NamedArray:
@@ -1811,14 +1797,6 @@ def nextafter(x1: PlainArray, x2: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def nextafter(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Returns the next representable value after ``x1`` in the direction of ``x2``."""
-@overload
-def one_minus_square(x: NamedArray) -> NamedArray:
-    """Elementwise :math:`1 - x^2`."""
-@overload
-def one_minus_square(x: PlainArray) -> PlainArray: ...
-@overload
-def one_minus_square(x: jax.typing.ArrayLike) -> jax.Array:
-    """Elementwise :math:`1 - x^2`."""
 def optimization_barrier(operand: PyTree, /) -> PyTree:
     """Return the operands, all of which are computed before any use of the results.
 
@@ -2027,16 +2005,6 @@ def polygamma(m: PlainArray, x: jax.typing.ArrayLike) -> PlainArray: ...
 def polygamma(m: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise polygamma: :math:`\\psi^{(m)}(x)`."""
 @overload
-def polynomial(
-    x: NamedArray, coeffs: Sequence[ArrayLike], *, unroll: int | None = None,
-) -> NamedArray:
-    """Evaluates a polynomial using Horner's rule:"""
-@overload
-def polynomial(
-    x: jax.typing.ArrayLike, coeffs: Sequence[ArrayLike], *, unroll: int | None = None,
-) -> jax.Array:
-    """Evaluates a polynomial using Horner's rule:"""
-@overload
 def population_count(x: NamedArray) -> NamedArray:
     """Elementwise popcount, count the number of set bits in each element."""
 @overload
@@ -2077,6 +2045,10 @@ def ppermute(x: PyTree, axis_name: AxisName, perm: Iterable[tuple[int, int]]) ->
       AxisNotFoundError: neither the value nor the mapped function has the axis.
       AxisSizeError: an index is out of range, or appears twice.
     """
+def precv(token: object, out_shape: object, axis_name: object, perm: object) -> PyTree:
+    """Call `jax.lax.precv`, for arrays without names outside of mapped functions."""
+def psend(x: object, axis_name: object, perm: object) -> PyTree:
+    """Call `jax.lax.psend`, for arrays without names outside of mapped functions."""
 def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     """Permute a named axis: instance `i` receives the element of instance `perm[i]`.
 
@@ -2149,8 +2121,6 @@ def psum_scatter(
       AxisNotFoundError: neither the value nor the mapped function has the axis.
       PositionalAxisError: the positional axis does not exist, or its size does not fit.
     """
-def psum_scatter_start(*args: object, **kwargs: object) -> PyTree:
-    """Call `jax.lax.psum_scatter_start`, for arrays without names outside of mapped functions."""
 def pswapaxes(
     x: PyTree,
     axis_name: AxisName,
@@ -2314,7 +2284,7 @@ def reduce_and(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
     Raises:
       AxisNotFoundError: `operand` lacks a name.
     """
-def reduce_max(operand: ArrayLike, axes: AxisSpec, *, out_sharding: object = None) -> AnyArray:
+def reduce_max(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
     """Apply `jax.lax.reduce_max` over positional or named axes.
 
     The dtype is preserved.
@@ -2322,7 +2292,6 @@ def reduce_max(operand: ArrayLike, axes: AxisSpec, *, out_sharding: object = Non
     Args:
       operand: an array, named or not.
       axes: a positional axis, an axis name, or a sequence of both.
-      out_sharding: as in JAX, for arrays without names; it must be left out for others.
 
     Returns:
       An array with the remaining axes.
@@ -2331,11 +2300,8 @@ def reduce_max(operand: ArrayLike, axes: AxisSpec, *, out_sharding: object = Non
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
-
-    `nx.lax.reduce_max` has JAX's parameters, in JAX's order.
-    Arguments without any name go to JAX's own function. With names, `out_sharding` must be left out.
     """
-def reduce_min(operand: ArrayLike, axes: AxisSpec, *, out_sharding: object = None) -> AnyArray:
+def reduce_min(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
     """Apply `jax.lax.reduce_min` over positional or named axes.
 
     The dtype is preserved.
@@ -2343,7 +2309,6 @@ def reduce_min(operand: ArrayLike, axes: AxisSpec, *, out_sharding: object = Non
     Args:
       operand: an array, named or not.
       axes: a positional axis, an axis name, or a sequence of both.
-      out_sharding: as in JAX, for arrays without names; it must be left out for others.
 
     Returns:
       An array with the remaining axes.
@@ -2352,9 +2317,6 @@ def reduce_min(operand: ArrayLike, axes: AxisSpec, *, out_sharding: object = Non
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
-
-    `nx.lax.reduce_min` has JAX's parameters, in JAX's order.
-    Arguments without any name go to JAX's own function. With names, `out_sharding` must be left out.
     """
 def reduce_or(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
     """Apply `jax.lax.reduce_or` over positional or named axes.
@@ -3160,12 +3122,7 @@ def tile(operand: PlainArray, reps: Sequence[int]) -> PlainArray: ...
 def tile(operand: jax.typing.ArrayLike, reps: Sequence[int]) -> jax.Array:
     """Tiles an array by repeating it along each dimension."""
 def top_k(
-    operand: ArrayLike,
-    k: int,
-    *,
-    axis: AxisSpec = -1,
-    is_stable: bool = True,
-    out_axis: Hashable | None = None,
+    operand: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | None = None,
 ) -> TopK:
     """Return the `k` largest values along one axis in descending order, with their indices.
 

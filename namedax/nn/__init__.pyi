@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.nn`: `jax.nn` for named arrays."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -813,7 +813,6 @@ def one_hot(
     *,
     dtype: DType | None = None,
     axis: Hashable = -1,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Encode integers as one-hot vectors along a new axis, which may be named.
 
@@ -824,7 +823,6 @@ def one_hot(
       dtype: the dtype; by default the default float.
       axis: the name of the new axis, or its index among the positional axes of the result; by
         default -1.
-      out_sharding: as in JAX, for arrays without names; it must be left out for others.
 
     Returns:
       1 where the index along the new axis equals `x`, else 0; an `x` out of range gives zeros.

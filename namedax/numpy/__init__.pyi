@@ -1,4 +1,4 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.numpy`: `jax.numpy` for named arrays, with `linalg` and `fft`."""
 
 import builtins
@@ -38,8 +38,6 @@ from jax.numpy import float16 as float16  # type: ignore[attr-defined, unused-ig
 from jax.numpy import float32 as float32  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import float4_e2m1fn as float4_e2m1fn  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import float64 as float64  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import float6_e2m3fn as float6_e2m3fn  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import float6_e3m2fn as float6_e3m2fn  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import float8_e3m4 as float8_e3m4  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import float8_e4m3 as float8_e4m3  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import float8_e4m3b11fnuz as float8_e4m3b11fnuz  # type: ignore[attr-defined, unused-ignore]
@@ -465,7 +463,7 @@ def around(a: jax.typing.ArrayLike, decimals: int = 0, out: None = None) -> jax.
 def array(
     object: NamedArray,
     dtype: DType | None = None,
-    *,
+    *args: object,
     copy: builtins.bool = True,
     order: str | None = 'K',
     ndmin: int = 0,
@@ -477,7 +475,7 @@ def array(
 def array(
     object: ArrayLike | Sequence[Any],
     dtype: DType | None = None,
-    *,
+    *args: object,
     copy: builtins.bool = True,
     order: str | None = 'K',
     ndmin: int = 0,
@@ -652,11 +650,11 @@ def atanh(x: PlainArray, /) -> PlainArray: ...
 @overload
 def atanh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.arctanh`"""
-def atleast_1d(*arys: ArrayLike) -> AnyArray | tuple[AnyArray, ...]:
+def atleast_1d(*arys: ArrayLike) -> AnyArray | list[AnyArray]:
     """Convert inputs to arrays with at least 1 dimension."""
-def atleast_2d(*arys: ArrayLike) -> AnyArray | tuple[AnyArray, ...]:
+def atleast_2d(*arys: ArrayLike) -> AnyArray | list[AnyArray]:
     """Convert inputs to arrays with at least 2 dimensions."""
-def atleast_3d(*arys: ArrayLike) -> AnyArray | tuple[AnyArray, ...]:
+def atleast_3d(*arys: ArrayLike) -> AnyArray | list[AnyArray]:
     """Convert inputs to arrays with at least 3 dimensions."""
 def average(
     a: ArrayLike,
@@ -806,9 +804,9 @@ def block(arrays: NamedArray) -> NamedArray:
 @overload
 def block(arrays: PlainArray) -> PlainArray: ...
 @overload
-def block(arrays: jax.typing.ArrayLike | list[Any]) -> jax.Array:
+def block(arrays: jax.typing.ArrayLike | list[jax.typing.ArrayLike]) -> jax.Array:
     """Create an array from a list of blocks."""
-def broadcast_arrays(*args: ArrayLike) -> tuple[AnyArray, ...]:
+def broadcast_arrays(*args: ArrayLike) -> list[AnyArray]:
     """Broadcast arrays to a common shape."""
 @overload
 def broadcast_to(
@@ -1750,6 +1748,8 @@ def flipud(m: PlainArray) -> PlainArray: ...
 @overload
 def flipud(m: jax.typing.ArrayLike) -> jax.Array:
     """Reverse the order of elements of an array along axis 0."""
+float6_e2m3fn: Any
+float6_e3m2fn: Any
 @overload
 def float_power(x: NamedArray, y: ArrayLike, /) -> NamedArray:
     """Calculate element-wise base ``x`` exponential of ``y``."""
@@ -1972,7 +1972,6 @@ def histogram(
     range: ArrayLike | Sequence[ArrayLike] | None = None,
     weights: ArrayLike | None = None,
     density: builtins.bool | None = None,
-    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     *,
     axis: AxisSpec = None,
     out_axis: Hashable | None = None,
@@ -2348,12 +2347,20 @@ def less_equal(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def less_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x <= y``."""
-def lexsort(
-    keys: Iterable[ArrayLike], axis: AxisSpec = -1, *, batch_size: int = 16,
-) -> AnyArray:
+def lexsort(keys: Iterable[ArrayLike], axis: AxisSpec = -1) -> AnyArray:
     """Return the indices that sort along one axis by several keys, the last one as the primary key.
 
-    See `nx.lexsort`.
+    Ties keep their order.
+
+    Args:
+      keys: a sequence of arrays, named or not, which broadcast by name; or one array with the keys
+        along its first positional axis.
+      axis: a positional or named axis, by default -1.
+
+    Returns:
+      Integers with all axes of the keys.
+
+    Communication: along a sharded axis, as for `sort`, for all keys and the indices.
     """
 def linspace(
     start: ArrayLike,
@@ -2673,7 +2680,7 @@ def meshgrid(
     copy: builtins.bool = True,
     sparse: builtins.bool = False,
     indexing: str = 'xy',
-) -> tuple[AnyArray, ...]:
+) -> list[AnyArray]:
     """Construct N-dimensional grid arrays from N 1-dimensional vectors."""
 def min(
     a: ArrayLike,
@@ -2710,29 +2717,6 @@ def minimum(
     where: None = None,
 ) -> jax.Array:
     """Return element-wise minimum of the input arrays."""
-def minmax(
-    a: ArrayLike,
-    axis: AxisSpec = None,
-    out: None = None,
-    keepdims: builtins.bool = False,
-    initial: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
-    where: ArrayLike | None = None,
-) -> tuple[AnyArray, AnyArray]:
-    """Return the minimum and the maximum over positional and named axes; `jnp.minmax` of JAX 0.12.
-
-    Args:
-      a: an array, named or not.
-      axis: the axes, as for `max`; by default `None`, all positional axes.
-      out: as in JAX, for arrays without names; it must be left out for others.
-      keepdims: as for `max`; by default `False`.
-      initial: one scalar for both, or a pair, by default `None`; required with `where`.
-      where: as for `max`; by default `None`.
-
-    Communication: over sharded axes, that of `min` and of `max`.
-
-    Raises:
-      AxisNotFoundError: `a` lacks a name.
-    """
 @overload
 def mod(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
     """Alias of :func:`jax.numpy.remainder`"""
@@ -3129,7 +3113,7 @@ def packbits(a: ArrayLike, axis: AxisSpec = None, bitorder: str = 'big') -> AnyA
 @overload
 def pad(
     array: NamedArray,
-    pad_width: Any,
+    pad_width: int | EitherArray | np.ndarray | Sequence[int | EitherArray | np.ndarray] | Sequence[Sequence[int | EitherArray | np.ndarray]],
     mode: str = 'constant',
     *,
     constant_values: jax.typing.ArrayLike = 0,
@@ -3140,7 +3124,17 @@ def pad(
 @overload
 def pad(
     array: ArrayLike,
-    pad_width: Any,
+    pad_width: NamedArray,
+    mode: str = 'constant',
+    *,
+    constant_values: jax.typing.ArrayLike = 0,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+    **kwargs: object,
+) -> NamedArray: ...
+@overload
+def pad(
+    array: ArrayLike,
+    pad_width: int | EitherArray | np.ndarray | Sequence[int | EitherArray | np.ndarray] | Sequence[Sequence[int | EitherArray | np.ndarray]],
     mode: str = 'constant',
     *,
     constant_values: jax.typing.ArrayLike = 0,
@@ -3319,16 +3313,14 @@ def polysub(a1: PlainArray, a2: jax.typing.ArrayLike) -> PlainArray: ...
 def polysub(a1: jax.typing.ArrayLike, a2: jax.typing.ArrayLike) -> jax.Array:
     """Returns the difference of two polynomials."""
 @overload
-def polyval(p: NamedArray, x: ArrayLike, *, unroll: int | None = None) -> NamedArray:
+def polyval(p: NamedArray, x: ArrayLike, *, unroll: int = 16) -> NamedArray:
     """Evaluates the polynomial at specific values."""
 @overload
-def polyval(p: ArrayLike, x: NamedArray, *, unroll: int | None = None) -> NamedArray: ...
+def polyval(p: ArrayLike, x: NamedArray, *, unroll: int = 16) -> NamedArray: ...
 @overload
-def polyval(p: PlainArray, x: jax.typing.ArrayLike, *, unroll: int | None = None) -> PlainArray: ...
+def polyval(p: PlainArray, x: jax.typing.ArrayLike, *, unroll: int = 16) -> PlainArray: ...
 @overload
-def polyval(
-    p: jax.typing.ArrayLike, x: jax.typing.ArrayLike, *, unroll: int | None = None,
-) -> jax.Array:
+def polyval(p: jax.typing.ArrayLike, x: jax.typing.ArrayLike, *, unroll: int = 16) -> jax.Array:
     """Evaluates the polynomial at specific values."""
 @overload
 def positive(x: NamedArray, /) -> NamedArray:
@@ -4012,7 +4004,7 @@ def take_along_axis(
     mode: str | None = None,
     fill_value: ArrayLike | None = None,
     *,
-    wrap_negative_indices: builtins.bool | None = True,
+    wrap_negative_indices: builtins.bool | None = None,
 ) -> AnyArray:
     """Take elements of `arr` along one axis, at indices that differ between elements.
 
@@ -4076,16 +4068,6 @@ def tile(
       AxisSizeError: the axis of the result has a different size in the mapped function, or does not
         divide over its mesh axes.
     """
-def top_k(
-    a: ArrayLike,
-    k: int,
-    /,
-    *,
-    axis: AxisSpec = -1,
-    mode: str = 'largest',
-    sorted: builtins.bool = True,
-) -> tuple[AnyArray, AnyArray]:
-    """Return the ``k`` largest or smallest elements and their indices along an axis."""
 def trace(
     a: ArrayLike,
     offset: int = 0,

@@ -1,143 +1,17 @@
-# Written by tools/stubs.py (make stubs) with JAX 0.12.0.1. Do not edit.
+# Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """`jax.scipy.stats.truncnorm` for named arrays."""
 
-from typing import overload
+from namedax.core.names import PyTree
 
-import jax
-import jax.typing
-
-from namedax.core.annotations import ArrayLike
-from namedax.core.array import NamedArray
-
-@overload
-def cdf(
-    x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray:
+def cdf(x: object, a: object, b: object, loc: object = 0, scale: object = 1) -> PyTree:
     """Truncated normal cumulative distribution function."""
-@overload
-def cdf(
-    x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray: ...
-@overload
-def cdf(
-    x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray: ...
-@overload
-def cdf(
-    x: jax.typing.ArrayLike,
-    a: jax.typing.ArrayLike,
-    b: jax.typing.ArrayLike,
-    loc: ArrayLike = 0,
-    scale: ArrayLike = 1,
-) -> jax.Array:
-    """Truncated normal cumulative distribution function."""
-@overload
-def logcdf(
-    x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray:
+def logcdf(x: object, a: object, b: object, loc: object = 0, scale: object = 1) -> PyTree:
     """Truncated normal log cumulative distribution function."""
-@overload
-def logcdf(
-    x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray: ...
-@overload
-def logcdf(
-    x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray: ...
-@overload
-def logcdf(
-    x: jax.typing.ArrayLike,
-    a: jax.typing.ArrayLike,
-    b: jax.typing.ArrayLike,
-    loc: ArrayLike = 0,
-    scale: ArrayLike = 1,
-) -> jax.Array:
-    """Truncated normal log cumulative distribution function."""
-@overload
-def logpdf(
-    x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray:
+def logpdf(x: object, a: object, b: object, loc: object = 0, scale: object = 1) -> PyTree:
     """Truncated normal log probability distribution function."""
-@overload
-def logpdf(
-    x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray: ...
-@overload
-def logpdf(
-    x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray: ...
-@overload
-def logpdf(
-    x: jax.typing.ArrayLike,
-    a: jax.typing.ArrayLike,
-    b: jax.typing.ArrayLike,
-    loc: ArrayLike = 0,
-    scale: ArrayLike = 1,
-) -> jax.Array:
-    """Truncated normal log probability distribution function."""
-@overload
-def logsf(
-    x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray:
+def logsf(x: object, a: object, b: object, loc: object = 0, scale: object = 1) -> PyTree:
     """Truncated normal distribution log survival function."""
-@overload
-def logsf(
-    x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray: ...
-@overload
-def logsf(
-    x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray: ...
-@overload
-def logsf(
-    x: jax.typing.ArrayLike,
-    a: jax.typing.ArrayLike,
-    b: jax.typing.ArrayLike,
-    loc: ArrayLike = 0,
-    scale: ArrayLike = 1,
-) -> jax.Array:
-    """Truncated normal distribution log survival function."""
-@overload
-def pdf(
-    x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray:
+def pdf(x: object, a: object, b: object, loc: object = 0, scale: object = 1) -> PyTree:
     """Truncated normal probability distribution function."""
-@overload
-def pdf(
-    x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray: ...
-@overload
-def pdf(
-    x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray: ...
-@overload
-def pdf(
-    x: jax.typing.ArrayLike,
-    a: jax.typing.ArrayLike,
-    b: jax.typing.ArrayLike,
-    loc: ArrayLike = 0,
-    scale: ArrayLike = 1,
-) -> jax.Array:
-    """Truncated normal probability distribution function."""
-@overload
-def sf(
-    x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray:
-    """Truncated normal distribution survival function."""
-@overload
-def sf(
-    x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray: ...
-@overload
-def sf(
-    x: ArrayLike, a: ArrayLike, b: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1,
-) -> NamedArray: ...
-@overload
-def sf(
-    x: jax.typing.ArrayLike,
-    a: jax.typing.ArrayLike,
-    b: jax.typing.ArrayLike,
-    loc: ArrayLike = 0,
-    scale: ArrayLike = 1,
-) -> jax.Array:
+def sf(x: object, a: object, b: object, loc: object = 0, scale: object = 1) -> PyTree:
     """Truncated normal distribution survival function."""
