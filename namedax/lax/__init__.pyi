@@ -376,7 +376,8 @@ def associative_scan(
     The gradient adds one reduce-scatter of the same size. `fn` must not communicate along the mesh
     axes of the axis. If the axis does not divide over these, `fn` does not receive padding. It
     receives two adjacent elements instead, which the first device sends to all if some device has
-    fewer than two.
+    fewer than two. Outside of a mapped function an axis that is sharded over Explicit mesh axes is
+    gathered, and the results are sharded along it again.
 
     Raises:
       AxisNotFoundError: an array lacks the named axis.
@@ -1434,7 +1435,8 @@ def fori_loop(
       init_val: the initial value; broadcast along axes that it gains.
       unroll: as in `lax.fori_loop`; by default `None`.
 
-    Communication: none of its own.
+    Communication: none of its own. Outside of a mapped function the value is resharded if
+    `body_fun` returns another sharding over Explicit mesh axes.
 
     Raises:
       NamedAxesLeftError: a bound has named axes: instances cannot have different numbers of steps
@@ -1718,7 +1720,8 @@ def map(
       The results of all elements, with the axis in front.
 
     Communication: none. Over a sharded axis every device processes its own elements, and `f` must
-    not communicate along the mesh axes of the axis.
+    not communicate along the mesh axes of the axis. Outside of a mapped function an axis that is
+    sharded over Explicit mesh axes is gathered, and the results are sharded along it again.
 
     Raises:
       AxisNotFoundError, AxisNameError, PositionalAxisError: as for `scan`.
@@ -3166,6 +3169,7 @@ def while_loop(
     Communication: if the condition has sharded axes, each device continues independently, unless
     the steps communicate along the mesh axes of these axes. Then communicating devices continue
     while any of them has an unfinished element. This costs one all-reduce of a boolean per step.
+    Outside of a mapped function the value is resharded as in `nx.fori_loop`.
 
     Raises:
       PositionalAxisError: the condition has positional axes, or the positional axes of the value
