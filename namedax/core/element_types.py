@@ -446,8 +446,7 @@ def accumulates(parameter: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        signature = inspect.signature(function)
-        place = list(signature.parameters).index(parameter)
+        place = inspect.unwrap(function).__code__.co_varnames.index(parameter)
 
         @functools.wraps(function)
         def wide(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -455,7 +454,7 @@ def accumulates(parameter: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             dtype = getattr(x, "dtype", None)
             if dtype is None or accumulation_type(dtype) == dtype:
                 return function(*args, **kwargs)
-            bound = signature.bind(*args, **kwargs)
+            bound = inspect.signature(function).bind(*args, **kwargs)
 
             def run(x: Any, dtype: DType | None) -> R:
                 bound.arguments[parameter] = x

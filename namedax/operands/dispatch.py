@@ -34,7 +34,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, get_opaque_trace_state, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, is_named, make, make_padded, padding_of, stored_data
@@ -58,7 +58,7 @@ from namedax.operands.kernels import (
     watched,
     whole_types,
 )
-from namedax.resources.mesh import current_mesh, is_eager, is_tracked, on_ambient_mesh
+from namedax.resources.mesh import current_mesh, in_trace, is_eager, is_tracked, on_ambient_mesh
 
 __all__ = ["cached_by_dims", "cached_elementwise", "call_program", "numbers_of", "on_one_mesh"]
 
@@ -335,7 +335,7 @@ def call_program(
     if is_pytree is None:
         if is_traced and not is_mapped:
             return function(*args, **kwargs)
-    elif get_opaque_trace_state() != _eager_state() and not is_eager():
+    elif in_trace() and not is_eager():
         return function(*args, **kwargs)
     elif not keeps and not is_mapped:
         try:
@@ -541,12 +541,6 @@ def _type_of(array: Any) -> tuple[Any, ...]:
         data = stored_data(array)  # the tail has the padding
         return (array._dims, array._tail, data.shape, data.dtype, data.sharding)
     return (array.shape, array.dtype, getattr(array, "sharding", None))
-
-
-@functools.cache
-def _eager_state() -> object:
-    with jax.ensure_compile_time_eval():
-        return get_opaque_trace_state()
 
 
 def _describe(

@@ -5,6 +5,7 @@ The function is vectorized over every named axis of its arguments, with one `jax
 
 from __future__ import annotations
 
+# Long: lifting, with the explanation of errors in positional functions of JAX and of users.
 import functools
 import inspect
 import types

@@ -8,6 +8,7 @@ the sharding is part of a value's type, and the value must be resharded before i
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -15,6 +16,7 @@ from typing import Any, TypeGuard
 
 import jax
 from jax import lax
+from jax.extend.core import get_opaque_trace_state
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from namedax.core.names import AxisName, PyTree
@@ -31,6 +33,7 @@ __all__ = [
     "explicit_specs",
     "group_specs",
     "has_explicit_axes",
+    "in_trace",
     "is_eager",
     "is_foreign",
     "is_placed",
@@ -450,6 +453,17 @@ def without_types(results: PyTree, mesh: Mesh | AbstractMesh | None) -> PyTree:
         )
 
     return jax.tree.map(one, results)
+
+
+def in_trace() -> bool:
+    """Return True under a transformation of JAX, such as `jax.jit` or `jax.grad`."""
+    return get_opaque_trace_state() != _eager_state()
+
+
+@functools.cache
+def _eager_state() -> object:
+    with jax.ensure_compile_time_eval():  # also if the first call is under a transformation
+        return get_opaque_trace_state()
 
 
 def is_eager() -> bool:

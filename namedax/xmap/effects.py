@@ -11,13 +11,12 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import jax
-from jax.experimental import checkify
-from jax.extend.core import ClosedJaxpr, get_opaque_trace_state
+from jax.extend.core import ClosedJaxpr
 from jax.sharding import NamedSharding
 
 from namedax.core.array import is_named, stored_data
@@ -26,7 +25,7 @@ from namedax.core.records import Record
 from namedax.core.variance import under_automatic_casts
 from namedax.errors import MeshError
 from namedax.programs.primitives import AnyJaxpr, jaxprs_of, open_jaxpr
-from namedax.resources.mesh import current_mesh, entry_of
+from namedax.resources.mesh import current_mesh, entry_of, in_trace
 from namedax.resources.serial import LoopAxis
 from namedax.xmap.options import XmapOptions
 
@@ -192,21 +191,18 @@ def _axes_of(arguments: PyTree) -> frozenset[str]:
     return frozenset(found)
 
 
-with ThreadPoolExecutor(1) as _new_thread:  # this module may be imported under a trace
-    _EAGER = _new_thread.submit(get_opaque_trace_state).result()
-_CHECKIFY = checkify.checkify.__code__.co_filename
-
-
 def _is_checkified() -> bool:
     """Return True if `checkify` traces the present call.
 
     It replaces the checks of a program after the trace, so no value shows it: only the call stack.
     """
-    if get_opaque_trace_state() == _EAGER:
+    loaded = sys.modules.get("jax.experimental.checkify")
+    if loaded is None or not in_trace():
         return False
+    file = loaded.checkify.__code__.co_filename
     frame = inspect.currentframe()
     while frame is not None:
-        if frame.f_code.co_filename == _CHECKIFY:
+        if frame.f_code.co_filename == file:
             return True
         frame = frame.f_back
     return False

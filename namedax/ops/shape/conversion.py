@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# Long: four conversions, with the public docstrings of all of their forms.
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from types import EllipsisType, NoneType
