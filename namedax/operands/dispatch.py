@@ -28,6 +28,7 @@ import inspect
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from operator import is_
 from types import BuiltinFunctionType, EllipsisType, FunctionType, NoneType
 from typing import Any
 
@@ -71,17 +72,22 @@ def _learn(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> AnyArray:
-    """Return `function(*args, **kwargs)`; cache its kernel if it ran exactly one, on `datas`."""
-    result, calls = watched(call_or_refuse, (function, args, kwargs), {})
+    """Return `function(*args, **kwargs)`; cache its kernel if it ran exactly one, on `datas`.
+
+    Otherwise later calls become programs (`call_program`).
+    """
+    direct = getattr(function, "direct", function)
+    result, calls = watched(call_or_refuse, (direct, args, kwargs), {})
+    known: Any = _PROGRAM
     if len(calls) == 1:
         call, dims, scope, given, own = calls[0]
-        if (
-            own is result
-            and len(given) == len(datas)
-            and all(a is b for a, b in zip(given, datas, strict=True))
-        ):
-            remember(table, key, (call, dims, scope))
+        if own is result and len(given) == len(datas) and all(map(is_, given, datas)):
+            known = (call, dims, scope)
+    remember(table, key, known)
     return result
+
+
+_PROGRAM: Any = object()
 
 
 def cached_elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,6 +117,8 @@ def cached_elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
             known = table.get(key)
             if known is None:
                 return _learn(table, key, datas, function, operands, {})
+            if known is _PROGRAM:
+                return function(*operands)
             call, dims, _ = known
             try:
                 data = call(*datas)
@@ -186,6 +194,8 @@ def cached_by_dims(function: Callable[..., Any], explicit: Explicit) -> Callable
                 return function(*args, **kwargs)
             if known is None:
                 return _learn(table, key, datas, function, args, kwargs)
+            if known is _PROGRAM:
+                return function(*args, **kwargs)
             call, dims, scope = known
             try:
                 if is_traced and scope and not is_open():
@@ -239,8 +249,12 @@ def _described(
 #: The programs, by operation and arguments without arrays. Also `_SEEN`: there was one such call,
 #: and `_DIRECT`: such calls cannot be programs.
 _programs = Recent(1024)
+#: The kernels of calls that are one kernel, by the same keys.
+_kernel_calls = new_table()
 _SEEN: Any = object()
 _DIRECT: Any = object()
+#: Such calls return their array.
+_ITSELF: Any = object()
 #: A part of the key of calls that may run as mapped functions.
 _MAPPED: Any = object()
 #: The key of the entry has the types of the arrays too.
@@ -350,7 +364,7 @@ def call_program(
         if is_traced:
             return function(*args, **kwargs)
         entry = (entry, tuple(map(_type_of, arrays)))
-        found = _programs.get(entry)
+        found = _kernel_calls.get(entry) or _programs.get(entry)
     if type(found) is tuple:
         call, dims, picked = found
         datas = [x._data if type(x) is NamedArray else x for x in arrays]
@@ -361,6 +375,8 @@ def call_program(
             return data if dims is None else make(data, dims)
         except Exception:  # the call itself raises it again, with names
             found = _DIRECT
+    if found is _ITSELF:
+        return arrays[0]
     if found is _DIRECT:
         return function(*args, **kwargs)
     if found is None and is_pytree is None and not is_mapped:
@@ -414,7 +430,9 @@ def _first_call(
     datas = [data_of(x) for x in arrays]
     known: Any = _SEEN
     if not calls:
-        if len(datas) == 1 and data_of(result) is datas[0]:
+        if len(datas) == 1 and result is arrays[0]:
+            known = _ITSELF
+        elif len(datas) == 1 and data_of(result) is datas[0]:
             known = (_same, result._dims if type(result) is NamedArray else None, None)
     elif len(calls) == 1 and calls[0].result is result:
         picked = _picked(calls[0].datas, datas)
@@ -423,10 +441,13 @@ def _first_call(
             known = (calls[0].call, calls[0].dims, None if in_order else picked)
     if known is _SEEN and any(type(x) in SCALARS for kernel in calls for x in kernel.datas):
         known = _DIRECT
-    if type(known) is tuple and not by_types:
+    if (type(known) is tuple or known is _ITSELF) and not by_types:
         _programs.put(entry, _BY_TYPES)
         entry = (entry, tuple(map(_type_of, arrays)))
-    _programs.put(entry, known)
+    if type(known) is tuple:
+        remember(_kernel_calls, entry, known)
+    else:
+        _programs.put(entry, known)
     return result
 
 
@@ -463,6 +484,9 @@ def _placement(arrays: Sequence[Any]) -> tuple[bool, bool]:
     """Return True if an operation may run as a mapped function, and True if an array is traced.
 
     A mapped function takes long to trace.
+
+    Raises:
+      _NotAProgramError: a named array is not on a device.
     """
     is_mapped = is_traced = False
     for array in arrays:
@@ -472,8 +496,11 @@ def _placement(arrays: Sequence[Any]) -> tuple[bool, bool]:
             is_mapped = is_mapped or is_padded or may_fall_back((array,))
         else:
             data = array
-        if type(data) not in whole_types and isinstance(data, jax.core.Tracer):
-            is_traced = True
+        if type(data) not in whole_types:
+            if isinstance(data, jax.core.Tracer):
+                is_traced = True
+            elif type(array) is NamedArray and not isinstance(data, jax.Array):
+                raise _NotAProgramError  # the data is not on a device
     return is_mapped, is_traced
 
 

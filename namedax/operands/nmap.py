@@ -394,7 +394,11 @@ class Lifted:
         """Call the function, vectorized over the names of these arguments."""
         if self._is_of_user:
             return self._checked(*args, **kwargs)
-        return call_program(self._checked, args, kwargs, key=self._key)
+        try:
+            return call_program(self._checked, args, kwargs, key=self._key)
+        except Exception as error:
+            shorten_eager(error)
+            raise
 
     def _checked(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         try:

@@ -36,7 +36,7 @@ from namedax.core.name_scopes import (
     scope_text,
 )
 from namedax.core.records import Record
-from namedax.core.region import escaped_blocks
+from namedax.core.region import active_regions, escaped_blocks
 from namedax.core.strict_broadcasting import is_strict, strict_scopes, suspended
 from namedax.core.tracebacks import shorten_eager
 from namedax.errors import ArgumentTypeError, PositionalAxisError, StoredPaddingError, show_names
@@ -143,7 +143,12 @@ def operation(
         is_pytree = None if arrays is None else dispatch.numbers_of(function, arrays)
         checked = _checked(function, run, op, read, requires_axis, explicit, elementwise)
         if compiled:
-            checked = _dispatched(checked, is_pytree, keeps_programs)
+            program = functools.partial(
+                dispatch.call_program, checked, is_pytree=is_pytree, keeps=keeps_programs
+            )
+            checked = _checked(
+                function, run, op, read, requires_axis, explicit, elementwise, program
+            )
         checked.without_axis_check = (  # type: ignore[attr-defined]
             checked if requires_axis is None else _checked(function, run, op, read, None, explicit)
         )
@@ -160,8 +165,11 @@ def _checked(
     requires_axis: AxisRequirement | None,
     explicit: Explicit,
     is_elementwise: bool = False,
+    program: functools.partial[Any] | None = None,
 ) -> Callable[..., Any]:
     """Put the checks of an operation before `run`, which is `function` in its scope.
+
+    Outside of bodies `program(args, kwargs)` runs the operation, if it is given.
 
     An elementwise operation checks its own names (`core/strict_broadcasting`); others may form
     outer products.
@@ -174,6 +182,8 @@ def _checked(
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         try:
+            if program is not None and not active_regions:
+                return program(args, kwargs)
             if strict_scopes and not is_elementwise and is_strict():
                 return suspended(checked, *args, **kwargs)
             if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
@@ -206,25 +216,9 @@ def _checked(
             raise
 
     checked._operation = op  # type: ignore[attr-defined]
+    if program is not None:
+        checked.direct = program.args[0]  # type: ignore[attr-defined]
     return checked
-
-
-def _dispatched(
-    checked: Callable[..., Any],
-    is_pytree: Callable[[int | str], bool] | None = None,
-    keeps: bool = True,
-) -> Callable[..., Any]:
-    """Return an operation whose eager calls run in compiled programs."""
-
-    @functools.wraps(checked)
-    def operation(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return dispatch.call_program(checked, args, kwargs, is_pytree, keeps=keeps)
-        except Exception as error:
-            shorten_eager(error)
-            raise
-
-    return operation
 
 
 def _in_named_scope(
@@ -325,8 +319,9 @@ def elementwise_operation(
 ) -> Callable[..., Any]:
     """Turn an elementwise function of operands into an operation with cached eager calls."""
     op = function.__name__
-    checked = _checked(function, function, op, lambda *operands: (), None, explicit, True)
-    return dispatch.cached_elementwise(_dispatched(checked))
+    given = (function, function, op, lambda *operands: (), None, explicit, True)
+    program = functools.partial(dispatch.call_program, _checked(*given))
+    return dispatch.cached_elementwise(_checked(*given, program))
 
 
 def without_axis_check(function: Callable[..., Any]) -> Callable[..., Any]:

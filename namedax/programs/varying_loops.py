@@ -28,6 +28,7 @@ from namedax.programs.primitives import (
     called,
     has_forward_rule,
     kind_of,
+    parameters_of,
 )
 
 __all__ = ["with_varying_loops"]
@@ -95,7 +96,7 @@ class _Caster:
                 return self._scan(Scan.of(eqn), operands)
             case Kind.BRANCH:
                 index, *rest = operands
-                branches = [self._branch(branch) for branch in eqn.params["branches"]]
+                branches = [self._branch(branch) for branch in parameters_of(eqn)["branches"]]
                 return list(lax.switch(index, branches, *rest))
         return repeat(eqn, operands) if has_forward_rule(eqn) else bind(eqn, operands)
 

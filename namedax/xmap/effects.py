@@ -24,7 +24,7 @@ from namedax.core.names import PyTree
 from namedax.core.records import Record
 from namedax.core.variance import under_automatic_casts
 from namedax.errors import MeshError
-from namedax.programs.primitives import AnyJaxpr, jaxprs_of, open_jaxpr
+from namedax.programs.primitives import AnyJaxpr, jaxprs_of, open_jaxpr, primitive_name
 from namedax.resources.mesh import current_mesh, entry_of, in_trace
 from namedax.resources.serial import LoopAxis
 from namedax.xmap.options import XmapOptions
@@ -165,7 +165,7 @@ def _call_of_python(jaxpr: AnyJaxpr, seen: set[int]) -> str | None:
         return None
     seen.add(id(jaxpr))
     for eqn in open_jaxpr(jaxpr).eqns:
-        if (name := _CALLS.get(eqn.primitive.name)) is not None:
+        if (name := _CALLS.get(primitive_name(eqn))) is not None:
             return name
         for inner in jaxprs_of(eqn):
             if (name := _call_of_python(inner, seen)) is not None:

@@ -269,12 +269,12 @@ class Odd:
 
 
 LEAVES = {
-    "None": (lambda x: None, "None with axes ('a', None) that do not fit"),
-    "text": (lambda x: "leaf", "'leaf' with axes ('a', None) that do not fit"),
-    "an object": (lambda x: Odd(), "a value of type Odd with axes ('a', None) that do not fit"),
-    "a class": (lambda x: np.float32, "the class float32 with axes ('a', None) that do not fit"),
-    "a tuple": (lambda x: (1, 2), "(1, 2) with axes ('a', None) that do not fit"),
-    "a named array": (lambda x: x, "i32[3]{a:2} with axes ('a', None) that do not fit"),
+    "None": (lambda x: None, "None, dims=(a, _)"),
+    "text": (lambda x: "leaf", "'leaf', dims=(a, _)"),
+    "an object": (lambda x: Odd(), "a value of type Odd, dims=(a, _)"),
+    "a class": (lambda x: np.float32, "the class float32, dims=(a, _)"),
+    "a tuple": (lambda x: (1, 2), "(1, 2), dims=(a, _)"),
+    "a named array": (lambda x: x, "i32[3]{a:2}, dims=(a, _)"),
     "a type of JAX": (lambda x: jax.ShapeDtypeStruct((2, 3), jnp.int32), "i32[3]{a:2}"),
     "another type": (lambda x: jax.ShapeDtypeStruct((2,), jnp.int32), "i32[2] with axes ('a', None) that do not fit"),
     "an argument": (lambda x: jax.tree.leaves(jax.jit(lambda x: x).lower(x).args_info)[0], "i32[3]{a:2}"),
@@ -297,7 +297,7 @@ def test_named_shape_without_an_array():
     placeholder = jax.tree.map(lambda _: "leaf", nx.named(make.zeros(2), ["a"]))
     with pytest.raises(nx.errors.ArrayAttributeError) as raised:
         placeholder.named_shape  # noqa: B018
-    assert said(raised.value) == "named_shape: this NamedArray does not hold an array: 'leaf' with axes ('a',) that do not fit."
+    assert said(raised.value) == "named_shape: this NamedArray does not hold an array: 'leaf', dims=(a)."
 
 
 def test_what_is_lowered_shows_its_arguments():

@@ -1,5 +1,7 @@
 """Laws 2, 3, 4 and 7 outside of mapped functions: operations on arrays that are cut over Explicit mesh axes, eagerly and under `jax.jit`."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -212,18 +214,20 @@ def scaled_sums(entry):
     return nx.cumsum(entry, "a") * FACTORS["now"]
 
 
-def test_functions_of_the_user_see_whole_arrays():
-    """Which they were written for: what they make of the data of an array would be something else of a block."""
+def test_functions_of_the_user_see_global_arrays_with_their_sharding():
+    """A function of JAX is right along other axes, and rejects a sharded one, as under `jax.jit`."""
     x = placed(PLACEMENTS[0])
 
-    def sorted_by_hand(i, c):
-        return nx.NamedArray(jnp.sort(c.data, axis=c.dims.index("a")), c.dims)
+    def sorted_by_hand(axis, i, c):
+        return nx.NamedArray(jnp.sort(c.data, axis=c.dims.index(axis)), c.dims)
 
-    have = nx.fori_loop(0, 1, sorted_by_hand, x)
-    np.testing.assert_allclose(positions(have, ["a", "b"]), np.sort(X, 0))
-    have = nx.vmap(lambda e: nx.NamedArray(jnp.cumsum(e.data), e.dims), "b")(x)
-    np.testing.assert_allclose(positions(have, ["a", "b"]), np.cumsum(X, 0), rtol=1e-5)
+    have = nx.fori_loop(0, 1, functools.partial(sorted_by_hand, "b"), x)
+    np.testing.assert_allclose(positions(have, ["a", "b"]), np.sort(X, 1))
     assert have.sharding.spec[have.dims.index("a")] == "x"
+    with pytest.raises(Exception, match="unsharded over the sorting dimension"):
+        nx.fori_loop(0, 1, functools.partial(sorted_by_hand, "a"), x)
+    have = nx.nmap(jnp.cumsum)(nx.untag(x, ["a"]))
+    np.testing.assert_allclose(positions(have, ["b", None]), np.cumsum(X, 0).T, rtol=1e-5)
 
 
 def test_functions_of_the_user_are_called_each_time(monkeypatch):

@@ -71,8 +71,13 @@ def cases(table):
 @pytest.mark.parametrize("name", errors.__all__)
 def test_every_class_is_a_built_in_one_too(name):
     kind = getattr(errors, name)
-    assert issubclass(kind, NamedaxError)
-    built_in = {"ArrayAttributeError": AttributeError, **dict.fromkeys(TYPE_ERRORS, TypeError)}.get(name, ValueError)
+    built_in = {
+        "ArrayAttributeError": AttributeError,
+        "CheckFailedError": AssertionError,
+        "UnevenAxisWarning": UserWarning,
+        **dict.fromkeys(TYPE_ERRORS, TypeError),
+    }.get(name, ValueError)
+    assert issubclass(kind, NamedaxError) or issubclass(kind, Warning)
     assert kind is NamedaxError or issubclass(kind, built_in)
     assert kind.__doc__
     assert f"{name}`" in (Path(__file__).parents[2] / "docs" / "errors.md").read_text()

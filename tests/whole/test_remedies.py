@@ -263,6 +263,7 @@ NOT_CODE = {
     nx.errors.UnevenAxisError: "another size, or fewer devices",
     nx.errors.SerialLoopError: "another layout",
     nx.errors.PipelineError: "another program",
+    nx.errors.CheckFailedError: "other data, which the check describes",
     nx.errors.MeshError: "the sizes of the mesh are those of the hardware",
     nx.errors.PlacementConflictError: "another layout",
     nx.errors.PlanError: "more memory, or another program",
