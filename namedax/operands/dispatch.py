@@ -20,6 +20,8 @@ them weakly. Arrays that a function closes over are arguments of the program. Al
 bounded.
 """
 
+# Long: one dispatch, with the description of arguments and the programs that it calls.
+
 from __future__ import annotations
 
 import enum
@@ -441,7 +443,7 @@ def _first_call(
             known = (calls[0].call, calls[0].dims, None if in_order else picked)
     if known is _SEEN and any(type(x) in SCALARS for kernel in calls for x in kernel.datas):
         known = _DIRECT
-    if (type(known) is tuple or known is _ITSELF) and not by_types:
+    if not by_types:
         _programs.put(entry, _BY_TYPES)
         entry = (entry, tuple(map(_type_of, arrays)))
     if type(known) is tuple:
