@@ -275,6 +275,9 @@ def _from_front(
                 )
     if region is not None:
         if region.manual:
+            for place in places:
+                if named[place] in names:  # its size may not divide over its mesh axes
+                    region.block_size(named[place], data.shape[place], op)
             old = [() if dim is None else region.place(dim) for dim in dims]
             new = [() if dim is None else region.place(dim) for dim in named]
             data = relayout(data, old, new) if old != new else data
