@@ -208,7 +208,13 @@ def check(template: str, kind: str, mode: str, under: bool) -> None:
     call = table.sized(template, sizes_of(kind))
     want = wanted(call, "eager" if mode == "jit" else mode, size)
     values = {name: placed(name, kind) for name in table.operands_of(call)}
+    # JAX itself has no gradient of a scalar on Explicit mesh axes without a mesh context.
+    under = under or mode == "gradient"
     have = outcome(call, mode, values, mesh_of(kind) if under else None)
+    if isinstance(have, nx.errors.StoredPaddingError):  # functions of the user would read the padding
+        assert "padded" in kind
+        assert "lambda" in call
+        return
     if isinstance(have, Exception) or isinstance(want, Exception):
         want = wanted(call, mode, size)
         assert isinstance(want, Exception), f"{call} raised {type(have).__name__}: {have}"
