@@ -47,6 +47,7 @@ from namedax.core.array import (
 )
 from namedax.core.display import type_text
 from namedax.core.explicit_fallback import Explicit
+from namedax.core.functions import LIBRARIES, packages_of
 from namedax.core.names import Dims, Mesh, PyTree
 from namedax.core.records import Record
 from namedax.core.region import ambient
@@ -410,12 +411,7 @@ def _is_of_user(function: object) -> bool:
         return False
     if not isinstance(function, (FunctionType, BuiltinFunctionType)):
         return True
-    # `functools.wraps` copies the module of the wrapped function.
-    modules = (function.__module__, getattr(function, "__globals__", {}).get("__name__"))
-    return any(
-        (module or "numpy").partition(".")[0] not in ("jax", "jaxlib", "numpy", "namedax")
-        for module in modules
-    )
+    return not packages_of(function) - {""} <= LIBRARIES
 
 
 # --- mapped functions -----------------------------------------------------------------------------

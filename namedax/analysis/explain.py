@@ -31,13 +31,14 @@ from namedax.analysis.sharing import mark_uniform, share
 from namedax.analysis.sources import NOWHERE, Origin, Source
 from namedax.analysis.steps import steps_of
 from namedax.analysis.storage import Storage, kept_for_gradient
-from namedax.core.array import NamedArray, dims_of, is_named, stored_data
+from namedax.core.array import dims_of, is_named
 from namedax.core.call_errors import checks_signature
 from namedax.core.functions import cell_names, source_of
 from namedax.core.names import Dims, PyTree
 from namedax.core.user_code import is_user_file
 from namedax.errors import ArgumentTypeError, NamedaxError
 from namedax.hlo import collectives
+from namedax.operands.pytree import stored_leaf
 from namedax.ops.loops.pipeline_timetable import Schedule
 from namedax.programs import costs
 from namedax.programs.primitives import Kind, axes_of
@@ -408,14 +409,16 @@ def arguments_of(
     tree = ({i: args[i] for i in positional}, keywords)
     leaves = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)[0]
     # A leaf that is not an array, such as a learning rate, is an argument with the shape ().
-    if [getattr(_data(leaf), "shape", ()) for _, leaf in leaves] != [aval.shape for aval in avals]:
+    if [getattr(stored_leaf(leaf), "shape", ()) for _, leaf in leaves] != [
+        aval.shape for aval in avals
+    ]:
         return [Given()] * len(avals)
     parameters = _parameters(f)
     dims = _dims(f, args, kwargs, len(leaves)) or [
         dims_of(leaf) if is_named(leaf) else () for _, leaf in leaves
     ]
     return [
-        Given(_argument_text(path, parameters), tuple(names), _spec(_data(leaf)))
+        Given(_argument_text(path, parameters), tuple(names), _spec(stored_leaf(leaf)))
         for (path, leaf), names in zip(leaves, dims, strict=True)
     ]
 
@@ -487,11 +490,6 @@ def _dims(
     except (NamedaxError, TypeError):  # the mappings do not fit any abstract array
         return None
     return dims if len(dims) == count else None
-
-
-def _data(leaf: object) -> object:
-    """Return the data of a leaf as it is stored, with its padding."""
-    return stored_data(leaf) if isinstance(leaf, NamedArray) else leaf
 
 
 def _spec(leaf: object) -> Spec | None:

@@ -15,14 +15,31 @@ from string import ascii_uppercase
 from typing import Any
 
 __all__ = [
+    "LIBRARIES",
     "Source",
     "cell_names",
     "joined",
+    "packages_of",
     "set_display_source",
     "signature_of",
     "source_of",
     "summary_of",
 ]
+
+
+#: The packages whose functions are not the user's.
+LIBRARIES = frozenset({"jax", "jaxlib", "numpy", "namedax"})
+
+
+def packages_of(function: object) -> set[str]:
+    """Return the packages of a function; empty text for an unknown one.
+
+    `functools.wraps` copies the module of the wrapped function, so its globals count too.
+    """
+    modules = {getattr(function, "__module__", None) or ""}
+    if (home := getattr(function, "__globals__", {}).get("__name__")) is not None:
+        modules.add(home)
+    return {module.partition(".")[0] for module in modules}
 
 
 def signature_of(function: Callable[..., Any]) -> Callable[[], inspect.Signature]:

@@ -21,7 +21,7 @@ import jax
 from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike
-from namedax.core.array import NamedArray, stored_data
+from namedax.core.array import NamedArray
 from namedax.core.call_errors import refuse_miscall
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits
@@ -38,6 +38,7 @@ from namedax.operands.axes import AXIS_PARAMETERS, holds_names, names_alone
 from namedax.operands.kernels import run_elementwise
 from namedax.operands.nmap import Lifted, contraction_of, nmap
 from namedax.operands.operation import elementwise_operation
+from namedax.operands.pytree import stored_leaf
 from namedax.ops.elementwise import elementwise_call
 from namedax.resources.mesh import current_mesh, is_tracked
 
@@ -264,7 +265,7 @@ class _OfType(Lifted):
     def _checked(self, *args: Any, **kwargs: Any) -> Any:
         result = super()._checked(*args, **kwargs)
         array = args[0] if args else None
-        data = stored_data(array) if type(array) is NamedArray else array
+        data = stored_leaf(array)
         if isinstance(data, jax.core.Tracer) and is_tracked(data) and current_mesh() is None:
             return lax.optimization_barrier((array, result))[1]
         return result

@@ -40,11 +40,19 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from namedax.core.annotations import AnyArray, ArrayLike
-from namedax.core.array import NamedArray, is_named, make, make_padded, padding_of, stored_data
+from namedax.core.array import (
+    NamedArray,
+    is_named,
+    make,
+    make_padded,
+    padding_of,
+    stored_data,
+)
 from namedax.core.call_errors import call_or_refuse
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
 from namedax.core.explicit_fallback import Explicit, may_fall_back
+from namedax.core.functions import LIBRARIES, packages_of
 from namedax.core.name_scopes import Scope, is_open
 from namedax.core.padded_sharding import PaddedTail
 from namedax.core.region import active_regions
@@ -61,6 +69,7 @@ from namedax.operands.kernels import (
     watched,
     whole_types,
 )
+from namedax.operands.pytree import stored_leaf
 from namedax.resources.mesh import current_mesh, in_trace, is_eager, is_tracked, on_ambient_mesh
 
 __all__ = ["cached_by_dims", "cached_elementwise", "call_program", "numbers_of", "on_one_mesh"]
@@ -78,7 +87,7 @@ def _learn(
 
     Otherwise later calls become programs (`call_program`).
     """
-    direct = getattr(function, "direct", function)
+    direct = function.direct  # type: ignore[attr-defined]
     result, calls = watched(call_or_refuse, (direct, args, kwargs), {})
     known: Any = _PROGRAM
     if len(calls) == 1:
@@ -429,12 +438,12 @@ def _first_call(
       arrays: the arrays among these.
     """
     result, calls = watched(function, args, kwargs)
-    datas = [data_of(x) for x in arrays]
+    datas = [stored_leaf(x) for x in arrays]
     known: Any = _SEEN
     if not calls:
         if len(datas) == 1 and result is arrays[0]:
             known = _ITSELF
-        elif len(datas) == 1 and data_of(result) is datas[0]:
+        elif len(datas) == 1 and stored_leaf(result) is datas[0]:
             known = (_same, result._dims if type(result) is NamedArray else None, None)
     elif len(calls) == 1 and calls[0].result is result:
         picked = _picked(calls[0].datas, datas)
@@ -475,11 +484,6 @@ def _picked(
 
 def _same(data: jax.Array) -> jax.Array:
     return data
-
-
-def data_of(value: Any) -> Any:
-    """Return the data of an array as stored."""
-    return stored_data(value) if type(value) is NamedArray else value
 
 
 def _placement(arrays: Sequence[Any]) -> tuple[bool, bool]:
@@ -525,7 +529,7 @@ def on_one_mesh(
 
     def find(value: Any, which: int | str) -> Any:
         nonlocal mesh
-        data = data_of(value)
+        data = stored_leaf(value)
         if mesh is None and is_tracked(data):
             mesh = jax.typeof(data).sharding.mesh
         return value
@@ -535,7 +539,7 @@ def on_one_mesh(
         try:
             there = _on_mesh(value, mesh, op)
         except MeshError:
-            own = jax.typeof(data_of(value)).sharding.mesh
+            own = jax.typeof(stored_leaf(value)).sharding.mesh
             raise MeshError(
                 f"{op}: {type_text(value)} is on the mesh {dict(own.shape)}, and another operand on"
                 f" the mesh {dict(mesh.shape)}; an operation runs on one mesh. Place both on one"
@@ -643,11 +647,7 @@ def _describe(
 
 def _is_of_library(function: Any) -> bool:
     """Return True if a function is from JAX, NumPy or this package."""
-    module = getattr(function, "__module__", None) or ""
-    home = getattr(function, "__globals__", {}).get("__name__", module)
-    return "<" not in getattr(function, "__qualname__", "<") and all(
-        name.partition(".")[0] in ("jax", "jaxlib", "numpy", "namedax") for name in (module, home)
-    )
+    return "<" not in getattr(function, "__qualname__", "<") and packages_of(function) <= LIBRARIES
 
 
 class _Hole:

@@ -102,7 +102,6 @@ def operation(
     calls_functions: bool = False,
     arrays: tuple[str, ...] | None = None,
     keeps_programs: bool = True,
-    compiled: bool = True,
     cached: bool = False,
     elementwise: bool = False,
 ) -> Callable[[F], F]:
@@ -124,8 +123,6 @@ def operation(
         eager calls with such functions run directly.
       keeps_programs: False if such calls need a program only on Explicit mesh axes, because JAX
         calls the functions of the user each time; default: True.
-      compiled: False if eager calls never run in a program, because they have side effects;
-        default: True.
       cached: True if eager calls go straight to its kernel from the second one on
         (`dispatch.cached_by_dims`); default: False.
       elementwise: True if `nx.strict_broadcasting` checks its operands; default: False. Other
@@ -141,14 +138,11 @@ def operation(
             else function
         )
         is_pytree = None if arrays is None else dispatch.numbers_of(function, arrays)
-        checked = _checked(function, run, op, read, requires_axis, explicit, elementwise)
-        if compiled:
-            program = functools.partial(
-                dispatch.call_program, checked, is_pytree=is_pytree, keeps=keeps_programs
-            )
-            checked = _checked(
-                function, run, op, read, requires_axis, explicit, elementwise, program
-            )
+        given = (function, run, op, read, requires_axis, explicit, elementwise)
+        program = functools.partial(
+            dispatch.call_program, _checked(*given), is_pytree=is_pytree, keeps=keeps_programs
+        )
+        checked = _checked(*given, program)
         checked.without_axis_check = (  # type: ignore[attr-defined]
             checked if requires_axis is None else _checked(function, run, op, read, None, explicit)
         )

@@ -29,6 +29,7 @@ from namedax.core.array import (
     is_named,
     make_in_region,
     origin_of,
+    stored_data,
 )
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax
@@ -49,6 +50,7 @@ __all__ = [
     "noting_sizes",
     "register",
     "scalar_of",
+    "stored_leaf",
     "wide_index",
 ]
 
@@ -304,6 +306,11 @@ def data_of(value: object) -> Any: ...
 def data_of(value: object) -> object:
     """Return the data of a named array; anything else unchanged."""
     return value._data if isinstance(value, NamedArray) else value
+
+
+def stored_leaf(value: Any) -> Any:
+    """Return the data of a named array as stored; anything else unchanged."""
+    return stored_data(value) if type(value) is NamedArray else value
 
 
 def array_of(data: jax.Array, dims: Dims) -> AnyArray:
