@@ -32,7 +32,7 @@ def listed(table: dict[str, str]) -> dict[str, str]:
 
 
 @functools.cache
-def _patterns() -> dict[str, str]:
+def patterns() -> dict[str, str]:
     found = {}
     for call, text in calls.PATTERNS.items():
         space = ""
@@ -49,8 +49,8 @@ def candidates(name: str) -> list[str]:
     short = name.removeprefix("nx.")
     if short in calls.CALLS:
         return [calls.CALLS[short]]
-    if name in _patterns():
-        return [_patterns()[name]]
+    if name in patterns():
+        return [patterns()[name]]
     return (
         calls.TRIES["matrices"] + calls.TRIES["entries"]
         if "linalg" in name

@@ -187,7 +187,7 @@ BY_SUBJECT = {
     "Initializers": (19, "nx.nn.initializers.normal nx.nn.initializers.zeros"),
     "Mixture of experts": (5, "nx.nn.mixture_of_experts nx.nn.top_k_routing"),
     "Ragged arrays": (5, "nx.Ragged nx.nn.grouped_dot"),
-    "Measure, explain and plan communication": (26, "nx.explain nx.plan nx.profile nx.Report nx.draw nx.hlo.collectives"),
+    "Measure, explain and plan communication": (28, "nx.explain nx.plan nx.profile nx.Report nx.draw nx.hlo.collectives"),
     "Files, processes, other libraries, types": (38, "nx.checkpoints.save nx.from_xarray nx.interop.from_flax nx.checked"),
 }  # fmt: skip
 
@@ -250,8 +250,10 @@ def test_every_function_has_an_example_and_a_cost_or_a_reason(pages):
 
 
 def test_lists_of_the_writer_are_not_stale(writer):
+    import recorded_calls  # the writer's folder is on the path no longer, but it has imported this
+
     functions = {entry.name for entry in writer.functions([])} | {f"nx.{word}" for word in "lax.pcast lax.pswapaxes".split()}
-    listed = {*writer.NO_COST, *writer.NO_EXAMPLE, *writer._patterns(), *(f"nx.{name}" for name in writer.calls.CALLS)}
+    listed = {*writer.NO_COST, *writer.NO_EXAMPLE, *recorded_calls.patterns(), *(f"nx.{name}" for name in writer.calls.CALLS)}
     assert listed <= functions or not SAME_JAX, listed - functions
 
 
