@@ -613,9 +613,16 @@ def _abstract_mesh_context(mesh: Mesh) -> contextlib.AbstractContextManager[obje
 def _dividing_spec(
     dims: Dims, shape: tuple[int, ...], resources: Assignment, mesh: Mesh
 ) -> PartitionSpec:
-    """Return the partition spec of an array, without the names whose sizes do not divide."""
-    blocks = [math.prod(mesh.shape[axis] for axis in resources.get(dim, ())) for dim in dims]
-    return partition_spec(
-        [dim if n % k == 0 else None for dim, n, k in zip(dims, shape, blocks, strict=True)],
-        resources,
-    )
+    """Return the partition spec of an array, without the names whose sizes do not divide.
+
+    If two names would be on one mesh axis, the last one is: a stacked axis comes first, and its
+    entries keep their sharding.
+    """
+    kept: list[Hashable] = [None] * len(dims)
+    taken: set[str] = set()
+    for i, (dim, n) in reversed(list(enumerate(zip(dims, shape, strict=True)))):
+        axes = resources.get(dim, ())
+        if n % math.prod(mesh.shape[axis] for axis in axes) == 0 and taken.isdisjoint(axes):
+            kept[i] = dim
+            taken.update(axes)
+    return partition_spec(kept, resources)

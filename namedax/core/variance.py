@@ -74,7 +74,8 @@ def cast_data(data: jax.Array, axes: Iterable[str]) -> jax.Array:
     if not missing:
         return data
     # The transpose is a sum, which rounds once.
-    wide = to_type(widened(data), accumulation_type(data.dtype))
+    wide = widened(data)
+    wide = to_type(wide, accumulation_type(wide.dtype))
     value = lax.pcast(wide, tuple(sorted(missing)), to="varying")
     return value if wide is data else value.astype(data.dtype)
 

@@ -616,8 +616,9 @@ def _describe(
         for entry in value:
             _describe(entry, parts, arrays, is_pytree, which)
     elif kind is dict:
-        parts += (kind, len(value), *value)
-        for entry in value.values():
+        parts += (kind, len(value))
+        for name, entry in value.items():
+            parts += (type(name), name)
             _describe(entry, parts, arrays, is_pytree, which)
     elif kind is slice:
         parts.append(kind)

@@ -114,6 +114,8 @@ def outside_layout(rng: random.Random, meetings: list[frozenset[str]]) -> Layout
     resources = _resources(rng, meetings, dict(mesh), loops=False, careless=False, uneven=rng.random() < 0.25)
     how = rng.choice(["eager", "jit"]) + rng.choice(["", " under set_mesh"])
     gradient = rng.choice(["none", "none", "outside", "vjp outside"])
+    if explicit and gradient == "outside" and how == "eager":
+        how += " under set_mesh"  # JAX's own cotangent of a loss, a number, is on no device of an Explicit mesh otherwise
     return Layout(mesh, resources, explicit, gradient=gradient, outside=how)
 
 

@@ -313,6 +313,7 @@ def numbers(results, dims):
     return [np.asarray(nx.positional(r, list(d)) if isinstance(r, nx.NamedArray) else r) for r, d in pairs]
 
 
+@pytest.mark.rest(80)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("label", PROGRAMS)
@@ -337,6 +338,7 @@ def loss(named):
     return of
 
 
+@pytest.mark.rest(60)
 @pytest.mark.part(6)
 @pytest.mark.parametrize("mode", ["jit", "eager, set_mesh", "jit, set_mesh"])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -410,6 +412,22 @@ def test_the_first_sharding_of_a_name_wins():
         got = run(square)
         np.testing.assert_allclose(nx.positional(got, ["b", "c"]), want, rtol=1e-5)
         assert dict(zip(got.dims, got.sharding.spec, strict=True)) == {"b": "x", "c": None}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_stacked_axis_leaves_the_mesh_axis_to_its_entries(mode):
+    """The axis of the loop and an axis of its results are sharded over one mesh axis."""
+    mesh = explicit_mesh((4,))
+    rows, start = (nx.shard(nx.named(jnp.asarray(V[:4]), [d, "k"]), {d: "x"}, mesh) for d in ("t", "b"))
+    loops = {
+        "scan": lambda rows, start: nx.scan(lambda c, row: (c, c * row), start, rows, axis="t")[1],
+        "map": lambda rows, start: nx.map(lambda row: start * row, rows, axis="t"),
+        "vmap": lambda rows, start: nx.vmap(lambda row: start * row, "t")(rows),
+    }
+    for label, loop in loops.items():
+        got = in_mode(mode, mesh, loop, rows, start)
+        np.testing.assert_allclose(nx.positional(got, ["t", "b", "k"]), V[:4, None] * V[:4], rtol=1e-5, err_msg=label)
+        assert dict(zip(got.dims, got.sharding.spec, strict=True)) == {"t": None, "b": "x", "k": None}, label
 
 
 @pytest.mark.parametrize("mode", ["eager", "eager, set_mesh", "jit, set_mesh"])
