@@ -183,7 +183,9 @@ def called(name: str, call: str) -> tuple[Callable[..., Any], list[Any]] | None:
         return eval(ast.unparse(part), space)
 
     function = value(node.func)
-    args = [value(arg) for arg in node.args]
+    args: list[Any] = []
+    for arg in node.args:
+        args += value(arg.value) if isinstance(arg, ast.Starred) else [value(arg)]
     options = {keyword.arg: value(keyword.value) for keyword in node.keywords}
     given = [*args, *options.values()]
     where = [i for i, arg in enumerate(given) if has_only_arrays(arg)]

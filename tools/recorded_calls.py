@@ -33,6 +33,7 @@ def listed(table: dict[str, str]) -> dict[str, str]:
 
 @functools.cache
 def patterns() -> dict[str, str]:
+    """The call of a pattern, by function."""
     found = {}
     for call, text in calls.PATTERNS.items():
         space = ""

@@ -32,16 +32,18 @@ import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import is_
 from types import BuiltinFunctionType, EllipsisType, FunctionType, NoneType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.sharding import NamedSharding
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import (
     NamedArray,
+    get_data,
     is_named,
     make,
     make_padded,
@@ -54,7 +56,6 @@ from namedax.core.element_types import NUMPY
 from namedax.core.explicit_fallback import Explicit, may_fall_back
 from namedax.core.functions import LIBRARIES, packages_of
 from namedax.core.name_scopes import Scope, is_open
-from namedax.core.padded_sharding import PaddedTail
 from namedax.core.region import active_regions
 from namedax.core.strict_broadcasting import is_strict, strict_scopes
 from namedax.core.tracebacks import shorten_eager
@@ -72,7 +73,16 @@ from namedax.operands.kernels import (
 from namedax.operands.pytree import stored_leaf
 from namedax.resources.mesh import current_mesh, in_trace, is_eager, is_tracked, on_ambient_mesh
 
-__all__ = ["cached_by_dims", "cached_elementwise", "call_program", "numbers_of", "on_one_mesh"]
+__all__ = [
+    "cached_by_dims",
+    "cached_elementwise",
+    "call_program",
+    "in_program",
+    "numbers_of",
+    "on_one_mesh",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _learn(
@@ -257,13 +267,15 @@ def _described(
 
 # --- programs: any operation of any arguments -----------------------------------------------------
 
-#: The programs, by operation and arguments without arrays. Also `_SEEN`: there was one such call,
-#: and `_DIRECT`: such calls cannot be programs.
+#: The programs, by operation and arguments without arrays. Also `_SEEN`: the next such call becomes
+#: a program, an integer: so many calls run directly before, and `_DIRECT`: they cannot be programs.
 _programs = Recent(1024)
 #: The kernels of calls that are one kernel, by the same keys.
 _kernel_calls = new_table()
 _SEEN: Any = object()
 _DIRECT: Any = object()
+#: The number of equal calls with a number that run directly.
+_DIRECT_CALLS = 8
 #: Such calls return their array.
 _ITSELF: Any = object()
 #: A part of the key of calls that may run as mapped functions.
@@ -341,13 +353,18 @@ def call_program(
         return function(*args, **kwargs)
     parts: list[Any] = [
         key or function,
+        len(args),
         bool(strict_scopes) and is_strict(),
         jax.config.jax_enable_x64,  # type: ignore[attr-defined]
     ]
     arrays: list[Any] = []
     try:
         for i, arg in enumerate(args):
-            _describe(arg, parts, arrays, is_pytree, i)
+            if type(arg) is NamedArray:  # the most common case, without a call
+                parts.append(_ARRAY)
+                arrays.append(arg)
+            else:
+                _describe(arg, parts, arrays, is_pytree, i)
         for name, arg in kwargs.items():
             parts.append(name)
             _describe(arg, parts, arrays, is_pytree, name)
@@ -370,8 +387,9 @@ def call_program(
         except ValueError:  # a function may close over an array on Explicit mesh axes
             if current_mesh() is not None:
                 raise
-    by_types = found is _BY_TYPES
-    if by_types:
+    by_types = False
+    if found is _BY_TYPES:
+        by_types = True
         if is_traced:
             return function(*args, **kwargs)
         entry = (entry, tuple(map(_type_of, arrays)))
@@ -392,11 +410,15 @@ def call_program(
         return function(*args, **kwargs)
     if found is None and is_pytree is None and not is_mapped:
         return _first_call(entry, by_types, function, args, kwargs, arrays)
+    if type(found) is int:
+        _programs.put(entry, found - 1 if found > 1 else _SEEN)
+        return function(*args, **kwargs)
     is_new = found is None or found is _SEEN
     if is_new:
         found = _Program(function, args, kwargs, is_pytree)
     try:
-        result = found([_on_mesh(x, mesh) for x in arrays] if (mesh := current_mesh()) else arrays)
+        mesh = current_mesh()
+        result = found.call([_on_mesh(x, mesh) for x in arrays] if mesh else arrays)
     except Exception:
         found = None
     if found is None:  # the call itself raises the error again, with names
@@ -414,8 +436,18 @@ def call_program(
     return result
 
 
+def in_program(function: F) -> F:
+    """Return a function that is composed of operations so that an eager call is one program."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return call_program(function, args, kwargs)
+
+    return cast("F", called)
+
+
 def _first_call(
-    entry: Hashable,
+    entry: tuple[Any, ...],
     by_types: bool,
     function: Callable[..., Any],
     args: tuple[Any, ...],
@@ -425,9 +457,10 @@ def _first_call(
     """Run a call directly, and choose how to run equal calls later.
 
     If it was one kernel of its arrays and of numbers, or returned the data of its array, that is
-    cached by the types of the arrays. If several kernels have a number as an operand, such as an
-    index, a program would be compiled for each number, so later calls run directly too. Any other
-    call becomes a program the second time, because compiling does not pay off for a single call.
+    cached by the types of the arrays. Any other call becomes a program the second time, because
+    compiling does not pay off for a single call. If several kernels have a number as an operand,
+    such as an index, a program would be compiled for each number, so several calls with the same
+    number run directly first.
 
     Args:
       entry: the key of the call.
@@ -450,9 +483,14 @@ def _first_call(
         if picked is not None:
             in_order = picked == [(i, None) for i in range(len(datas))]
             known = (calls[0].call, calls[0].dims, None if in_order else picked)
-    if known is _SEEN and any(type(x) in SCALARS for kernel in calls for x in kernel.datas):
-        known = _DIRECT
-    if not by_types:
+    parts = entry[0] if by_types else entry
+    if (
+        known is _SEEN
+        and not SCALARS.isdisjoint(filter(_is_type, parts))
+        and any(type(x) in SCALARS for kernel in calls for x in kernel.datas)
+    ):
+        known = _DIRECT_CALLS
+    if (known is _ITSELF or type(known) is tuple) and not by_types:
         _programs.put(entry, _BY_TYPES)
         entry = (entry, tuple(map(_type_of, arrays)))
     if type(known) is tuple:
@@ -482,6 +520,10 @@ def _picked(
     return picked if {i for i, _ in picked if i is not None} == {*range(len(datas))} else None
 
 
+def _is_type(part: object) -> bool:
+    return type(part) is type
+
+
 def _same(data: jax.Array) -> jax.Array:
     return data
 
@@ -496,17 +538,22 @@ def _placement(arrays: Sequence[Any]) -> tuple[bool, bool]:
     """
     is_mapped = is_traced = False
     for array in arrays:
-        if type(array) is NamedArray:
-            is_padded = type(array._tail) is PaddedTail
-            data = array._stored if is_padded else array._data
-            is_mapped = is_mapped or is_padded or may_fall_back((array,))
-        else:
-            data = array
+        data = array
+        is_array = type(array) is NamedArray
+        if is_array:
+            try:
+                data = get_data(array)
+            except AttributeError:
+                is_mapped, data = True, array._stored
         if type(data) not in whole_types:
+            varies(data)  # adds its type to `whole_types`
             if isinstance(data, jax.core.Tracer):
                 is_traced = True
-            elif type(array) is NamedArray and not isinstance(data, jax.Array):
+            elif is_array and not isinstance(data, jax.Array):
                 raise _NotAProgramError  # the data is not on a device
+        elif not is_array or type(data.sharding) is not NamedSharding:
+            continue
+        is_mapped = is_mapped or (is_array and may_fall_back((array,)))
     return is_mapped, is_traced
 
 
@@ -683,6 +730,7 @@ class _Program:
       functions: weak references to the functions of the user among its arguments.
       alive: weak references that remove the program from the table.
       captured: the arrays that these functions close over.
+      call: returns the result for the arrays of a call.
       is_closed: False if a function closes over values of another trace.
     """
 
@@ -696,6 +744,7 @@ class _Program:
         self.functions: list[weakref.ref[Any]] = []
         self.alive: list[weakref.ref[Any]] = []
         self.captured: list[Any] = []
+        self.call: Callable[[list[Any]], Any]
         self.is_closed = True
 
         def template(value: Any, which: int | str) -> Any:
@@ -712,11 +761,13 @@ class _Program:
         self._args = [_rebuilt(arg, template, i) for i, arg in enumerate(args)]
         self._kwargs = {name: _rebuilt(arg, template, name) for name, arg in kwargs.items()}
         self._lock, self._state = threading.Lock(), threading.local()
-        trace = self._run if is_pytree is None else self._run_with_captured
-        self._compiled = jax.jit(trace, inline=True)
+        if is_pytree is None:
+            self.call = jax.jit(self._run, inline=True)
+        else:
+            self._compiled = jax.jit(self._run_with_captured, inline=True)
+            self.call = self._call_with_captured
 
-    def __call__(self, arrays: list[Any]) -> Any:
-        """Return the result for these arrays."""
+    def _call_with_captured(self, arrays: list[Any]) -> Any:
         while True:
             try:
                 return self._compiled([*self.captured], arrays)
@@ -725,7 +776,7 @@ class _Program:
                     known = set(map(id, self.captured))
                     self.captured += [x for x in found.arrays if id(x) not in known]
 
-    def _run(self, captured: list[Any], arrays: list[Any]) -> Any:
+    def _run(self, arrays: list[Any]) -> Any:
         supply = iter(arrays)
 
         def leaf(value: Any, which: int | str) -> Any:
@@ -744,8 +795,7 @@ class _Program:
         """Run the call with the arrays that its functions close over as arguments."""
         traced = getattr(self._state, "traced", None)
         if traced is None:
-            run = functools.partial(self._run, [])
-            traced = jax.make_jaxpr(run, return_shape=True)(arrays)
+            traced = jax.make_jaxpr(self._run, return_shape=True)(arrays)
         self._state.traced = None
         closed, shapes = traced
         # Another thread may append to `self.captured`.

@@ -34,6 +34,7 @@ from namedax.core.explicit_fallback import (
     run_fallback,
     run_stored_padded,
 )
+from namedax.core.functions import LIBRARIES, packages_of
 from namedax.core.jax_errors import ErrorKind, named_result, recognize
 from namedax.core.name_scopes import Scope, is_in_program, is_open, scope_of_lifted
 from namedax.core.names import Dims, PyTree, check_dims
@@ -610,7 +611,7 @@ def _mask_padding_for_rules(
 
 
 def _is_our_own(function: Callable[..., object]) -> bool:
-    return (getattr(function, "__module__", None) or "").startswith("namedax.")
+    return "namedax" in (packages := packages_of(function)) and packages <= LIBRARIES
 
 
 def _is_no_transform(function: Callable[..., object]) -> bool:

@@ -78,7 +78,11 @@ __all__ = ["FUNCTIONS", "mixture_of_experts"]
 _OP = "mixture_of_experts"
 
 
-@operation(lambda *_, tokens=None, axis="expert", **__: (tokens, axis), scope=True)
+@operation(
+    lambda *_, tokens=None, axis="expert", **__: (tokens, axis),
+    scope=True,
+    arrays=("params", "x", "routing"),
+)
 def mixture_of_experts(
     expert: Callable[[PyTree, NamedArray], EitherArray],
     params: PyTree,

@@ -63,6 +63,7 @@ _SCHEDULES: tuple[dict[str, Any], ...] = (
 @operation(
     lambda layer, x, params=None, *, axis="layers", over="batch", **kwargs: (axis, over),
     calls_functions=True,
+    arrays=("x", "params"),
 )
 def pipeline(
     layer: Callable[[PyTree, PyTree], PyTree],

@@ -35,6 +35,7 @@ from namedax.errors import (
     show_names,
 )
 from namedax.operands.broadcasting import make_result
+from namedax.operands.dispatch import call_program
 from namedax.operands.new_axis import positional_shape
 from namedax.ops.random.drawing import draw, sizes_of
 
@@ -92,6 +93,21 @@ class NamedInitializer:
           AxisNotFoundError: an axis is a name that `named_shape` lacks.
           PositionalAxisError: an axis is a positional axis that `shape` lacks.
         """
+        return call_program(
+            self._create,
+            (key, shape, dtype, out_sharding, named_shape),
+            {},
+            key=(NamedInitializer, self.name, *self.arguments.items()),
+        )
+
+    def _create(
+        self,
+        key: ArrayLike,
+        shape: Shape,
+        dtype: DType | None,
+        out_sharding: jax.sharding.Sharding | None,
+        named_shape: Mapping[Hashable, int] | None,
+    ) -> AnyArray:
         sizes = sizes_of(self.name, named_shape)
         shape = positional_shape(self.name, shape)
         if not sizes and not isinstance(key, NamedArray):

@@ -39,6 +39,7 @@ from namedax.errors import (
 from namedax.operands import kernels
 from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import align_ranks
+from namedax.operands.dispatch import in_program
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import operation
 from namedax.operands.pytree import array_of, as_block, data_of
@@ -351,6 +352,7 @@ class _CrossEntropy(Record):
 
 
 @checks_signature
+@in_program
 def binary_cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,

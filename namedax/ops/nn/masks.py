@@ -22,6 +22,7 @@ from namedax.core.call_errors import checks_signature
 from namedax.core.names import DType
 from namedax.core.strict_broadcasting import forms_outer_products
 from namedax.errors import ArgumentError, format_value
+from namedax.operands.dispatch import in_program
 from namedax.operands.new_axis import named_sizes
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -59,6 +60,7 @@ def _indices(
 
 
 @checks_signature
+@in_program
 @forms_outer_products
 def causal_mask(
     named_shape: _Shape,
@@ -99,6 +101,7 @@ def causal_mask(
 
 
 @checks_signature
+@in_program
 @forms_outer_products
 def prefix_mask(
     named_shape: _Shape,
@@ -136,6 +139,7 @@ def prefix_mask(
 
 
 @checks_signature
+@in_program
 @forms_outer_products
 def alibi_bias(
     named_shape: _Shape,

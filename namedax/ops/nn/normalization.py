@@ -51,6 +51,7 @@ from namedax.errors import (
 from namedax.operands import kernels
 from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import align_ranks, make_result, to_local
+from namedax.operands.dispatch import in_program
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import names_of
@@ -387,6 +388,7 @@ def rms_norm(
 
 
 @checks_signature
+@in_program
 def standardize(
     x: ArrayLike,
     axis: AxisSpec = -1,
@@ -586,6 +588,7 @@ def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> 
 
 
 @checks_signature
+@in_program
 def update_moments(average: Moments, new: Moments, momentum: float | jax.Array = 0.9) -> Moments:
     """Update a moving average of moments, without gradients.
 

@@ -43,7 +43,7 @@ from namedax.errors import (
     format_value,
 )
 from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.dispatch import call_program
+from namedax.operands.dispatch import call_program, in_program
 from namedax.operands.new_axis import check_shape, named_sizes, positional_shape
 from namedax.operands.nmap import nmap
 from namedax.operands.operation import Explicit, operation
@@ -491,6 +491,7 @@ def _lifted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @checks_signature
+@in_program
 def split(
     key: EitherArray,
     num: int | Sequence[int] | None = None,
