@@ -203,7 +203,7 @@ def muon(
     matrices = optax.chain(
         _scale(axes, settings, beta, mu_dtype, nesterov, adaptive),
         _scale_by_shape(axes, consistent_rms),
-        optax.add_decayed_weights(weight_decay, weight_decay_mask),
+        computed_wide(optax.add_decayed_weights(weight_decay, weight_decay_mask)),
         optax.scale_by_learning_rate(learning_rate),
     )
     if fallback is None:

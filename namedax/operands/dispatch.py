@@ -29,7 +29,15 @@ import functools
 import inspect
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Hashable,
+    ItemsView,
+    KeysView,
+    Mapping,
+    Sequence,
+    ValuesView,
+)
 from operator import is_
 from types import BuiltinFunctionType, EllipsisType, FunctionType, NoneType
 from typing import Any, TypeVar, cast
@@ -287,6 +295,7 @@ _CONSTANTS = frozenset(
     {str, bytes, bool, int, NoneType, EllipsisType, type, range, BuiltinFunctionType}
     | {type(jnp.float32), type(np.float32), type(np.sum)}
 )
+_VIEWS = (KeysView, ValuesView, ItemsView, set, frozenset)
 _JITTED = type(jax.jit(lambda: None))
 # Marks in keys, so that two calls with the same parts in another order have different keys.
 _ARRAY, _NUMBER, _FUNCTION, _TREE = object(), object(), object(), object()
@@ -681,6 +690,8 @@ def _describe(
         if is_pytree is None and not _is_of_library(value):
             raise _NotAProgramError
         parts += (_FUNCTION, weakref.ref(value))
+    elif isinstance(value, _VIEWS):  # JAX warns of these
+        raise _NotAProgramError
     else:
         leaves, tree = jax.tree.flatten(value, is_leaf=is_named)
         if jax.tree_util.treedef_is_leaf(tree):

@@ -73,6 +73,8 @@ def _tried(op, x):
     f = _OPERATIONS[op][1]
     try:
         is_short, is_unsigned = x.dtype.name.startswith(("float8", "float4")), x.dtype.name.startswith("uint")
+        if op == "segment_max" and is_short:  # JAX begins at -inf, which is NaN where a type has no infinity
+            return f(x.astype(jnp.float32)).astype(x.dtype)
         if op in _EXPONENTIALS and (is_short or (is_unsigned and op != "cumlogsumexp")):
             # jax.nn gives NaN for finite numbers here: it begins at -inf, which several types do not have, or wraps around.
             result = f(x.astype(jnp.float32))
