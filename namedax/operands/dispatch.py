@@ -499,7 +499,8 @@ def _first_call(
         and any(type(x) in SCALARS for kernel in calls for x in kernel.datas)
     ):
         known = _DIRECT_CALLS
-    if (known is _ITSELF or type(known) is tuple) and not by_types:
+    # Whether a call of one array returns it depends on the types.
+    if (len(arrays) == 1 or type(known) is tuple) and not by_types:
         _programs.put(entry, _BY_TYPES)
         entry = (entry, tuple(map(_type_of, arrays)))
     if type(known) is tuple:
@@ -629,7 +630,9 @@ def _type_of(array: Any) -> tuple[Any, ...]:
     if type(array) is NamedArray:
         data = stored_data(array)  # the tail has the padding
         return (array._dims, array._tail, data.shape, data.dtype, data.sharding)
-    return (array.shape, array.dtype, getattr(array, "sharding", None))
+    # JAX computes the sharding of an array of random keys at each access.
+    sharding = getattr(array, "sharding", None) if isinstance(array.dtype, np.dtype) else None
+    return (array.shape, array.dtype, sharding)
 
 
 def _describe(
