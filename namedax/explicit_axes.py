@@ -51,6 +51,7 @@ from namedax.core.functions import LIBRARIES, packages_of
 from namedax.core.names import Dims, Mesh, PyTree
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.variance import under_automatic_casts
 from namedax.errors import (
     AxisSizeError,
     MeshError,
@@ -503,7 +504,7 @@ def _mapped(
     if isinstance(mesh, jax.sharding.Mesh):
         return mapped
     # In a trace the devices are unknown, and operands cannot be moved from other devices.
-    return lambda operands: mapped._jitted()(operands)
+    return lambda operands: under_automatic_casts(mapped._jitted(), operands)
 
 
 class _UniqueName(Record):

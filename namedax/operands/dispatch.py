@@ -490,7 +490,7 @@ def _first_call(
     elif len(calls) == 1 and calls[0].result is result:
         picked = _picked(calls[0].datas, datas)
         if picked is not None:
-            in_order = picked == [(i, None) for i in range(len(datas))]
+            in_order = [i for i, _ in picked] == [*range(len(datas))]
             known = (calls[0].call, calls[0].dims, None if in_order else picked)
     parts = entry[0] if by_types else entry
     if (
@@ -510,9 +510,7 @@ def _first_call(
     return result
 
 
-def _picked(
-    operands: Sequence[Any], datas: Sequence[Any]
-) -> list[tuple[int | None, jax.Array | None]] | None:
+def _picked(operands: Sequence[Any], datas: Sequence[Any]) -> list[tuple[int | None, Any]] | None:
     """Return the operands of a kernel as indices of `datas` or as numbers.
 
     Return `None` if another array is an operand, or if one of `datas` is not. The call may have
@@ -520,13 +518,16 @@ def _picked(
     """
     if any(isinstance(data, NUMPY) for data in datas):
         return None
-    picked: list[tuple[int | None, jax.Array | None]] = []
+    picked: list[tuple[int | None, Any]] = []
     for operand in operands:
         found = next((i for i, data in enumerate(datas) if data is operand), None)
         if found is None and type(operand) not in SCALARS:
             return None
-        # JAX takes longer for a number than for an array with the weak type of the number.
-        picked.append((found, jnp.asarray(operand) if found is None else None))
+        # JAX takes longer for a number than for an array with the weak type of the number, which
+        # it compiles a program to create if it has 64 bits.
+        if found is None and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+            operand = jnp.asarray(operand)
+        picked.append((found, operand))
     return picked if {i for i, _ in picked if i is not None} == {*range(len(datas))} else None
 
 
