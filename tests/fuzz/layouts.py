@@ -100,7 +100,7 @@ def random_layout(rng: random.Random, meetings: list[frozenset[str]], unmapped: 
     apart = random.Random(repr((mesh, resources, gradient, wrap, after)))  # draws that change no others
     if len(mesh) > 1 and resources and partitioning == "manual" and apart.random() < 0.3:
         slow = (apart.choice([axis for axis, _ in mesh]),)
-    layout = Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes, slow, after, again)
+    layout = Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes, slow, after, again=again)
     # nx.shard runs neither under an eager jax.vmap, nor in a traced program under jax.set_mesh.
     at_rest = layout.uneven and mesh and not again and arrive == "host" and wrap not in ("vmap", "eager") and not explicit
     if at_rest and apart.random() < 0.5:

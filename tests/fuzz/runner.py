@@ -255,6 +255,8 @@ def legitimate(ref: Reference, layout: Layout, error: Exception) -> bool:
             return True
         # A function of entries that differ from device to device cannot communicate along their mesh axes.
         return any(s.op in ("vmap", "map", "associative_scan", "nmap") for s in statements)
+    if isinstance(error, nx.errors.StoredPaddingError):  # a function of the user would get the padding
+        return bool(layout.outside) and any(s.blocks for s in statements)
     if isinstance(error, nx.errors.UnevenAxisError):
         return error.axis in layout.uneven
     if isinstance(error, (nx.errors.AxisSizeError, nx.errors.PipelineError)):
