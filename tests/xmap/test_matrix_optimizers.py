@@ -261,6 +261,7 @@ def run_short(optimizer, params, gradients):
     return updates, state
 
 
+@pytest.mark.rest(32)
 @pytest.mark.parametrize("scale", [300, 0])
 @pytest.mark.parametrize("types", [*itertools.product(TYPES, TYPES)], ids="-".join)
 @pytest.mark.parametrize("name", EVERY)

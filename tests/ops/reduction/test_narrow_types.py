@@ -121,6 +121,7 @@ def test_reductions_round_once(name):
     _check(name, "uneven", ["sum", "prod", "mean", "max", "argmax", "all_gather"])
 
 
+@pytest.mark.rest(20)
 @pytest.mark.full
 @pytest.mark.parametrize("layout", _LAYOUTS)
 @pytest.mark.parametrize("name", _FLOATS + _INTEGERS)
