@@ -214,7 +214,9 @@ def test_repeated_calls_keep_no_memory(name, events):
         before = tracemalloc.get_traced_memory()[0]
         repeat(call, number)
         gc.collect()
-        assert tracemalloc.get_traced_memory()[0] - before < 16 * number
+        # Tables of recent calls fill up to their bounds: `nx.nmap` makes another function each time (37 KB after 5,000 calls). A program that
+        # stays has more than a kilobyte.
+        assert tracemalloc.get_traced_memory()[0] - before < 40_000 < 1000 * number
     finally:
         tracemalloc.stop()
 
