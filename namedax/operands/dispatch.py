@@ -396,9 +396,8 @@ def call_program(
         except ValueError:  # a function may close over an array on Explicit mesh axes
             if current_mesh() is not None:
                 raise
-    by_types = False
-    if found is _BY_TYPES:
-        by_types = True
+    by_types = found is _BY_TYPES
+    if by_types:
         if is_traced:
             return function(*args, **kwargs)
         entry = (entry, tuple(map(_type_of, arrays)))
@@ -490,7 +489,7 @@ def _first_call(
     elif len(calls) == 1 and calls[0].result is result:
         picked = _picked(calls[0].datas, datas)
         if picked is not None:
-            in_order = [i for i, _ in picked] == [*range(len(datas))]
+            in_order = picked == [(i, None) for i in range(len(datas))]
             known = (calls[0].call, calls[0].dims, None if in_order else picked)
     parts = entry[0] if by_types else entry
     if (
@@ -525,9 +524,10 @@ def _picked(operands: Sequence[Any], datas: Sequence[Any]) -> list[tuple[int | N
             return None
         # JAX takes longer for a number than for an array with the weak type of the number, which
         # it compiles a program to create if it has 64 bits.
+        number = operand if found is None else None  # the table keeps no array of the call
         if found is None and not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
-            operand = jnp.asarray(operand)
-        picked.append((found, operand))
+            number = jnp.asarray(operand)
+        picked.append((found, number))
     return picked if {i for i, _ in picked if i is not None} == {*range(len(datas))} else None
 
 

@@ -35,7 +35,7 @@ from namedax.errors import (
     show_names,
 )
 from namedax.operands.broadcasting import make_result
-from namedax.operands.dispatch import call_program
+from namedax.operands.dispatch import in_program
 from namedax.operands.new_axis import positional_shape
 from namedax.ops.random.drawing import draw, sizes_of
 
@@ -93,14 +93,9 @@ class NamedInitializer:
           AxisNotFoundError: an axis is a name that `named_shape` lacks.
           PositionalAxisError: an axis is a positional axis that `shape` lacks.
         """
-        return call_program(
-            self._create,
-            (key, shape, dtype, out_sharding, named_shape),
-            {},
-            key=(NamedInitializer, self.name, *self.arguments.items()),
-        )
+        return _create(self.name, self.arguments, key, shape, dtype, out_sharding, named_shape)
 
-    def _create(
+    def _draw(
         self,
         key: ArrayLike,
         shape: Shape,
@@ -193,6 +188,12 @@ class NamedInitializer:
                 " last two axes; these are the matrix, and the others are taps."
             )
         return position
+
+
+@in_program
+def _create(name: str, arguments: Mapping[str, Any], *call: Any) -> AnyArray:
+    """Create a parameter in a program whose key has the arguments of the initializer too."""
+    return NamedInitializer(name, arguments)._draw(*call)
 
 
 def named_initializer(function: Callable[..., Any], name: str) -> Callable[..., Any]:
