@@ -76,7 +76,8 @@ def compilations():
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_other_names_and_places_compile_nothing(operation, compilations):
     call, want = OPERATIONS[operation]
-    for n, (a, b) in enumerate([("a", "b"), ("a", "b"), ("c", "d"), ("b", "a"), ("f", 2.5)]):
+    # Names that no other test uses: the second equal call of several kernels compiles a program.
+    for n, (a, b) in enumerate([("one", "two"), ("one", "two"), ("three", "four"), ("two", "one"), ("five", 7.25)]):
         if operation in ("einsum", "rearrange", "broadcasting") and not isinstance(b, str):
             continue
         for i in range(3):
