@@ -143,7 +143,8 @@ def test_of_a_batch_of_jax():
     with pytest.raises(CheckFailedError, match="v is small") as error:
         with nx.debug.checks():
             jax.vmap(f)(rows)
-    assert 6 in error.value.index.values() and error.value.index["k"] == 2
+    assert 6 in error.value.index.values()
+    assert error.value.index["k"] == 2
 
 
 def test_off_costs_nothing():
