@@ -43,7 +43,7 @@ from namedax.errors import (
     format_value,
 )
 from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.dispatch import in_program
+from namedax.operands.dispatch import call_program, in_program
 from namedax.operands.new_axis import check_shape, named_sizes, positional_shape
 from namedax.operands.nmap import nmap
 from namedax.operands.operation import Explicit, operation
@@ -352,7 +352,10 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
 
         return draw(name, call, given["key"], sizes, shape, parameters, events, rank=rank)
 
-    sampler = functools.wraps(function)(in_program(run))
+    @functools.wraps(function)
+    def sampler(*args: Any, **kwargs: Any) -> Any:
+        return call_program(run, args, kwargs)
+
     has_parameters = (
         len(set(signature.parameters) - {"key", "shape", "dtype", "out_sharding", "mode"}) > 0
     )
