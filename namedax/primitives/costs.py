@@ -1,0 +1,263 @@
+"""The cost of one equation on a device: floating-point operations, and memory traffic.
+
+An equation whose primitive has no record counts as one operation for each element of its results,
+and writes all of them. A cost that is unknown is therefore never omitted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import ShapedArray
+from jax.extend.core import Jaxpr, JaxprEqn
+
+from namedax.primitives.equations import (
+    bodies_of,
+    called_in_steps,
+    dimension_of,
+    facts,
+    kind_of,
+    open_jaxpr,
+)
+from namedax.primitives.record import Algebra, Fusion, Kind, aval_of
+from namedax.resources.padding import ZERO_COTANGENT
+
+__all__ = [
+    "concatenates",
+    "copies_operand",
+    "factorizes_one",
+    "flops_of",
+    "is_along_rows",
+    "is_cheap",
+    "is_contraction",
+    "is_elementwise",
+    "is_fused",
+    "is_idempotent",
+    "is_in_order",
+    "is_update",
+    "is_view",
+    "is_zero_cotangent",
+    "joins",
+    "joins_rows",
+    "keeps_uniform",
+    "largest_result",
+    "moved_dimensions",
+    "moves_elements",
+    "reduced_dimensions",
+    "size_in_bytes",
+    "subtracts",
+    "sums_up",
+    "transposes",
+    "what_it_does",
+]
+
+
+def size_in_bytes(aval: ShapedArray) -> int:
+    """Return the size in bytes of an array of this type."""
+    shape, dtype = getattr(aval, "shape", ()), getattr(aval, "dtype", None)
+    if dtype is None:
+        return 0
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        words = jax.eval_shape(
+            lambda key: jax.random.key_data(key), jax.ShapeDtypeStruct((), dtype)
+        )
+        return math.prod(shape) * math.prod(words.shape) * 4
+    return math.prod(shape) * (
+        0 if dtype == jax.dtypes.float0 else max(1, np.dtype(dtype).itemsize)
+    )
+
+
+def is_elementwise(eqn: JaxprEqn) -> bool:
+    """Return True if each element of a result depends only on the operands at its index."""
+    record = facts(eqn)
+    return record.is_elementwise and not record.draws
+
+
+def is_view(eqn: JaxprEqn) -> bool:
+    """Return True if the result is the operand, in the same memory."""
+    return facts(eqn).fusion is Fusion.VIEW
+
+
+def is_fused(eqn: JaxprEqn) -> bool:
+    """Return True if XLA computes the result where it is used, without writing it to memory."""
+    return facts(eqn).fusion in (Fusion.CHEAP, Fusion.EXPENSIVE)
+
+
+def copies_operand(eqn: JaxprEqn) -> bool:
+    """Return True if XLA first writes a copy of the operand.
+
+    This holds for cumulative operations, which XLA splits into several passes.
+    """
+    return facts(eqn).copies_operand
+
+
+def sums_up(eqn: JaxprEqn) -> bool:
+    """Return True if it is a reduction, which XLA fuses with elementwise operations before it."""
+    return facts(eqn).reduces is not None
+
+
+def is_update(eqn: JaxprEqn) -> bool:
+    """Return True if the result replaces the first operand."""
+    return facts(eqn).is_update
+
+
+def joins(eqn: JaxprEqn) -> bool:
+    """Return True if elements of the result come from several operands or indices.
+
+    XLA does not recompute such a result for each use.
+    """
+    return facts(eqn).joins
+
+
+def is_contraction(eqn: JaxprEqn) -> bool:
+    """Return True if the equation multiplies and sums."""
+    return facts(eqn).is_contraction
+
+
+def is_in_order(eqn: JaxprEqn) -> tuple[bool, ...]:
+    """Return True for each operand of a matrix product with its dimensions in the needed order.
+
+    XLA multiplies by the transpose of a matrix in place, but copies an array of more dimensions.
+    """
+    in_order = facts(eqn).in_order
+    return () if in_order is None else tuple(in_order(eqn))
+
+
+def reduced_dimensions(eqn: JaxprEqn) -> tuple[int, ...]:
+    """Return the dimensions that a reduction reduces over."""
+    reduces = facts(eqn).reduces
+    return () if reduces is None else tuple(reduces(eqn))
+
+
+def moved_dimensions(eqn: JaxprEqn) -> tuple[int | None, ...] | None:
+    """Return, for each dimension of the result, the operand's dimension that it comes from.
+
+    This applies to operations that only move, add or remove dimensions, or sum over some. For other
+    operations the result is `None`.
+    """
+    if not eqn.outvars:  # an effect, such as a callback
+        return None
+    record = facts(eqn)
+    if record.reduces is not None:
+        gone = reduced_dimensions(eqn)
+        return tuple(i for i in range(aval_of(eqn.invars[0]).ndim) if i not in gone)
+    # A rule of its own: it may merge or split dimensions.
+    if record.aligned is None or record.forward is not None:
+        return None
+    if not (record.is_transposition or record.repeats or record.fusion is Fusion.VIEW):
+        return None
+    return tuple(dim if type(dim) is int else None for dim in record.aligned(eqn)[0])
+
+
+def keeps_uniform(eqn: JaxprEqn) -> bool:
+    """Return True if uniform operands (one repeated value) give a uniform result."""
+    record = facts(eqn)
+    return (
+        is_elementwise(eqn)
+        or record.fusion is Fusion.VIEW
+        or record.reduces is not None
+        or record.repeats
+        or record.moves
+        or record.selects
+    )
+
+
+def transposes(eqn: JaxprEqn) -> bool:
+    """Return True if the equation transposes axes."""
+    return facts(eqn).is_transposition
+
+
+def subtracts(eqn: JaxprEqn) -> bool:
+    """Return True if the second operand is subtracted from the first."""
+    return facts(eqn).algebra is Algebra.DIFFERENCE
+
+
+def moves_elements(eqn: JaxprEqn) -> bool:
+    """Return True if the result has elements of the operands, without arithmetic."""
+    return is_view(eqn) or (is_fused(eqn) and facts(eqn).flops == 0)
+
+
+def concatenates(eqn: JaxprEqn) -> bool:
+    """Return True if the equation concatenates its operands along one dimension."""
+    return facts(eqn).is_concatenation
+
+
+def is_zero_cotangent(eqn: JaxprEqn) -> bool:
+    """Return True if the cotangent of the result is zero, as for padding."""
+    return eqn.primitive is ZERO_COTANGENT
+
+
+def joins_rows(eqn: JaxprEqn) -> bool:
+    """Return True if the equation concatenates its operands along the last dimension.
+
+    XLA then writes the operands and the result: a loop over elements would branch for each of them.
+    """
+    return concatenates(eqn) and eqn.params["dimension"] == aval_of(eqn.outvars[0]).ndim - 1
+
+
+def is_along_rows(eqn: JaxprEqn) -> bool:
+    """Return True if a gather or a scatter over devices is not along the first dimension.
+
+    Dimensions of size 1 do not count. The blocks of devices have to be contiguous, so XLA copies
+    the result of such a gather, and the operand of such a scatter, into another order.
+    """
+    kind = kind_of(eqn)
+    if kind not in (Kind.GATHER, Kind.SCATTER):
+        return False
+    whole = (eqn.outvars if kind is Kind.GATHER else eqn.invars)[0]
+    return any(size > 1 for size in aval_of(whole).shape[: dimension_of(eqn)])
+
+
+def is_idempotent(eqn: JaxprEqn) -> bool:
+    """Return True if the operation on two equal operands returns the same value."""
+    return facts(eqn).is_idempotent
+
+
+def what_it_does(eqn: JaxprEqn) -> tuple[Hashable, ...]:
+    """Return a key that is equal for equations that do the same thing, apart from their operands.
+
+    The variance of values is ignored, because XLA has no such notion.
+    """
+    params = tuple(
+        (name, eqn.params[name]) for name in sorted(eqn.params) if eqn.params[name] is not None
+    )
+    return eqn.primitive.name.removesuffix("_invariant"), params
+
+
+def is_cheap(eqn: JaxprEqn) -> bool:
+    """Return True if XLA prefers to recompute the result for each use over writing it to memory."""
+    return facts(eqn).fusion is Fusion.CHEAP
+
+
+def largest_result(jaxpr: Jaxpr) -> int:
+    """Return the number of elements of the largest array that a jaxpr computes.
+
+    The results of a loop may be stacked, so only those of an iteration count.
+    """
+    largest = 0
+    for eqn in jaxpr.eqns:
+        inner = called_in_steps(eqn)
+        bodies = [*bodies_of(eqn)] if inner is None else [inner]
+        for body in bodies:
+            largest = max(largest, largest_result(open_jaxpr(body)))
+        if not bodies:
+            shapes = (getattr(var.aval, "shape", ()) for var in eqn.outvars)
+            largest = max(largest, *map(math.prod, shapes), 0)
+    return largest
+
+
+def flops_of(eqn: JaxprEqn) -> float:
+    """Return the floating-point operations of an equation; a multiply-add counts as two."""
+    flops = facts(eqn).flops
+    if callable(flops):
+        return flops(eqn)
+    return flops * sum(math.prod(getattr(var.aval, "shape", ())) for var in eqn.outvars)
+
+
+def factorizes_one(eqn: JaxprEqn) -> bool:
+    """Return True if an equation factorizes a single matrix: no axis is left to divide it by."""
+    return facts(eqn).is_factorization and aval_of(eqn.invars[0]).ndim == 2

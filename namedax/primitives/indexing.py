@@ -1,0 +1,130 @@
+"""Records of gathers, scatters, and slices and updates at dynamic indices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from jax import lax
+from jax.extend.core import JaxprEqn
+
+from namedax.primitives.dimensions import NONE, axes_of_dimensions, same_sizes, trimmed, twice
+from namedax.primitives.record import (
+    Fusion,
+    Kind,
+    Mixed,
+    Primitive,
+    Shardings,
+    is_inexact,
+    shape_of,
+)
+
+__all__ = ["RECORDS"]
+
+
+def _taking(eqn: JaxprEqn, operand: int) -> bool:
+    # Out of bounds a gather returns zeros, which sum to zero, or NaNs, which sum to NaN.
+    filled = eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP
+    fill = eqn.params["fill_value"]
+    is_nan = fill is None or fill != fill
+    return not filled or fill == 0 or (is_nan and is_inexact(eqn.outvars[0].aval))
+
+
+def _of_gather(eqn: JaxprEqn, known: Shardings) -> tuple[Shardings, Mixed]:
+    numbers, ndim = eqn.params["dimension_numbers"], len(shape_of(eqn.outvars[0]))
+    found, mixed = [NONE] * ndim, NONE
+    batch = [i for i in range(ndim) if i not in numbers.offset_dims]
+    batching = tuple(numbers.operand_batching_dims)
+    of_indices = tuple(numbers.start_indices_batching_dims)
+    if known[0] is not None:
+        dropped = {*numbers.collapsed_slice_dims, *batching}
+        windows = dict(
+            zip(
+                (i for i in range(len(known[0])) if i not in dropped),
+                sorted(numbers.offset_dims),
+                strict=True,
+            )
+        )
+        for i, axes in enumerate(known[0]):
+            if i in batching:
+                found[batch[of_indices[batching.index(i)]]] |= axes
+            elif i in windows and eqn.params["slice_sizes"][i] == shape_of(eqn.invars[0])[i]:
+                found[windows[i]] |= axes
+            else:
+                mixed |= axes
+    if known[1] is not None:
+        for i, axes in zip(batch, known[1][:-1], strict=True):
+            found[i] |= axes
+        mixed |= known[1][-1]
+    return [trimmed(found)], mixed | twice(found)
+
+
+def _of_scatter(eqn: JaxprEqn, known: Shardings) -> tuple[Shardings, Mixed]:
+    numbers, (operand, _, updates) = eqn.params["dimension_numbers"], eqn.invars[:3]
+    found, mixed = [NONE] * len(shape_of(operand)), NONE
+    batching = tuple(numbers.operand_batching_dims)
+    of_indices = tuple(numbers.scatter_indices_batching_dims)
+    kept = [
+        i for i in range(len(found)) if i not in numbers.inserted_window_dims and i not in batching
+    ]
+    windows = dict(zip(sorted(numbers.update_window_dims), kept, strict=True))
+    shapes = shape_of(operand), shape_of(updates)
+    full = {i for j, i in windows.items() if shapes[1][j] == shapes[0][i]}
+    for i, axes in enumerate(known[0] or ()):
+        found[i] |= axes
+        if i not in full and i not in batching:
+            mixed |= axes
+    scattered = [i for i in range(len(shapes[1])) if i not in numbers.update_window_dims]
+    for i, axes in enumerate(known[2] or ()):
+        if i in windows and windows[i] in full:
+            found[windows[i]] |= axes
+        elif i in scattered and scattered.index(i) in of_indices:
+            found[batching[of_indices.index(scattered.index(i))]] |= axes
+        else:
+            mixed |= axes
+    mixed |= (
+        axes_of_dimensions(known[1], [i for i in range(len(known[1])) if i not in of_indices])
+        if known[1] is not None
+        else NONE
+    )
+    return [trimmed(found)], mixed | twice(found)
+
+
+def _of_updates(eqn: JaxprEqn) -> float:
+    return math.prod(shape_of(eqn.invars[-1]))
+
+
+_ONE, _BOTH = ((0,),), ((0, 1),)
+
+
+def _scatter(flops: object = _of_updates, **facts: object) -> Primitive:
+    given = {"forward": _of_scatter, "has_jaxpr": True, "is_update": True, "flops": flops, **facts}
+    return Primitive(**given)
+
+
+RECORDS: Mapping[str, Primitive] = {
+    "gather": Primitive(
+        linear=_ONE,
+        when=_taking,
+        parameters=("mode", "fill_value"),
+        forward=_of_gather,
+        fusion=Fusion.CHEAP,
+        flops=0,
+        joins=True,
+    ),
+    "scatter": _scatter(0),
+    "scatter-add": _scatter(linear=((0, 2),)),
+    **dict.fromkeys(("scatter-sub", "scatter-mul", "scatter-min", "scatter-max"), _scatter()),
+    "dynamic_slice": Primitive(
+        Kind.SLICE,
+        ("slice_sizes",),
+        _ONE,
+        selects=True,
+        aligned=same_sizes(1),
+        fusion=Fusion.CHEAP,
+        flops=0,
+    ),
+    "dynamic_update_slice": Primitive(
+        Kind.UPDATE, linear=_BOTH, aligned=same_sizes(2), is_update=True
+    ),
+}

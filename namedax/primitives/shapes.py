@@ -1,0 +1,196 @@
+"""Records of primitives that move, repeat, select or create elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+from jax import lax
+from jax.extend.core import JaxprEqn
+
+from namedax.primitives.dimensions import (
+    NONE,
+    across,
+    independent,
+    last,
+    reshaped,
+    same_sizes,
+    trimmed,
+)
+from namedax.primitives.record import (
+    Aligned,
+    Fusion,
+    Kind,
+    Mixed,
+    Primitive,
+    Shardings,
+    records,
+    shape_of,
+)
+
+__all__ = ["RECORDS"]
+
+_MARK = frozenset({""})
+
+
+def _dimensions(eqn: JaxprEqn) -> Sequence[int]:
+    dimensions: Sequence[int] = eqn.params["dimensions"]
+    return dimensions
+
+
+def _along(eqn: JaxprEqn) -> Sequence[int]:
+    return [eqn.params["dimension"]]
+
+
+def _axis(eqn: JaxprEqn) -> Sequence[int]:
+    return [eqn.params["axis"]]
+
+
+def _padded(eqn: JaxprEqn) -> Sequence[int]:
+    return [i for i, sizes in enumerate(eqn.params["padding_config"]) if any(sizes)]
+
+
+# --- alignments -----------------------------------------------------------------------------------
+
+
+def _permuted(eqn: JaxprEqn) -> list[Aligned]:
+    return [tuple(eqn.params["permutation"])]
+
+
+def _broadcast(eqn: JaxprEqn) -> list[Aligned]:
+    before, after = shape_of(eqn.invars[0]), shape_of(eqn.outvars[0])
+    given = {j: i for i, j in enumerate(eqn.params["broadcast_dimensions"])}
+    dims: Aligned = [
+        given[j] if j in given and before[given[j]] == n else None for j, n in enumerate(after)
+    ]
+    return [dims] + [(None,) * len(after)] * (len(eqn.invars) - 1)
+
+
+def _stacked(eqn: JaxprEqn) -> list[Aligned]:
+    axis, ndim = eqn.params["axis"], len(shape_of(eqn.invars[0]))
+    return [[*range(axis), None, *range(axis, ndim)]] * len(eqn.invars)
+
+
+def _reshaped(eqn: JaxprEqn) -> list[Aligned]:
+    before, after = shape_of(eqn.invars[0]), shape_of(eqn.outvars[0])
+    others: list[Aligned] = [(None,) * len(after)] * (len(eqn.invars) - 1)
+    if others or eqn.params.get("dimensions") is not None:
+        return [(...,) * len(after), *others]
+    dims = []
+    for place in range(len(after)):
+        found, mixed = reshaped(tuple(_marked(place, len(after))), after, before)
+        dims.append(... if mixed or found is None else found.index(_MARK))
+    return [dims]
+
+
+def _marked(place: int, ndim: int) -> list[frozenset[str]]:
+    return [_MARK if i == place else NONE for i in range(ndim)]
+
+
+def _reshaped_forward(eqn: JaxprEqn, known: Shardings) -> tuple[Shardings, Mixed]:
+    if known[0] is None:
+        return [None], NONE
+    found, mixed = reshaped(known[0], shape_of(eqn.invars[0]), shape_of(eqn.outvars[0]))
+    return [found], mixed
+
+
+def _bits(eqn: JaxprEqn, known: Shardings) -> tuple[Shardings, Mixed]:
+    if known[0] is None:
+        return [None], NONE
+    more = len(shape_of(eqn.outvars[0])) - len(known[0])
+    kept = known[0][: more if more < 0 else None]
+    return [trimmed([*kept, *[NONE] * more])], known[0][-1] if more < 0 else NONE
+
+
+def _of_bits(eqn: JaxprEqn) -> list[Aligned]:
+    before, after = (len(shape_of(var)) for var in (eqn.invars[0], eqn.outvars[0]))
+    return [range(after) if before == after else [...] * after]
+
+
+def _drawn_along(eqn: JaxprEqn, dim: int) -> bool:
+    return bool(eqn.params["dimension"] == dim)
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+def _broadcast_block(eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
+    return lax.broadcast_in_dim(values[0], shape, eqn.params["broadcast_dimensions"])
+
+
+def _reshaped_block(eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
+    return lax.reshape(values[0], shape)
+
+
+def _slice_block(eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
+    limits = [
+        n if n != m else limit
+        for n, m, limit in zip(
+            shape, shape_of(eqn.outvars[0]), eqn.params["limit_indices"], strict=True
+        )
+    ]
+    return lax.slice(values[0], eqn.params["start_indices"], limits, eqn.params["strides"])
+
+
+_ONE, _BOTH, _EACH = ((0,),), ((0, 1),), ((0, ...),)
+_MOVED: dict[str, Any] = {"fusion": Fusion.CHEAP, "flops": 0, "in_blocks": True}
+_VIEW = {**_MOVED, "fusion": Fusion.VIEW}
+_KEYS: dict[str, Any] = {"is_elementwise": True, "in_blocks": True}
+
+RECORDS: Mapping[str, Primitive] = {
+    "broadcast_in_dim": Primitive(
+        linear=_ONE,
+        repeats=True,
+        is_cheap=True,
+        aligned=_broadcast,
+        **{**_MOVED, "in_blocks": _broadcast_block},
+    ),
+    "reshape": Primitive(
+        linear=_ONE,
+        moves=True,
+        aligned=_reshaped,
+        forward=_reshaped_forward,
+        **{**_VIEW, "in_blocks": _reshaped_block},
+    ),
+    "transpose": Primitive(
+        linear=_ONE, moves=True, aligned=_permuted, is_transposition=True, **_MOVED
+    ),
+    "squeeze": Primitive(
+        linear=_ONE, moves=True, aligned=across(_dimensions, keeps=False), **_VIEW
+    ),
+    "rev": Primitive(linear=_ONE, selects=True, aligned=across(_dimensions), **_MOVED),
+    "slice": Primitive(
+        linear=_ONE,
+        selects=True,
+        aligned=same_sizes(1),
+        **{**_MOVED, "in_blocks": _slice_block},
+    ),
+    "split": Primitive(selects=True, aligned=across(_axis), **{**_MOVED, "in_blocks": None}),
+    "pad": Primitive(linear=_BOTH, aligned=across(_padded), joins=True, **_MOVED),
+    "concatenate": Primitive(
+        linear=_EACH, aligned=across(_along), joins=True, is_concatenation=True, **_MOVED
+    ),
+    "stack": Primitive(aligned=_stacked),
+    "unstack": Primitive(aligned=across(_axis, keeps=False)),
+    "tile": Primitive(aligned=same_sizes(1)),
+    "bitcast_convert_type": Primitive(
+        aligned=_of_bits, forward=_bits, **{**_VIEW, "in_blocks": None}
+    ),
+    "iota": Primitive(
+        is_cheap=True,
+        aligned=independent,
+        draws=True,
+        differs_along=_drawn_along,
+        **{**_MOVED, "in_blocks": None},
+    ),
+    **records("empty empty2", aligned=independent),
+    "optimization_barrier": Primitive(Kind.BARRIER, forward=lambda eqn, known: (known, NONE)),
+    # Random words and keys.
+    "threefry2x32": Primitive(fusion=Fusion.CHEAP, flops=50.0, **_KEYS),
+    "random_bits": Primitive(forward=_bits, draws=True, fusion=Fusion.CHEAP, flops=50.0),
+    "random_gamma": Primitive(draws=True, **_KEYS),
+    **records("random_clone random_fold_in random_gamma_grad", **_KEYS),
+    **records("random_seed random_split random_unwrap", forward=_bits),
+    "random_wrap": Primitive(forward=last(lambda eqn: 1)),
+}
