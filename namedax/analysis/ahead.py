@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from namedax.analysis.graph import Body, Node, Value
-from namedax.programs import costs
-from namedax.programs.primitives import Kind, is_whole_exchange, name_of
+from namedax.primitives import costs
+from namedax.primitives.equations import is_whole_exchange
+from namedax.primitives.record import Kind
 
 __all__ = ["ahead_of"]
 
 _KINDS = (Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER)
 _MOVING = (Kind.CAST, Kind.SLICE, Kind.UPDATE, Kind.BARRIER, Kind.DEVICE_INDEX, Kind.OWN_BLOCK)
-_COPYING = frozenset(
-    "broadcast_in_dim concatenate convert_element_type copy iota pad reshape slice squeeze"
-    " transpose".split()
-)
 
 
 def ahead_of(body: Body) -> frozenset[int]:
@@ -72,7 +69,7 @@ def _moves(node: Node) -> bool:
     """Return True if an operation moves elements, or computes an index."""
     if node.eqn is None or node.bodies:
         return node.eqn is None
-    if node.kind in _MOVING or costs.is_view(node.eqn) or name_of(node.eqn) in _COPYING:
+    if node.kind in _MOVING or costs.moves_elements(node.eqn):
         return True
     return all(_is_number(value) for value in (*node.reads, *node.results))
 

@@ -40,8 +40,9 @@ from namedax.errors import ArgumentTypeError, NamedaxError
 from namedax.hlo import collectives
 from namedax.operands.pytree import stored_leaf
 from namedax.ops.loops.pipeline_timetable import Schedule
-from namedax.programs import costs
-from namedax.programs.primitives import Kind, axes_of
+from namedax.primitives import costs
+from namedax.primitives.equations import axes_of, exported_name
+from namedax.primitives.record import Kind
 from namedax.xmap.mapped_function import Xmapped, name_arguments
 
 __all__ = ["arguments_of", "check_call", "dynamic_positions", "explain"]
@@ -349,7 +350,7 @@ def _exported(body: Body, label: _Labels) -> list[tuple[str, str]]:
     return [
         (name, label(node.origin))
         for node in nodes
-        if (name := costs.exported_name(node.eqn)) is not None
+        if (name := exported_name(node.eqn)) is not None
     ]
 
 

@@ -13,17 +13,10 @@ from namedax.analysis.repetition import Repetition
 from namedax.core.records import Record
 from namedax.core.variance import varying_of
 from namedax.hlo import size_text
-from namedax.programs import costs
-from namedax.programs.primitives import (
-    LOCAL_KINDS,
-    Algebra,
-    Kind,
-    axes_of,
-    facts,
-    is_inexact,
-    is_whole_sum,
-    sliced_dimension,
-)
+from namedax.primitives import costs
+from namedax.primitives.equations import axes_of, facts, is_whole_sum, sliced_dimension
+from namedax.primitives.record import Algebra, Kind, is_inexact
+from namedax.primitives.table import LOCAL_KINDS
 
 __all__ = [
     "SMALL",
@@ -660,7 +653,7 @@ def _holds_operand(node: Node) -> bool:
     eqn: Any = node.eqn
     if eqn is None or node.kind in (Kind.OWN_BLOCK, Kind.CAST):
         return True
-    if costs.concatenates(eqn):
+    if facts(eqn).is_concatenation:
         first, *others = node.operands
         return all(value is not None and _is_padding(value, first) for value in others)
     return len(eqn.invars) == 1 and costs.is_elementwise(eqn)

@@ -30,8 +30,9 @@ from collections.abc import Iterator, Mapping
 
 from namedax.analysis.graph import Body, Node, Value
 from namedax.core.records import Record
-from namedax.programs import costs
-from namedax.programs.primitives import Kind
+from namedax.primitives import costs
+from namedax.primitives.equations import facts
+from namedax.primitives.record import Fusion, Kind
 
 __all__ = ["Fusions", "is_view", "root_of", "viewed", "views"]
 
@@ -110,7 +111,7 @@ class Fusions:
 
     def has_joins(self, node: Node) -> bool:
         """Return True if a kernel joins elements of several arrays before or at an operation."""
-        return costs.joins(node.eqn) or any(
+        return facts(node.eqn).joins or any(
             id(root_of(value)) in self._joined for value in node.reads
         )
 
@@ -230,7 +231,9 @@ class Fusions:
             return True
         if self._is_simple:
             is_shared = len(list(self.consumers(value))) > 1
-            return is_shared and (not costs.is_cheap(node.eqn) or id(value) in self._joined)
+            return is_shared and (
+                facts(node.eqn).fusion is not Fusion.CHEAP or id(value) in self._joined
+            )
         own, users = self._kernel[id(value)], self._kernels_of_users(value)
         others = len(users - {own})
         if not others:
@@ -352,17 +355,22 @@ def _is_fusible(node: Node) -> bool:
 def _joins_kernels(node: Node) -> bool:
     """Return True for elementwise operations and reductions."""
     return _is_fusible(node) or (
-        node.eqn is not None and not node.bodies and not node.kernel and costs.sums_up(node.eqn)
+        node.eqn is not None
+        and not node.bodies
+        and not node.kernel
+        and facts(node.eqn).reduces is not None
     )
 
 
 def _is_contraction(node: Node) -> bool:
-    return node.eqn is not None and not node.kernel and costs.is_contraction(node.eqn)
+    return node.eqn is not None and not node.kernel and facts(node.eqn).is_contraction
 
 
 def _elements(node: Node) -> int:
     """Return the number of elements of the index space of an operation."""
-    values = node.reads if node.eqn is not None and costs.sums_up(node.eqn) else node.results
+    values = (
+        node.reads if node.eqn is not None and facts(node.eqn).reduces is not None else node.results
+    )
     return max((math.prod(value.aval.shape) // value.parts for value in values), default=0)
 
 
@@ -402,16 +410,16 @@ def is_view(node: Node) -> bool:
     """
     if node.eqn is None:
         return node.kind == Kind.BARRIER and node.moved is None
-    if costs.is_view(node.eqn):
+    if facts(node.eqn).fusion is Fusion.VIEW:
         return True
     (value,) = node.operands if len(node.operands) == 1 else (None,)
     is_product = (
         value is not None
         and value.maker is not None
         and value.maker.eqn is not None
-        and costs.is_contraction(value.maker.eqn)
+        and facts(value.maker.eqn).is_contraction
     )
-    return is_product and costs.transposes(node.eqn)
+    return is_product and facts(node.eqn).is_transposition
 
 
 def viewed(node: Node, value: Value) -> Iterator[Value]:

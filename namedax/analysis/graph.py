@@ -24,10 +24,8 @@ from jax.sharding import AxisType, PartitionSpec
 from namedax.analysis.sources import NOWHERE, Origin, Source
 from namedax.core.kernel_scopes import Place, place_in
 from namedax.core.records import Record
-from namedax.programs import costs
-from namedax.programs.evaluator import is_remat_of_gradient
-from namedax.programs.primitives import (
-    Kind,
+from namedax.primitives import costs
+from namedax.primitives.equations import (
     Scan,
     While,
     bodies_of,
@@ -40,6 +38,8 @@ from namedax.programs.primitives import (
     mesh_sizes,
     solve,
 )
+from namedax.primitives.recomputation import is_remat_of_gradient
+from namedax.primitives.record import Kind
 
 __all__ = ["Body", "Given", "Graph", "Node", "Value", "build", "prune"]
 

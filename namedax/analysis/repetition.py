@@ -18,10 +18,8 @@ from jax.sharding import PartitionSpec
 from namedax.analysis.graph import Body, Graph, Node, Spec, Value, spec_of
 from namedax.analysis.records import Operation, Step
 from namedax.core.records import Record
-from namedax.programs import costs
-from namedax.programs.evaluator import collective_axes
-from namedax.programs.primitives import (
-    Kind,
+from namedax.primitives import costs
+from namedax.primitives.equations import (
     Scan,
     While,
     axes_of,
@@ -31,6 +29,8 @@ from namedax.programs.primitives import (
     open_jaxpr,
     strings_of,
 )
+from namedax.primitives.record import Kind
+from namedax.programs.evaluator import collective_axes
 
 __all__ = ["Repetition", "repetitions"]
 

@@ -13,8 +13,9 @@ import numpy as np
 from jax.extend.core import Literal
 
 from namedax.analysis.graph import Body, Node, Value
-from namedax.programs import costs
-from namedax.programs.primitives import Kind, Scan, While
+from namedax.primitives import costs
+from namedax.primitives.equations import Scan, While, facts
+from namedax.primitives.record import Algebra, Kind
 
 __all__ = ["mark_uniform", "share"]
 
@@ -58,7 +59,7 @@ def _is_nothing(node: Node) -> bool:
     """Return True if an integer is subtracted from itself."""
     return (
         node.eqn is not None
-        and costs.subtracts(node.eqn)
+        and facts(node.eqn).algebra is Algebra.DIFFERENCE
         and _is_of_itself(node)
         and node.results[0].aval.dtype.kind in "iu"
     )
@@ -85,7 +86,7 @@ def _merge(body: Body, same: dict[int, Value], cast: dict[int, int] | None = Non
             continue
         first[key] = node
         kept.append(node)
-        is_idempotent = node.eqn is not None and costs.is_idempotent(node.eqn)
+        is_idempotent = node.eqn is not None and facts(node.eqn).is_idempotent
         if node.reads and (node.kind == Kind.CAST or (is_idempotent and _is_of_itself(node))):
             cast[id(node.results[0])] = cast.get(id(node.reads[0]), id(node.reads[0]))
         for inner in node.bodies:

@@ -21,8 +21,9 @@ from namedax.analysis.resharding import moves
 from namedax.analysis.sources import Origin
 from namedax.analysis.storage import Storage
 from namedax.core.kernel_scopes import Place, call_of
-from namedax.programs import costs
-from namedax.programs.primitives import Kind, Scan, While, axes_of, is_whole_exchange, name_of
+from namedax.primitives import costs
+from namedax.primitives.equations import Scan, While, axes_of, facts, is_whole_exchange, name_of
+from namedax.primitives.record import Kind
 
 __all__ = ["steps_of"]
 
@@ -340,7 +341,7 @@ def _partitioned(node: Node, label: Label, trips: int) -> Iterator[Collective]:
 
     XLA's partitioner sums over the mesh axes of one dimension after another.
     """
-    if not costs.sums_up(node.eqn) or not node.reads or node.reads[0].layout is None:
+    if facts(node.eqn).reduces is None or not node.reads or node.reads[0].layout is None:
         return
     spec, sizes = node.reads[0].layout.root().spec or (), node.reads[0].sizes
     reduced = costs.reduced_dimensions(node.eqn)
@@ -364,7 +365,7 @@ def _operation(node: Node, storage: Storage, label: Label, trips: int) -> Iterat
     origin = node.origin
     computed = [var.aval for var in (*eqn.outvars, *eqn.invars) if hasattr(var.aval, "dtype")]
     # A product of bfloat16 that is accumulated in float32 runs at the speed of bfloat16.
-    typed = eqn.invars[0].aval if costs.is_contraction(eqn) else computed[0]
+    typed = eqn.invars[0].aval if facts(eqn).is_contraction else computed[0]
     names, text = origin.names, label(origin)
     dtype = str(typed.dtype)
     yield Operation(
@@ -479,7 +480,7 @@ def _bytes(node: Node, storage: Storage) -> int:
     eqn = node.eqn
     if node.kind == Kind.BARRIER or is_view(node):
         return 0
-    if costs.is_update(eqn):
+    if facts(eqn).is_update:
         changed = node.operands[1] if node.kind == Kind.UPDATE else node.operands[-1]
         return 2 * (0 if changed is None else changed.bytes)
     return storage.bytes_of(node)

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Set
 
 from namedax.analysis.fusion import Fusions, root_of
 from namedax.analysis.graph import Body, Node, Value
-from namedax.programs import costs
-from namedax.programs.primitives import Kind, Scan, axes_of
+from namedax.primitives import costs
+from namedax.primitives.equations import Scan, axes_of, facts
+from namedax.primitives.record import Kind
 
 __all__ = ["Storage", "kept_for_gradient"]
 
@@ -171,7 +172,7 @@ class Storage:
         """Return True if the result may reuse the memory of an operand."""
         if node.eqn is None:
             return False
-        is_update = node.kind == Kind.UPDATE or costs.is_update(node.eqn)
+        is_update = node.kind == Kind.UPDATE or facts(node.eqn).is_update
         return is_update or (costs.is_fused(node.eqn) and not self._fusions.has_joins(node))
 
     def _sweep(self, made: dict[int, tuple[Value, int]], last: dict[int, int]) -> int:
@@ -214,7 +215,7 @@ def _computes_operands(node: Node) -> bool:
     return (
         node.eqn is not None
         and not node.bodies
-        and (costs.is_fused(node.eqn) or costs.sums_up(node.eqn))
+        and (costs.is_fused(node.eqn) or facts(node.eqn).reduces is not None)
     )
 
 
@@ -243,7 +244,7 @@ def _copied(node: Node) -> list[Value]:
         return []
     if node.kind in (Kind.GATHER, Kind.SCATTER) and costs.is_along_rows(node.eqn):
         return node.results if node.kind == Kind.GATHER else node.reads
-    return node.reads if costs.copies_operand(node.eqn) else []
+    return node.reads if facts(node.eqn).copies_operand else []
 
 
 def _combined(body: Body) -> list[list[Node]]:

@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import PartitionSpec
 
 from namedax.core.region import HiddenAxis
-from namedax.programs.primitives import CALL_OF_PYTHON
+from namedax.primitives.calls import CALL_OF_PYTHON
 from namedax.resources import communication as comm
 from namedax.resources.mesh import replicated
 

@@ -14,7 +14,7 @@ from namedax.core.call_errors import checks_signature
 from namedax.core.kernel_scopes import KernelCall, new_call
 from namedax.core.user_code import call_user_code
 from namedax.errors import ArgumentError, ArgumentTypeError, format_value
-from namedax.programs.costs import largest_result
+from namedax.primitives.costs import largest_result
 
 __all__ = ["Amount", "cost"]
 

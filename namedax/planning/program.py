@@ -23,8 +23,8 @@ from namedax.operands.open_options import Options, choosing
 from namedax.operands.pytree import data_of
 from namedax.ops.contraction.order import ORDERED
 from namedax.ops.contraction.rings import Overlap
-from namedax.programs import costs
-from namedax.programs.primitives import jaxprs_within
+from namedax.primitives import costs
+from namedax.primitives.equations import jaxprs_within
 from namedax.resources.assignment import Assignment, parse_resources
 from namedax.resources.serial import LoopAxis
 from namedax.resources.stored_padding import padding_for, store, without_padding

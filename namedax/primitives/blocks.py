@@ -29,9 +29,11 @@ def parts_of(eqn: JaxprEqn, need: Need) -> list[Need] | None:
 
     The result is `None` if the operation needs whole operands.
     """
-    record, (out,) = facts(eqn), eqn.outvars
-    shape = shape_of(out)
-    if record.in_blocks is None or not _is_unplaced(eqn) or any(shape[dim] == 0 for dim, _ in need):
+    record = facts(eqn)
+    if record.in_blocks is None or len(eqn.outvars) != 1 or not _is_unplaced(eqn):
+        return None
+    shape = shape_of(eqn.outvars[0])
+    if any(shape[dim] == 0 for dim, _ in need):
         return None
     if record.aligned is None:
         return [_aligned(shape_of(var), shape, need) for var in eqn.invars]

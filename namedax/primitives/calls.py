@@ -25,11 +25,12 @@ OLDER = {
 }
 
 
-def _shown(**facts: object) -> Primitive:
-    """Return the record of a callback, which shows the block of each device."""
-    given = {"forward": lambda eqn, known: ([None] * len(eqn.outvars), NONE), **facts}
-    return Primitive(Kind.UNKNOWN, shows_values=True, **given)
-
+# A callback that shows the block of each device.
+_SHOWN = Primitive(
+    Kind.UNKNOWN,
+    shows_values=True,
+    forward=lambda eqn, known: ([None] * len(eqn.outvars), NONE),
+)
 
 RECORDS: Mapping[str, Primitive] = {
     "jit": Primitive(Kind.CALL, ("jaxpr", "inline", "compiler_options_kvs")),
@@ -50,10 +51,10 @@ RECORDS: Mapping[str, Primitive] = {
         Kind.MAP, ("jaxpr", "in_specs", "out_specs", "mesh", "newly_manual_axes")
     ),
     # Callbacks, and the checks of `checkify`.
-    "debug_callback": _shown(),
-    "debug_print": _shown(),
-    CALL_OF_PYTHON: _shown(),
-    "io_callback": _shown(needs_all_axes="io_callback"),
+    "debug_callback": _SHOWN,
+    "debug_print": _SHOWN,
+    CALL_OF_PYTHON: _SHOWN,
+    "io_callback": _SHOWN.replace(needs_all_axes="io_callback"),
     "pure_callback": Primitive(Kind.UNKNOWN, needs_all_axes="jax.pure_callback"),
     "check": Primitive(Kind.UNKNOWN, needs_all_axes="checkify.check"),
 }

@@ -23,25 +23,17 @@ from namedax.primitives.equations import (
     kind_of,
     open_jaxpr,
 )
-from namedax.primitives.record import Algebra, Fusion, Kind, aval_of
+from namedax.primitives.record import Fusion, Kind, aval_of
 from namedax.resources.padding import ZERO_COTANGENT
 
 __all__ = [
-    "concatenates",
-    "copies_operand",
     "factorizes_one",
     "flops_of",
     "is_along_rows",
-    "is_cheap",
-    "is_contraction",
     "is_elementwise",
     "is_fused",
-    "is_idempotent",
     "is_in_order",
-    "is_update",
-    "is_view",
     "is_zero_cotangent",
-    "joins",
     "joins_rows",
     "keeps_uniform",
     "largest_result",
@@ -49,9 +41,6 @@ __all__ = [
     "moves_elements",
     "reduced_dimensions",
     "size_in_bytes",
-    "subtracts",
-    "sums_up",
-    "transposes",
     "what_it_does",
 ]
 
@@ -77,45 +66,9 @@ def is_elementwise(eqn: JaxprEqn) -> bool:
     return record.is_elementwise and not record.draws
 
 
-def is_view(eqn: JaxprEqn) -> bool:
-    """Return True if the result is the operand, in the same memory."""
-    return facts(eqn).fusion is Fusion.VIEW
-
-
 def is_fused(eqn: JaxprEqn) -> bool:
     """Return True if XLA computes the result where it is used, without writing it to memory."""
     return facts(eqn).fusion in (Fusion.CHEAP, Fusion.EXPENSIVE)
-
-
-def copies_operand(eqn: JaxprEqn) -> bool:
-    """Return True if XLA first writes a copy of the operand.
-
-    This holds for cumulative operations, which XLA splits into several passes.
-    """
-    return facts(eqn).copies_operand
-
-
-def sums_up(eqn: JaxprEqn) -> bool:
-    """Return True if it is a reduction, which XLA fuses with elementwise operations before it."""
-    return facts(eqn).reduces is not None
-
-
-def is_update(eqn: JaxprEqn) -> bool:
-    """Return True if the result replaces the first operand."""
-    return facts(eqn).is_update
-
-
-def joins(eqn: JaxprEqn) -> bool:
-    """Return True if elements of the result come from several operands or indices.
-
-    XLA does not recompute such a result for each use.
-    """
-    return facts(eqn).joins
-
-
-def is_contraction(eqn: JaxprEqn) -> bool:
-    """Return True if the equation multiplies and sums."""
-    return facts(eqn).is_contraction
 
 
 def is_in_order(eqn: JaxprEqn) -> tuple[bool, ...]:
@@ -166,24 +119,10 @@ def keeps_uniform(eqn: JaxprEqn) -> bool:
     )
 
 
-def transposes(eqn: JaxprEqn) -> bool:
-    """Return True if the equation transposes axes."""
-    return facts(eqn).is_transposition
-
-
-def subtracts(eqn: JaxprEqn) -> bool:
-    """Return True if the second operand is subtracted from the first."""
-    return facts(eqn).algebra is Algebra.DIFFERENCE
-
-
 def moves_elements(eqn: JaxprEqn) -> bool:
     """Return True if the result has elements of the operands, without arithmetic."""
-    return is_view(eqn) or (is_fused(eqn) and facts(eqn).flops == 0)
-
-
-def concatenates(eqn: JaxprEqn) -> bool:
-    """Return True if the equation concatenates its operands along one dimension."""
-    return facts(eqn).is_concatenation
+    record = facts(eqn)
+    return record.fusion is Fusion.VIEW or (is_fused(eqn) and record.flops == 0)
 
 
 def is_zero_cotangent(eqn: JaxprEqn) -> bool:
@@ -196,7 +135,9 @@ def joins_rows(eqn: JaxprEqn) -> bool:
 
     XLA then writes the operands and the result: a loop over elements would branch for each of them.
     """
-    return concatenates(eqn) and eqn.params["dimension"] == aval_of(eqn.outvars[0]).ndim - 1
+    return (
+        facts(eqn).is_concatenation and eqn.params["dimension"] == aval_of(eqn.outvars[0]).ndim - 1
+    )
 
 
 def is_along_rows(eqn: JaxprEqn) -> bool:
@@ -212,11 +153,6 @@ def is_along_rows(eqn: JaxprEqn) -> bool:
     return any(size > 1 for size in aval_of(whole).shape[: dimension_of(eqn)])
 
 
-def is_idempotent(eqn: JaxprEqn) -> bool:
-    """Return True if the operation on two equal operands returns the same value."""
-    return facts(eqn).is_idempotent
-
-
 def what_it_does(eqn: JaxprEqn) -> tuple[Hashable, ...]:
     """Return a key that is equal for equations that do the same thing, apart from their operands.
 
@@ -226,11 +162,6 @@ def what_it_does(eqn: JaxprEqn) -> tuple[Hashable, ...]:
         (name, eqn.params[name]) for name in sorted(eqn.params) if eqn.params[name] is not None
     )
     return eqn.primitive.name.removesuffix("_invariant"), params
-
-
-def is_cheap(eqn: JaxprEqn) -> bool:
-    """Return True if XLA prefers to recompute the result for each use over writing it to memory."""
-    return facts(eqn).fusion is Fusion.CHEAP
 
 
 def largest_result(jaxpr: Jaxpr) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,10 +49,10 @@ def _cast(eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int]) -> j
     return cast_data(values[0], frozenset(axes_in(eqn.params) or ()))
 
 
-_CHEAP: dict[str, Any] = {"is_elementwise": True, "in_blocks": True, "fusion": Fusion.CHEAP}
-_EXPENSIVE = {**_CHEAP, "fusion": Fusion.EXPENSIVE}
-_FREE = {**_CHEAP, "flops": 0}
-_VIEW = {**_FREE, "fusion": Fusion.VIEW}
+_CHEAP = Primitive(is_elementwise=True, in_blocks=True, fusion=Fusion.CHEAP)
+_EXPENSIVE = _CHEAP.replace(fusion=Fusion.EXPENSIVE)
+_FREE = _CHEAP.replace(flops=0)
+_VIEW = _FREE.replace(fusion=Fusion.VIEW)
 _ONE, _EITHER, _BOTH = ((0,),), ((0,), (1,)), ((0, 1),)
 
 RECORDS: Mapping[str, Primitive] = {
@@ -61,52 +60,48 @@ RECORDS: Mapping[str, Primitive] = {
         "abs ceil clamp clz complex conj eq eq_to floor ge gt imag integer_pow is_finite le le_to"
         " lt_to ne nextafter not one_minus_square population_count real reduce_precision round"
         " shift_left shift_right_arithmetic shift_right_logical sign square xor",
-        **_CHEAP,
+        _CHEAP,
     ),
     **records(
         "acos acosh asin asinh atan atan2 atanh cbrt cos cosh digamma erf erf_inv erfc exp exp2"
         " expm1 lgamma log log1p log2 logistic pow rem rsqrt sin sinh sqrt tan tanh",
-        **_EXPENSIVE,
+        _EXPENSIVE,
     ),
     # XLA computes these in loops, or in programs of their own.
     **records(
         "bessel_i0e bessel_i1e igamma igamma_grad_a igammac polygamma regularized_incomplete_beta"
         " zeta",
-        is_elementwise=True,
-        in_blocks=True,
+        _CHEAP.replace(fusion=Fusion.WRITTEN),
     ),
-    **records("and max min or", **_CHEAP, is_idempotent=True),
-    "neg": Primitive(linear=_ONE, **_CHEAP),
-    "add": Primitive(linear=_BOTH, algebra=Algebra.SUM, **_CHEAP),
-    "add_any": Primitive(linear=_BOTH, algebra=Algebra.SUM, **_CHEAP),
-    "sub": Primitive(linear=_BOTH, algebra=Algebra.DIFFERENCE, **_CHEAP),
-    "mul": Primitive(
-        linear=_EITHER, when=_product, scales=(0, 1), algebra=Algebra.PRODUCT, **_CHEAP
-    ),
+    **records("and max min or", _CHEAP.replace(is_idempotent=True)),
+    "neg": _CHEAP.replace(linear=_ONE),
+    "add": _CHEAP.replace(linear=_BOTH, algebra=Algebra.SUM),
+    "add_any": _CHEAP.replace(linear=_BOTH, algebra=Algebra.SUM),
+    "sub": _CHEAP.replace(linear=_BOTH, algebra=Algebra.DIFFERENCE),
+    "mul": _CHEAP.replace(linear=_EITHER, when=_product, scales=(0, 1), algebra=Algebra.PRODUCT),
     # Division is not linear: it rounds integers, and floats behave as in products.
-    "div": Primitive(scales=(0,), **_EXPENSIVE),
-    "select_n": Primitive(linear=((1, ...),), algebra=Algebra.CHOICE, **_CHEAP),
-    "lt": Primitive(algebra=Algebra.LESS, **_CHEAP),
-    "convert_element_type": Primitive(
-        linear=_ONE, when=_conversion, is_exact=False, algebra=Algebra.SAME, moves=True, **_FREE
+    "div": _EXPENSIVE.replace(scales=(0,)),
+    "select_n": _CHEAP.replace(linear=((1, ...),), algebra=Algebra.CHOICE),
+    "lt": _CHEAP.replace(algebra=Algebra.LESS),
+    "convert_element_type": _FREE.replace(
+        linear=_ONE, when=_conversion, is_exact=False, algebra=Algebra.SAME, moves=True
     ),
     # Identities.
-    "stop_gradient": Primitive(**_FREE),
-    "copy": Primitive(linear=_ONE, moves=True, **_VIEW),
-    "pvary": Primitive(
-        Kind.CAST, ("axes",), _ONE, algebra=Algebra.SAME, **{**_VIEW, "in_blocks": _cast}
+    "stop_gradient": _FREE,
+    "copy": _VIEW.replace(linear=_ONE, moves=True),
+    "pvary": _VIEW.replace(
+        kind=Kind.CAST, parameters=("axes",), linear=_ONE, algebra=Algebra.SAME, in_blocks=_cast
     ),
     # A value that a user names for jax.checkpoint is stored complete: a saved summand would be
     # summed again in the backward pass.
-    "name": Primitive(Kind.NAME, ("name",), **_FREE),
-    LEAF.name: Primitive(linear=_ONE, **_FREE),
+    "name": _FREE.replace(kind=Kind.NAME, parameters=("name",)),
+    LEAF.name: _FREE.replace(linear=_ONE),
     # Identities with parameters or operands that depend on the shape or the placement.
-    **records(
-        f"{MASK_COTANGENT.name} {ZERO_COTANGENT.name}", linear=_ONE, **{**_FREE, "in_blocks": None}
-    ),
+    MASK_COTANGENT.name: _FREE.replace(linear=_ONE, in_blocks=None),
+    ZERO_COTANGENT.name: _FREE.replace(linear=_ONE, in_blocks=None),
     "device_put": Primitive(is_elementwise=True),
-    "sharding_constraint": Primitive(
-        Kind.CONSTRAINT, ("sharding",), **{**_VIEW, "in_blocks": None}
+    "sharding_constraint": _VIEW.replace(
+        kind=Kind.CONSTRAINT, parameters=("sharding",), in_blocks=None
     ),
-    "reshard": Primitive(**{**_VIEW, "in_blocks": None}),
+    "reshard": _VIEW.replace(in_blocks=None),
 }

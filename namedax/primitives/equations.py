@@ -38,15 +38,15 @@ from namedax.resources.two_level import PRIMITIVE as TWO_LEVEL
 # Long: all accessors of the parameters of equations.
 
 __all__ = [
-    *("COLLECTIVES", "MARK", "Scan", "While", "axes_of", "barrier", "bind", "bodies_of"),
-    *("call_whole", "called", "called_in_steps", "cast_axes", "collective_kind", "commutes"),
-    *("constraint", "dimension_of", "exported_name", "facts", "facts_of", "has_forward_rule"),
-    *("has_side_effects", "in_two_levels", "is_in_groups", "is_inlined", "is_local", "is_tiled"),
-    *("is_to_be_inlined", "is_whole_exchange", "is_whole_sum", "jaxpr_of", "jaxprs_of"),
-    *("jaxprs_within", "kind_of", "mapped_axes", "mapped_jaxpr", "marked_axes_moved"),
-    *("mesh_sizes", "name_of", "names_of", "open_jaxpr", "operands_of_bodies", "parameters_of"),
-    *("parameters_with", "primitive_name", "slice_sizes", "sliced_dimension", "solve"),
-    *("strings_of", "with_bodies", "with_jaxprs", "with_operands"),
+    *("COLLECTIVES", "MARK", "Scan", "While", "are_side_effects", "axes_of", "barrier", "bind"),
+    *("bodies_of", "call_whole", "called", "called_in_steps", "cast_axes", "collective_kind"),
+    *("commutes", "condition_of", "constraint", "dimension_of", "exported_name", "facts"),
+    *("facts_of", "has_forward_rule", "has_side_effects", "in_two_levels", "is_in_groups"),
+    *("is_inlined", "is_local", "is_tiled", "is_to_be_inlined", "is_whole_exchange"),
+    *("is_whole_sum", "jaxpr_of", "jaxprs_of", "jaxprs_within", "kind_of", "mapped_axes"),
+    *("mapped_jaxpr", "marked_axes_moved", "mesh_sizes", "name_of", "names_of", "open_jaxpr"),
+    *("operands_of_bodies", "parameters_of", "parameters_with", "primitive_name", "slice_sizes"),
+    *("sliced_dimension", "solve", "strings_of", "with_bodies", "with_jaxprs", "with_operands"),
 ]
 
 T = TypeVar("T")
@@ -534,6 +534,15 @@ def operands_of_bodies(eqn: JaxprEqn) -> list[Sequence[int]]:
     return [[*range(first), *range(start, count)], range(first, count)]
 
 
+def condition_of(eqn: JaxprEqn) -> AbstractValue | None:
+    """Return the type of the condition of a loop or a branch, or `None` if it is neither."""
+    kind = kind_of(eqn)
+    if kind is Kind.WHILE:
+        condition: AbstractValue = While.of(eqn).condition.out_avals[0]
+        return condition
+    return eqn.invars[0].aval if kind is Kind.BRANCH else None
+
+
 def with_bodies(eqn: JaxprEqn, bodies: Sequence[ClosedJaxpr]) -> dict[str, Any]:
     """Return the parameters of control flow with other closed jaxprs in place of its bodies."""
     names = {Kind.SCAN: ("jaxpr",), Kind.WHILE: ("cond_jaxpr", "body_jaxpr")}.get(kind_of(eqn))
@@ -563,11 +572,14 @@ def mapped_axes(eqn: JaxprEqn) -> frozenset[str]:
 # --- properties of any equation -------------------------------------------------------------------
 
 
+def are_side_effects(effects: Iterable[object]) -> bool:
+    """Return True if there are effects other than the axis names of a collective."""
+    return any(type(effect).__name__ != "NamedAxisEffect" for effect in effects)
+
+
 def has_side_effects(eqn: JaxprEqn) -> bool:
     """Return True if an equation has effects other than the axis names of a collective."""
-    return bool(eqn.effects) and any(
-        type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects
-    )
+    return bool(eqn.effects) and are_side_effects(eqn.effects)
 
 
 def commutes(eqn: JaxprEqn) -> bool:

@@ -16,6 +16,7 @@ from namedax.primitives.record import (
     Primitive,
     Shardings,
     is_inexact,
+    records,
     shape_of,
 )
 
@@ -97,10 +98,7 @@ def _of_updates(eqn: JaxprEqn) -> float:
 _ONE, _BOTH = ((0,),), ((0, 1),)
 
 
-def _scatter(flops: object = _of_updates, **facts: object) -> Primitive:
-    given = {"forward": _of_scatter, "has_jaxpr": True, "is_update": True, "flops": flops, **facts}
-    return Primitive(**given)
-
+_SCATTER = Primitive(forward=_of_scatter, has_jaxpr=True, is_update=True, flops=_of_updates)
 
 RECORDS: Mapping[str, Primitive] = {
     "gather": Primitive(
@@ -112,9 +110,9 @@ RECORDS: Mapping[str, Primitive] = {
         flops=0,
         joins=True,
     ),
-    "scatter": _scatter(0),
-    "scatter-add": _scatter(linear=((0, 2),)),
-    **dict.fromkeys(("scatter-sub", "scatter-mul", "scatter-min", "scatter-max"), _scatter()),
+    "scatter": _SCATTER.replace(flops=0),
+    "scatter-add": _SCATTER.replace(linear=((0, 2),)),
+    **records("scatter-sub scatter-mul scatter-min scatter-max", _SCATTER),
     "dynamic_slice": Primitive(
         Kind.SLICE,
         ("slice_sizes",),

@@ -159,7 +159,10 @@ RECORDS: Mapping[str, Primitive] = {
     "eigh": _factorization(9.0),
     "svd": _factorization(22.0),
     **dict.fromkeys(("qr", "geqrf", "householder_product"), _factorization(4 / 3)),
-    **records("eig hessenberg schur tridiagonal tridiagonal_solve", forward=last(lambda eqn: 2)),
+    **records(
+        "eig hessenberg schur tridiagonal tridiagonal_solve",
+        Primitive(forward=last(lambda eqn: 2)),
+    ),
     "triangular_solve": Primitive(forward=last(lambda eqn: 2), flops=_flops_of_triangular_solve),
     "lu_pivots_to_permutation": Primitive(forward=last(lambda eqn: 1)),
 }

@@ -207,9 +207,9 @@ class Primitive(Record):
     is_idempotent: bool = False
 
 
-def records(names: str, **facts: Any) -> Mapping[str, Primitive]:
-    """Return equal records for several primitives, whose names are separated by spaces."""
-    return dict.fromkeys(names.split(), Primitive(**facts))
+def records(names: str, record: Primitive) -> Mapping[str, Primitive]:
+    """Return a table with one record for several primitives, whose names have spaces between."""
+    return dict.fromkeys(names.split(), record)
 
 
 # --- types and parameters -------------------------------------------------------------------------

@@ -62,40 +62,32 @@ def _of_each_window(eqn: JaxprEqn) -> float:
     return _size([shape_of(v) for v in eqn.outvars]) * math.prod(eqn.params["window_dimensions"])
 
 
-_REDUCTION = {
-    "aligned": across(_axes, keeps=False),
-    "in_blocks": True,
-    "reduces": _axes,
-    "flops": _combinations,
-}
+_REDUCTION = Primitive(
+    aligned=across(_axes, keeps=False), in_blocks=True, reduces=_axes, flops=_combinations
+)
+_CUMULATIVE = Primitive(aligned=across(_axis), in_blocks=True, copies_operand=True)
+_WINDOWS = Primitive(aligned=across(_of_windows), flops=_of_each_window)
 
 RECORDS: Mapping[str, Primitive] = {
-    "reduce_sum": Primitive(linear=((0,),), takes="the sum", **_REDUCTION),
-    "reduce_prod": Primitive(takes="the product", **_REDUCTION),
-    "reduce_max": Primitive(takes="the maximum", **_REDUCTION),
-    "reduce_min": Primitive(takes="the minimum", **_REDUCTION),
-    **records("reduce_and reduce_or reduce_xor", takes="a boolean", **_REDUCTION),
-    "argmax": Primitive(takes="the index of the maximum", **_REDUCTION),
-    "argmin": Primitive(takes="the index of the minimum", **_REDUCTION),
+    "reduce_sum": _REDUCTION.replace(linear=((0,),), takes="the sum"),
+    "reduce_prod": _REDUCTION.replace(takes="the product"),
+    "reduce_max": _REDUCTION.replace(takes="the maximum"),
+    "reduce_min": _REDUCTION.replace(takes="the minimum"),
+    **records("reduce_and reduce_or reduce_xor", _REDUCTION.replace(takes="a boolean")),
+    "argmax": _REDUCTION.replace(takes="the index of the maximum"),
+    "argmin": _REDUCTION.replace(takes="the index of the minimum"),
     "reduce": Primitive(
         aligned=across(_dimensions, keeps=False),
         has_jaxpr=True,
         reduces=_dimensions,
         flops=_combinations,
     ),
-    "cumsum": Primitive(linear=((0,),), aligned=across(_axis), in_blocks=True, copies_operand=True),
+    "cumsum": _CUMULATIVE.replace(linear=((0,),)),
+    **records("cumprod cummax cummin cumlogsumexp", _CUMULATIVE),
     **records(
-        "cumprod cummax cummin cumlogsumexp",
-        aligned=across(_axis),
-        in_blocks=True,
-        copies_operand=True,
+        "reduce_window_sum reduce_window_max reduce_window_min select_and_gather_add", _WINDOWS
     ),
-    **records(
-        "reduce_window_sum reduce_window_max reduce_window_min select_and_gather_add",
-        aligned=across(_of_windows),
-        flops=_of_each_window,
-    ),
-    "reduce_window": Primitive(aligned=across(_of_windows), has_jaxpr=True, flops=_of_each_window),
+    "reduce_window": _WINDOWS.replace(has_jaxpr=True),
     "select_and_scatter_add": Primitive(flops=_of_each_window),
     "sort": Primitive(aligned=across(_sorted), flops=_comparisons),
     "top_k": Primitive(aligned=across(_of_top_k)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 from jax import lax
@@ -134,63 +133,46 @@ def _slice_block(eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int
 
 
 _ONE, _BOTH, _EACH = ((0,),), ((0, 1),), ((0, ...),)
-_MOVED: dict[str, Any] = {"fusion": Fusion.CHEAP, "flops": 0, "in_blocks": True}
-_VIEW = {**_MOVED, "fusion": Fusion.VIEW}
-_KEYS: dict[str, Any] = {"is_elementwise": True, "in_blocks": True}
+_MOVED = Primitive(fusion=Fusion.CHEAP, flops=0, in_blocks=True)
+_VIEW = _MOVED.replace(fusion=Fusion.VIEW, linear=_ONE, moves=True)
+_KEYS = Primitive(is_elementwise=True, in_blocks=True)
 
 RECORDS: Mapping[str, Primitive] = {
-    "broadcast_in_dim": Primitive(
-        linear=_ONE,
-        repeats=True,
-        is_cheap=True,
-        aligned=_broadcast,
-        **{**_MOVED, "in_blocks": _broadcast_block},
+    "broadcast_in_dim": _MOVED.replace(
+        linear=_ONE, repeats=True, is_cheap=True, aligned=_broadcast, in_blocks=_broadcast_block
     ),
-    "reshape": Primitive(
-        linear=_ONE,
-        moves=True,
-        aligned=_reshaped,
-        forward=_reshaped_forward,
-        **{**_VIEW, "in_blocks": _reshaped_block},
+    "reshape": _VIEW.replace(
+        aligned=_reshaped, forward=_reshaped_forward, in_blocks=_reshaped_block
     ),
-    "transpose": Primitive(
-        linear=_ONE, moves=True, aligned=_permuted, is_transposition=True, **_MOVED
+    "transpose": _MOVED.replace(linear=_ONE, moves=True, aligned=_permuted, is_transposition=True),
+    "squeeze": _VIEW.replace(aligned=across(_dimensions, keeps=False)),
+    "rev": _MOVED.replace(linear=_ONE, selects=True, aligned=across(_dimensions)),
+    "slice": _MOVED.replace(
+        linear=_ONE, selects=True, aligned=same_sizes(1), in_blocks=_slice_block
     ),
-    "squeeze": Primitive(
-        linear=_ONE, moves=True, aligned=across(_dimensions, keeps=False), **_VIEW
-    ),
-    "rev": Primitive(linear=_ONE, selects=True, aligned=across(_dimensions), **_MOVED),
-    "slice": Primitive(
-        linear=_ONE,
-        selects=True,
-        aligned=same_sizes(1),
-        **{**_MOVED, "in_blocks": _slice_block},
-    ),
-    "split": Primitive(selects=True, aligned=across(_axis), **{**_MOVED, "in_blocks": None}),
-    "pad": Primitive(linear=_BOTH, aligned=across(_padded), joins=True, **_MOVED),
-    "concatenate": Primitive(
-        linear=_EACH, aligned=across(_along), joins=True, is_concatenation=True, **_MOVED
+    "split": _MOVED.replace(selects=True, aligned=across(_axis), in_blocks=None),
+    "pad": _MOVED.replace(linear=_BOTH, aligned=across(_padded), joins=True),
+    "concatenate": _MOVED.replace(
+        linear=_EACH, aligned=across(_along), joins=True, is_concatenation=True
     ),
     "stack": Primitive(aligned=_stacked),
     "unstack": Primitive(aligned=across(_axis, keeps=False)),
     "tile": Primitive(aligned=same_sizes(1)),
-    "bitcast_convert_type": Primitive(
-        aligned=_of_bits, forward=_bits, **{**_VIEW, "in_blocks": None}
-    ),
-    "iota": Primitive(
+    "bitcast_convert_type": Primitive(aligned=_of_bits, forward=_bits, fusion=Fusion.VIEW, flops=0),
+    "iota": _MOVED.replace(
         is_cheap=True,
         aligned=independent,
         draws=True,
         differs_along=_drawn_along,
-        **{**_MOVED, "in_blocks": None},
+        in_blocks=None,
     ),
-    **records("empty empty2", aligned=independent),
+    **records("empty empty2", Primitive(aligned=independent)),
     "optimization_barrier": Primitive(Kind.BARRIER, forward=lambda eqn, known: (known, NONE)),
     # Random words and keys.
-    "threefry2x32": Primitive(fusion=Fusion.CHEAP, flops=50.0, **_KEYS),
+    "threefry2x32": _KEYS.replace(fusion=Fusion.CHEAP, flops=50.0),
     "random_bits": Primitive(forward=_bits, draws=True, fusion=Fusion.CHEAP, flops=50.0),
-    "random_gamma": Primitive(draws=True, **_KEYS),
-    **records("random_clone random_fold_in random_gamma_grad", **_KEYS),
-    **records("random_seed random_split random_unwrap", forward=_bits),
+    "random_gamma": _KEYS.replace(draws=True),
+    **records("random_clone random_fold_in random_gamma_grad", _KEYS),
+    **records("random_seed random_split random_unwrap", Primitive(forward=_bits)),
     "random_wrap": Primitive(forward=last(lambda eqn: 1)),
 }

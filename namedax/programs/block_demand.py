@@ -20,17 +20,8 @@ from jax import lax
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from namedax.core.variance import cast_data, varying_of
-from namedax.programs.block_rules import WHOLE, Block, Need, block_of, parts_of
-from namedax.programs.evaluator import (
-    Evaluator,
-    Replacement,
-    consts_to_inputs,
-    remat_again,
-)
-from namedax.programs.primitives import (
-    Atom,
-    Kind,
-    aval_of,
+from namedax.primitives.blocks import WHOLE, Block, Need, block_of, parts_of
+from namedax.primitives.equations import (
     axes_of,
     bodies_of,
     called,
@@ -38,6 +29,9 @@ from namedax.programs.primitives import (
     is_whole_sum,
     kind_of,
 )
+from namedax.primitives.recomputation import remat_again
+from namedax.primitives.record import Atom, Kind, aval_of
+from namedax.programs.evaluator import Evaluator, Replacement, consts_to_inputs
 from namedax.resources import communication as comm
 
 __all__ = ["with_early_blocks"]
@@ -144,7 +138,7 @@ class _Demand:
             return self._of_sum(eqn, wanted)
         if kind in _CALLS:
             return self._of_call(eqn, kind, wanted)
-        return None if len(eqn.outvars) != 1 else parts_of(eqn, wanted[0])
+        return parts_of(eqn, wanted[0]) if wanted else None
 
     def _of_sum(self, eqn: JaxprEqn, wanted: Sequence[Need]) -> list[Need] | None:
         if not is_whole_sum(eqn):

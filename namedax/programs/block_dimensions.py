@@ -2,7 +2,7 @@
 
 The pass finds functions of JAX that mix elements of a block. The data of each argument of a body
 have known dimensions, so the mesh axes that shard each dimension are known. Each equation
-propagates the shardings by the rule of its primitive (`namedax.programs.dimension_rules`). An
+propagates the shardings as the record of its primitive says (`namedax.primitives`). An
 operation of namedax may do anything with a sharded dimension. An equation from user code must not
 mix elements along it, and must not draw numbers for the elements of a block.
 
@@ -23,42 +23,58 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.variance import varying_of
-from namedax.programs.dimension_rules import (
-    CALLBACKS,
-    ELEMENTWISE,
+from namedax.primitives.dimensions import NONE, by_alignment, united
+from namedax.primitives.equations import (
     MARK,
-    NONE,
-    RULES,
-    SHARDING,
-    Mixed,
-    Sharding,
-    differs_along,
-    draws_numbers,
-    moved_axes,
-    place_before,
-    united,
-)
-from namedax.programs.primitives import (
-    AnyJaxpr,
-    Atom,
-    Kind,
     Scan,
     While,
-    aval_of,
     bodies_of,
     called_in_steps,
+    facts,
     kind_of,
     mapped_jaxpr,
-    name_of,
+    marked_axes_moved,
     names_of,
     open_jaxpr,
     solve,
 )
+from namedax.primitives.record import (
+    AnyJaxpr,
+    Atom,
+    Forward,
+    Fusion,
+    Kind,
+    Mixed,
+    Primitive,
+    Sharding,
+    aval_of,
+)
+from namedax.primitives.table import TABLE, names_with
 
 __all__ = ["Dimensions", "Finding", "findings", "is_used"]
 
 Path = tuple[JaxprEqn, ...]
 Shardings = tuple[Sharding | None, ...]
+
+
+_ELEMENTWISE = names_with(lambda record: record.is_elementwise)
+# Primitives whose result may have a sharded dimension even if no operand has one.
+_SHARDING = names_with(lambda record: record.kind in (Kind.SCATTER, Kind.EXCHANGE, Kind.OWN_BLOCK))
+
+
+def _rule(record: Primitive) -> Forward | None:
+    aligned = record.aligned
+    if record.forward is not None or aligned is None:
+        return record.forward
+    return lambda eqn, known: by_alignment(aligned(eqn), eqn, known)
+
+
+_RULES = {name: rule for name, record in TABLE.items() if (rule := _rule(record)) is not None}
+
+
+def _has_elements_of_operand(record: Primitive) -> bool:
+    """Return True if the result has the elements of the first operand, perhaps repeated."""
+    return record.repeats or record.is_transposition or record.fusion is Fusion.VIEW
 
 
 class Finding(Record):
@@ -147,11 +163,7 @@ def is_used(jaxpr: Jaxpr, path: Path) -> bool:
     used = {id(var) for var in path[0].outvars}
     is_after = False
     for eqn in jaxpr.eqns:
-        if (
-            is_after
-            and name_of(eqn) not in CALLBACKS
-            and any(id(var) in used for var in eqn.invars)
-        ):
+        if is_after and not facts(eqn).shows_values and any(id(var) in used for var in eqn.invars):
             used.update(map(id, eqn.outvars))
         is_after = is_after or eqn is path[0]
     return any(id(var) in used for var in jaxpr.outvars)
@@ -203,11 +215,11 @@ class _Flow:
         found: list[Finding] = []
         for name, eqn in zip(names_of(jaxpr.eqns), jaxpr.eqns, strict=True):
             operands = eqn.invars
-            if name in ELEMENTWISE:
+            if name in _ELEMENTWISE:
                 if len(operands) == 1:
                     if type(operands[0]) is not Literal and operands[0] in env:
                         env[eqn.outvars[0]] = leaf = env[operands[0]]
-                        if name == MARK and (moved := moved_axes(eqn, leaf)):
+                        if name == MARK and (moved := marked_axes_moved(eqn, leaf)):
                             found.append(Finding((eqn,), moved, is_moved=True))
                     continue
                 known = [None if type(var) is Literal else env.get(var) for var in operands]
@@ -217,11 +229,11 @@ class _Flow:
                     self._elementwise(jaxpr, eqn, known, env, found)
                 continue
             known = [None if type(var) is Literal else env.get(var) for var in operands]
-            rule = RULES.get(name)
+            rule = _RULES.get(name)
             if rule is None:
                 outs, more = self._inner(jaxpr, eqn, known)
                 found += more
-            elif any(known) or name in SHARDING:
+            elif any(known) or name in _SHARDING:
                 outs, mixed = rule(eqn, known)
                 if mixed:
                     found.append(Finding((eqn,), mixed))
@@ -324,10 +336,11 @@ class _Flow:
                     )
                 var, frame = frame.operands[var], frame.around
                 continue
-            if draws_numbers(eqn):
-                is_same = bool(axes & varying_of(var.aval)) or not differs_along(eqn, dim)
+            record = facts(eqn)
+            if record.draws:
+                is_same = bool(axes & varying_of(var.aval)) or not record.differs_along(eqn, dim)
                 return None if is_same else _Origin((*frame.path, eqn))
-            if name_of(eqn) in ELEMENTWISE:
+            if record.is_elementwise:
                 several = [self._origin(frame, operand, dim, axes) for operand in eqn.invars]
                 return next(
                     iter(
@@ -335,9 +348,11 @@ class _Flow:
                     ),
                     None,
                 )
-            operand, before = place_before(eqn, dim)
-            if operand is not None:
-                var, dim = operand, before
+            if record.aligned is not None and _has_elements_of_operand(record):
+                before = record.aligned(eqn)[0][dim]
+                if type(before) is not int:
+                    return None
+                var, dim = eqn.invars[0], before
                 continue
             inner = called_in_steps(eqn)
             if inner is None:

@@ -1,6 +1,6 @@
 """Evaluation of traced jaxprs with some equations replaced, and queries about a whole jaxpr.
 
-Facts about a single equation belong in `namedax.programs.primitives`.
+Facts about a single equation belong in `namedax.primitives`.
 """
 
 from __future__ import annotations
@@ -21,28 +21,26 @@ from jax.extend.source_info_util import NameStack, SourceInfo, current_name_stac
 
 from namedax.core.name_scopes import DEBUGGING
 from namedax.core.names import PyTree
+from namedax.core.variance import varying_of
 from namedax.errors import ArgumentError, did_you_mean
-from namedax.programs.primitives import (
-    CALL_OF_PYTHON,
-    HIGH,
-    LOCAL_KINDS,
-    Atom,
-    Kind,
+from namedax.primitives.equations import (
+    are_side_effects,
     axes_of,
     bind,
     call_whole,
     called,
     called_in_steps,
+    condition_of,
     facts_of,
-    has_side_effects,
     is_inlined,
     is_to_be_inlined,
     jaxprs_of,
     jaxprs_within,
     kind_of,
     open_jaxpr,
-    parameters_of,
 )
+from namedax.primitives.record import Atom, Kind
+from namedax.primitives.table import LOCAL_KINDS
 
 __all__ = [
     "LATE_SUMS",
@@ -63,18 +61,13 @@ __all__ = [
     "inlined",
     "inlined_source",
     "is_pinned",
-    "is_remat_of_gradient",
     "number_of",
     "own_sources",
-    "remat_again",
-    "remat_like",
     "skip",
     "skipped_passes",
     "source_of",
     "summed_axes",
-    "with_jaxpr",
     "with_plain_layouts",
-    "without_calls_of_python",
 ]
 
 
@@ -198,7 +191,7 @@ def _is_of_debugging(eqn: JaxprEqn) -> bool:
 
 def has_calls_of_python(closed: ClosedJaxpr) -> bool:
     """Return True if a jaxpr may call Python, as `nx.debug` does."""
-    return any(type(effect).__name__ != "NamedAxisEffect" for effect in closed.effects)
+    return are_side_effects(closed.effects)
 
 
 def diverging_axes(jaxpr: Jaxpr) -> frozenset[str]:
@@ -209,14 +202,8 @@ def diverging_axes(jaxpr: Jaxpr) -> frozenset[str]:
     """
     found = set[str]()
     for eqn in jaxpr.eqns:
-        if "cond_jaxpr" in eqn.params:
-            (condition,) = eqn.params["cond_jaxpr"].out_avals
-        elif "branches" in eqn.params:
-            condition = eqn.invars[0].aval
-        else:
-            continue
-        differs = condition.manual_axis_type.varying
-        if differs:
+        condition = condition_of(eqn)
+        if condition is not None and (differs := varying_of(condition)):
             for part in jaxprs_of(eqn):
                 found |= differs & collective_axes(open_jaxpr(part))
     return frozenset(found).union(*map(diverging_axes, jaxprs_within(jaxpr)))
@@ -465,91 +452,6 @@ def _evaluate(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
 def _flat_for_a_moment(data: jax.Array) -> jax.Array:
     # Without the barrier XLA would remove the two reshapes.
     return lax.optimization_barrier(data.reshape(-1)).reshape(data.shape)
-
-
-# --- recomputation for the gradient (`jax.checkpoint`) --------------------------------------------
-
-
-def remat_again(eqn: JaxprEqn, jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
-    """Return the results of another open jaxpr, recomputed for the gradient like this equation."""
-    return bind(eqn, values, **_with_jaxpr(eqn, jaxpr))
-
-
-def with_jaxpr(
-    eqn: JaxprEqn, jaxpr: Jaxpr, operands: Sequence[Atom], results: Sequence[Var]
-) -> JaxprEqn:
-    """Return this call with another open jaxpr, of these operands and results."""
-    return eqn.replace(
-        invars=list(operands),
-        outvars=list(results),
-        params={**eqn.params, **_with_jaxpr(eqn, jaxpr)},
-    )
-
-
-def without_calls_of_python(jaxpr: Jaxpr) -> Jaxpr:
-    """Return a jaxpr without the calls that show its values once (`nx.debug`).
-
-    For a program that computes these values again.
-    """
-    if not any(map(has_side_effects, jaxpr.eqns)):
-        return jaxpr
-    eqns = [
-        _without_calls(eqn) if has_side_effects(eqn) else eqn
-        for eqn in jaxpr.eqns
-        if eqn.primitive.name != CALL_OF_PYTHON
-    ]
-    effects = frozenset[Any]().union(*(eqn.effects for eqn in eqns))
-    return jaxpr.replace(eqns=eqns, effects=frozenset(jaxpr.effects) & effects)
-
-
-def _without_calls(eqn: JaxprEqn) -> JaxprEqn:
-    parts = jaxprs_of(eqn)
-    if not parts or eqn.primitive.name == HIGH:
-        return eqn
-
-    def changed(value: Any) -> Any:
-        if isinstance(value, (tuple, list)):
-            return type(value)(map(changed, value))
-        if isinstance(value, ClosedJaxpr):
-            return ClosedJaxpr(without_calls_of_python(value.jaxpr), value.consts)
-        return without_calls_of_python(value) if isinstance(value, Jaxpr) else value
-
-    params = {name: changed(value) for name, value in eqn.params.items()}
-    before = frozenset[Any]().union(*(open_jaxpr(part).effects for part in parts))
-    eqn = eqn.replace(params=params)
-    after = frozenset[Any]().union(*(open_jaxpr(part).effects for part in jaxprs_of(eqn)))
-    return eqn.replace(effects=frozenset(eqn.effects) - (before - after))
-
-
-def _with_jaxpr(eqn: JaxprEqn, jaxpr: Jaxpr) -> dict[str, Any]:
-    if eqn.primitive.name == HIGH:
-        prim = eqn.params["_prim"]
-        return {
-            "_prim": type(prim)(
-                **{**prim.params, "jaxpr": jaxpr, "prevent_cse": _prevents_cse(eqn)}
-            )
-        }
-    name = next(name for name in ("jaxpr", "call_jaxpr") if name in eqn.params)
-    return {name: ClosedJaxpr(jaxpr, ()) if isinstance(eqn.params[name], ClosedJaxpr) else jaxpr}
-
-
-def remat_like(eqn: JaxprEqn, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, recomputed for the gradient like the jaxpr of this equation."""
-    again: Callable[..., Any] = jax.checkpoint(
-        function, prevent_cse=_prevents_cse(eqn), policy=parameters_of(eqn)["policy"]
-    )
-    return again
-
-
-def _prevents_cse(eqn: JaxprEqn) -> bool:
-    # JAX also takes one boolean for each operand; the other jaxpr may have more operands.
-    prevent = parameters_of(eqn)["prevent_cse"]
-    return prevent if isinstance(prevent, bool) else any(prevent)
-
-
-def is_remat_of_gradient(eqn: JaxprEqn) -> bool:
-    """Return True if this recomputation must stay separate from the first computation."""
-    return bool(eqn.params.get("differentiated") and eqn.params.get("prevent_cse", True))
 
 
 # --- the names by which `xmap` enables passes -----------------------------------------------------

@@ -14,18 +14,16 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxpr_as_fun
 
 from namedax.core.variance import cast_alike
-from namedax.programs.evaluator import Evaluator, Replacement
-from namedax.programs.primitives import (
-    Atom,
-    aval_of,
+from namedax.primitives.equations import (
     bind,
     called,
     called_in_steps,
     commutes,
     has_forward_rule,
-    is_inexact,
     open_jaxpr,
 )
+from namedax.primitives.record import Atom, aval_of, is_inexact
+from namedax.programs.evaluator import Evaluator, Replacement
 
 __all__ = ["commutes_with_casts", "repeat"]
 

@@ -23,27 +23,18 @@ from namedax.core.names import Mesh
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying, varying_of
+from namedax.primitives.equations import bodies_of, called, cast_axes, kind_of
+from namedax.primitives.recomputation import remat_like, with_jaxpr
+from namedax.primitives.record import Atom, Kind, aval_of, is_inexact
 from namedax.programs.evaluator import (
     LOOP_CASTS,
     Evaluator,
     Replacement,
     consts_to_inputs,
-    remat_like,
     skip,
     source_of,
-    with_jaxpr,
 )
 from namedax.programs.forward_rules import commutes_with_casts, repeat
-from namedax.programs.primitives import (
-    Atom,
-    Kind,
-    aval_of,
-    bodies_of,
-    called,
-    cast_axes,
-    is_inexact,
-    kind_of,
-)
 from namedax.resources.mesh import enter_mesh, is_foreign
 
 __all__ = [

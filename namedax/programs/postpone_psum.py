@@ -37,25 +37,15 @@ from namedax.core.functions import Source, set_display_source
 from namedax.core.names import MeshAxes, PyTree
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying_of
+from namedax.primitives.equations import Scan, axes_of, bind, cast_axes, facts, kind_of
+from namedax.primitives.recomputation import remat_again
+from namedax.primitives.record import Algebra, Atom, Kind, aval_of
 from namedax.programs.evaluator import (
     Evaluator,
     Replacement,
     as_one_call,
     consts_to_inputs,
     has_sums,
-    remat_again,
-)
-from namedax.programs.primitives import (
-    Algebra,
-    Atom,
-    Kind,
-    Scan,
-    aval_of,
-    axes_of,
-    bind,
-    cast_axes,
-    facts,
-    kind_of,
 )
 from namedax.programs.psum_plan import Gather, Late, Plan, is_addition, is_scaling
 from namedax.programs.varying_gathers import with_varying_gathers

@@ -29,23 +29,20 @@ from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, jaxp
 from namedax.core.names import PyTree
 from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying, varying_of
-from namedax.programs.evaluator import Evaluator, Replacement
-from namedax.programs.postpone_psum import evaluate
-from namedax.programs.primitives import (
-    Atom,
-    Kind,
+from namedax.primitives.equations import (
     Scan,
-    aval_of,
     axes_of,
     barrier,
     called,
     has_side_effects,
-    is_inexact,
     is_whole_exchange,
     jaxprs_of,
     kind_of,
     open_jaxpr,
 )
+from namedax.primitives.record import Atom, Kind, aval_of, is_inexact
+from namedax.programs.evaluator import Evaluator, Replacement
+from namedax.programs.postpone_psum import evaluate
 from namedax.programs.two_level import with_two_levels
 from namedax.resources.two_level import SlowAxes
 

@@ -26,17 +26,9 @@ from jax.extend.core import DropVar, Jaxpr, JaxprEqn, Literal, Var
 from namedax.core.names import MeshAxes
 from namedax.core.records import Record
 from namedax.core.variance import varying_of
-from namedax.programs.block_demand import with_early_blocks
-from namedax.programs.block_rules import Block
-from namedax.programs.evaluator import has_sums, inlined, number_of, with_jaxpr
-from namedax.programs.primitives import (
-    LOCAL_KINDS,
-    Algebra,
-    Atom,
-    Kind,
-    Known,
+from namedax.primitives.blocks import Block
+from namedax.primitives.equations import (
     Scan,
-    aval_of,
     axes_of,
     called,
     cast_axes,
@@ -48,6 +40,11 @@ from namedax.programs.primitives import (
     slice_sizes,
     sliced_dimension,
 )
+from namedax.primitives.recomputation import with_jaxpr
+from namedax.primitives.record import Algebra, Atom, Kind, Primitive, aval_of
+from namedax.primitives.table import LOCAL_KINDS
+from namedax.programs.block_demand import with_early_blocks
+from namedax.programs.evaluator import has_sums, inlined, number_of
 
 __all__ = [
     "Gather",
@@ -232,9 +229,8 @@ class Late(Record):
         """
         size = _size(out)
         gain, least = gain or size < self.least, min(size, self.least)
-        return self.replace(
-            **{"source": (operand,), "gain": gain, "least": least, "scatter": None, **changes}
-        )
+        late = self.replace(source=(operand,), gain=gain, least=least, scatter=None)
+        return late.replace(**changes)
 
 
 class Gather(Record):
@@ -585,7 +581,7 @@ class Indices:
     """
 
     def __init__(
-        self, known: Callable[[], Mapping[Atom, Index]], jaxpr: Jaxpr, facts: Sequence[Known]
+        self, known: Callable[[], Mapping[Atom, Index]], jaxpr: Jaxpr, facts: Sequence[Primitive]
     ):
         self._given, self._pairs = known, zip(jaxpr.eqns, facts, strict=True)
         self._known: dict[Atom, Index] | None = None
@@ -612,7 +608,7 @@ class Indices:
         """Return True if a value is zero everywhere."""
         return self.of(var) == {None: 0}
 
-    def _visit(self, eqn: JaxprEqn, known: Known, indices: dict[Atom, Index]) -> None:
+    def _visit(self, eqn: JaxprEqn, known: Primitive, indices: dict[Atom, Index]) -> None:
         """Record the index that an equation computes."""
         found = None
         if known.kind is Kind.DEVICE_INDEX:

@@ -44,14 +44,8 @@ from namedax.errors import (
     hints,
     show_names,
 )
-from namedax.programs.block_dimensions import Dimensions, Finding, Path, findings, is_used
-from namedax.programs.evaluator import diverging_axes, has_calls_of_python
-from namedax.programs.primitives import (
+from namedax.primitives.equations import (
     COLLECTIVES,
-    LOCAL_KINDS,
-    Kind,
-    Known,
-    aval_of,
     axes_of,
     facts,
     facts_of,
@@ -60,6 +54,10 @@ from namedax.programs.primitives import (
     name_of,
     open_jaxpr,
 )
+from namedax.primitives.record import Kind, Primitive, aval_of
+from namedax.primitives.table import LOCAL_KINDS
+from namedax.programs.block_dimensions import Dimensions, Finding, Path, findings, is_used
+from namedax.programs.evaluator import diverging_axes, has_calls_of_python
 
 __all__ = [
     "DELIBERATE",
@@ -216,7 +214,7 @@ def looked_through(
 
 def _equations(
     jaxpr: Jaxpr, path: Path, seen: dict[int, bool]
-) -> list[tuple[JaxprEqn, Known, Path]]:
+) -> list[tuple[JaxprEqn, Primitive, Path]]:
     """Return all equations that may matter, with facts and enclosing equations.
 
     The enclosing equations are outermost first.
@@ -228,7 +226,7 @@ def _equations(
     """
     if not seen.get(id(jaxpr), True):
         return []
-    found: list[tuple[JaxprEqn, Known, Path]] = []
+    found: list[tuple[JaxprEqn, Primitive, Path]] = []
     for eqn, known in zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True):
         if known.kind in LOCAL_KINDS or known.kind is Kind.CAST:
             if known.takes is not None:

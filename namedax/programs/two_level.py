@@ -18,11 +18,8 @@ from jax.extend.core import Jaxpr, JaxprEqn
 from jax.extend.source_info_util import NameStack, user_context
 
 from namedax.core.names import PyTree
-from namedax.programs import costs
-from namedax.programs.evaluator import as_one_call, consts_to_inputs
-from namedax.programs.primitives import (
-    Kind,
-    aval_of,
+from namedax.primitives import costs
+from namedax.primitives.equations import (
     axes_of,
     dimension_of,
     facts,
@@ -35,6 +32,8 @@ from namedax.programs.primitives import (
     with_jaxprs,
     with_operands,
 )
+from namedax.primitives.record import Kind, aval_of
+from namedax.programs.evaluator import as_one_call, consts_to_inputs
 from namedax.resources.two_level import SlowAxes, Step, split, steps
 
 __all__ = ["mapped_in_two_levels", "with_two_levels"]

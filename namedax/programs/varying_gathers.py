@@ -19,21 +19,19 @@ from collections.abc import Mapping, Sequence
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-from namedax.programs.evaluator import Replacement, consts_to_inputs, skip
-from namedax.programs.loop_casts import CastFinder, WithForms, elements_of
-from namedax.programs.primitives import (
-    Atom,
-    Kind,
+from namedax.primitives.equations import (
     axes_of,
     cast_axes,
     dimension_of,
     facts,
     facts_of,
     is_in_groups,
-    is_inexact,
     is_tiled,
     kind_of,
 )
+from namedax.primitives.record import Atom, Kind, is_inexact
+from namedax.programs.evaluator import Replacement, consts_to_inputs, skip
+from namedax.programs.loop_casts import CastFinder, WithForms, elements_of
 from namedax.resources import communication as comm
 
 __all__ = ["with_varying_gathers"]

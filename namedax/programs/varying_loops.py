@@ -17,19 +17,18 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from namedax.core.names import PyTree
 from namedax.core.variance import cast_data, varying
-from namedax.programs.evaluator import Evaluator, Replacement
-from namedax.programs.forward_rules import repeat
-from namedax.programs.primitives import (
-    Kind,
+from namedax.primitives.equations import (
     Scan,
     While,
-    aval_of,
     bind,
     called,
     has_forward_rule,
     kind_of,
     parameters_of,
 )
+from namedax.primitives.record import Kind, aval_of
+from namedax.programs.evaluator import Evaluator, Replacement
+from namedax.programs.forward_rules import repeat
 
 __all__ = ["with_varying_loops"]
 

@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from namedax.core.array import NamedArray, is_named
 from namedax.core.functions import source_of
 from namedax.errors import ArgumentError
-from namedax.programs import costs
+from namedax.primitives import costs
 from namedax.resources.mesh import concrete_mesh
 from namedax.resources.processes import compare, mesh_text, spans_processes, stable_text
 

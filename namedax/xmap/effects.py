@@ -24,7 +24,8 @@ from namedax.core.names import PyTree
 from namedax.core.records import Record
 from namedax.core.variance import under_automatic_casts
 from namedax.errors import MeshError
-from namedax.programs.primitives import AnyJaxpr, jaxprs_of, open_jaxpr, primitive_name
+from namedax.primitives.equations import facts, jaxprs_of, open_jaxpr
+from namedax.primitives.record import AnyJaxpr
 from namedax.resources.mesh import current_mesh, entry_of, in_trace
 from namedax.resources.serial import LoopAxis
 from namedax.xmap.options import XmapOptions
@@ -38,14 +39,6 @@ __all__ = [
     "trace_call",
     "without_request",
 ]
-
-# The primitives of `jax.pure_callback` (also that of `equinox.error_if`), `io_callback` and
-# `checkify.check`.
-_CALLS = {
-    "pure_callback": "jax.pure_callback",
-    "io_callback": "io_callback",
-    "check": "checkify.check",
-}
 
 
 class AllAxes(Record):
@@ -165,7 +158,7 @@ def _call_of_python(jaxpr: AnyJaxpr, seen: set[int]) -> str | None:
         return None
     seen.add(id(jaxpr))
     for eqn in open_jaxpr(jaxpr).eqns:
-        if (name := _CALLS.get(primitive_name(eqn))) is not None:
+        if (name := facts(eqn).needs_all_axes) is not None:
             return name
         for inner in jaxprs_of(eqn):
             if (name := _call_of_python(inner, seen)) is not None:

@@ -39,9 +39,9 @@ from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, 
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.shape.conversion import detach_names, map_with_mappings
+from namedax.primitives.equations import call_whole
 from namedax.programs.evaluator import LATE_SUMS, consts_to_inputs
 from namedax.programs.postpone_psum import ClosesOver, Traced, postponing
-from namedax.programs.primitives import call_whole
 from namedax.programs.raw_collective_check import (
     Dimensions,
     check_agreement,

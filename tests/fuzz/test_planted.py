@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 import namedax as nx
-from namedax.programs import primitives
+from namedax.primitives import table
 from tests.fuzz.generator import program as random_program
 from tests.fuzz.layouts import Layout
 from tests.fuzz.program import Argument
@@ -123,8 +123,8 @@ def cut_elsewhere(patch):
 def sums_past_scalings(patch):
     """A sum over devices is taken after a product or a quotient of floats, as if these were linear in IEEE arithmetic."""
     for name, groups in (("mul", ((0,), (1,))), ("div", ((0,),))):
-        known = primitives.TABLE[name]
-        patch.setitem(primitives.TABLE, name, known.replace(linear=groups, when=lambda eqn, operand: True, scales=()))
+        known = table.TABLE[name]
+        patch.setitem(table.TABLE, name, known.replace(linear=groups, when=lambda eqn, operand: True, scales=()))
 
 
 def under_another_mesh(patch):

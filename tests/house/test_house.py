@@ -19,6 +19,7 @@ ROOMS = (
     "errors",  # what can go wrong
     "core",  # what an array, a name and a region are
     "resources",  # where names live, and how blocks move
+    "primitives",  # what is known of the primitives of JAX
     "programs",  # what is done to traced programs; late sums and loops in time communicate, so it is above resources
     "operands",  # how an operation takes its operands; nmap looks into programs, so it is above these
     "ops.elementwise",

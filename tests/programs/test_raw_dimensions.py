@@ -10,9 +10,10 @@ import pytest
 from jax import lax
 
 import namedax as nx
-from namedax.programs.dimension_rules import ELEMENTWISE
+from namedax.primitives.table import names_with
 from tests.harness import array, make_mesh
 
+ELEMENTWISE = names_with(lambda record: record.is_elementwise)
 X, KEY = array(8, 4), jax.random.key(0)
 NUMBERS = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
 
@@ -201,7 +202,10 @@ NOT_TRIED = {"clamp", "convert_element_type", "random_gamma_grad"}
 
 @pytest.mark.rest(25)
 @pytest.mark.full
-@pytest.mark.parametrize("name", sorted(name for name in ELEMENTWISE - NOT_TRIED if callable(getattr(lax, name, None))))
+@pytest.mark.parametrize(
+    "name",
+    sorted(name for name in names_with(lambda record: record.is_elementwise) - NOT_TRIED if callable(getattr(lax, name, None))),
+)
 def test_what_counts_as_elementwise_is(name):
     """Rows in another order give results in that order, for the function of JAX that is called like the primitive."""
     function = functools.partial(call, getattr(lax, name), MORE.get(name, ()))

@@ -26,7 +26,7 @@ from namedax.ops.loops import associative_scan, branches, control_flow, vmap
 from namedax.ops.reduction import cumulative, reductions
 from namedax.ops.shape import broadcast_to, joining, repeating
 from namedax.ops.sorting import sorting
-from namedax.programs.primitives import COLLECTIVES
+from namedax.primitives.equations import COLLECTIVES
 
 __all__ = ["LAX"]
 

@@ -22,8 +22,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying, varying_of
 from namedax.ops.experts.slots import Exchange, Slots
+from namedax.primitives.equations import cast_axes, jaxprs_within
 from namedax.programs.evaluator import collective_axes
-from namedax.programs.primitives import cast_axes, jaxprs_within
 from namedax.resources import communication as comm
 
 __all__ = ["Rounds", "loop_collective_axes"]

@@ -25,16 +25,11 @@ from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import scan_entries
 from namedax.ops.loops.pipeline_loop import Loop
 from namedax.ops.loops.pipeline_schedule import Fitted, Pipeline
+from namedax.primitives.equations import is_whole_exchange, jaxprs_within, kind_of
+from namedax.primitives.record import Kind, is_inexact
 from namedax.programs.evaluator import LATE_SUMS, has_reverse_rules, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
 from namedax.programs.postpone_psum import postponing
-from namedax.programs.primitives import (
-    Kind,
-    is_inexact,
-    is_whole_exchange,
-    jaxprs_within,
-    kind_of,
-)
 from namedax.resources import communication as comm
 from namedax.resources.serial import MicrobatchAxis
 

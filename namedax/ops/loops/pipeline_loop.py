@@ -24,7 +24,7 @@ from jax.core import ShapedArray
 
 from namedax.core.variance import cast_data, varying
 from namedax.ops.loops.pipeline_timetable import IDLE, Schedule
-from namedax.programs.primitives import is_inexact
+from namedax.primitives.record import is_inexact
 from namedax.resources import communication as comm
 
 __all__ = ["Loop"]

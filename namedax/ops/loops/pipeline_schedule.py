@@ -44,9 +44,10 @@ from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import from_device, scan_entries
 from namedax.ops.loops.pipeline_timetable import Schedule
 from namedax.ops.loops.remat import Remat, recomputed
+from namedax.primitives.record import Kind, is_inexact
+from namedax.primitives.table import TABLE
 from namedax.programs.evaluator import collective_axes, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
-from namedax.programs.primitives import TABLE, Kind, is_inexact
 from namedax.resources import communication as comm
 from namedax.resources.communication import sliced
 from namedax.resources.padding import padded, unpadded

@@ -27,14 +27,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, new_jaxp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.variance import cast_alike, varying_of
-from namedax.programs.evaluator import as_one_call, source_of, with_jaxpr
-from namedax.programs.primitives import (
-    LOCAL_KINDS,
-    AnyJaxpr,
-    Atom,
-    Kind,
+from namedax.primitives.equations import (
     Scan,
-    aval_of,
     bind,
     bodies_of,
     called_in_steps,
@@ -44,6 +38,10 @@ from namedax.programs.primitives import (
     parameters_with,
     with_bodies,
 )
+from namedax.primitives.recomputation import with_jaxpr
+from namedax.primitives.record import AnyJaxpr, Atom, Kind, aval_of
+from namedax.primitives.table import LOCAL_KINDS
+from namedax.programs.evaluator import as_one_call, source_of
 from namedax.programs.serial.nodes import Added, Body, Node, Value
 from namedax.resources.mesh import without_mesh
 

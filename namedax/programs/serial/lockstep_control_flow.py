@@ -18,7 +18,8 @@ from jax import lax
 
 from namedax.core.variance import cast_alike, cast_data, varying, varying_of
 from namedax.errors import SerialLoopError
-from namedax.programs.primitives import Kind, Scan, While
+from namedax.primitives.equations import Scan, While
+from namedax.primitives.record import Kind
 from namedax.programs.serial.nodes import Body, Node
 
 __all__ = ["STACKED", "Part", "prepare", "run", "stacked", "while_loop"]

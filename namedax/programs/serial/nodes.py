@@ -18,13 +18,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from namedax.core.names import MeshAxes
 from namedax.core.records import Record
 from namedax.errors import SerialLoopError
-from namedax.programs.evaluator import inlined_source, is_pinned, is_remat_of_gradient, number_of
-from namedax.programs.primitives import (
-    LOCAL_KINDS,
-    AnyJaxpr,
-    Atom,
-    Kind,
-    Known,
+from namedax.primitives.equations import (
     Scan,
     axes_of,
     bodies_of,
@@ -35,6 +29,10 @@ from namedax.programs.primitives import (
     open_jaxpr,
     solve,
 )
+from namedax.primitives.recomputation import is_remat_of_gradient
+from namedax.primitives.record import AnyJaxpr, Atom, Kind, Primitive
+from namedax.primitives.table import LOCAL_KINDS
+from namedax.programs.evaluator import inlined_source, is_pinned, number_of
 from namedax.programs.psum_plan import Wait, may_wait
 
 __all__ = ["PASSING", "SUMS", "Added", "Body", "Flattener", "Node", "Value"]
@@ -233,7 +231,7 @@ class Flattener:
         return [var if type(var) is Literal else values[var] for var in jaxpr.outvars]
 
     def _operation(
-        self, eqn: JaxprEqn, known: Known, operands: list[Value], nodes: list[Node]
+        self, eqn: JaxprEqn, known: Primitive, operands: list[Value], nodes: list[Node]
     ) -> list[Value]:
         node = Node(known.kind, eqn, operands, list(itertools.islice(self.fresh, len(eqn.outvars))))
         nodes.append(node)

@@ -37,9 +37,9 @@ from namedax.core.element_types import weak_as
 from namedax.core.names import Mesh, PyTree
 from namedax.core.records import Record
 from namedax.errors import SerialLoopError
-from namedax.programs.evaluator import without_calls_of_python
+from namedax.primitives.equations import jaxprs_within, mapped_jaxpr
+from namedax.primitives.recomputation import without_calls_of_python
 from namedax.programs.postpone_psum import postponing
-from namedax.programs.primitives import jaxprs_within, mapped_jaxpr
 from namedax.programs.serial.steps import Stepper
 from namedax.resources.mesh import current_mesh, entry_of, replicated, to_specs, without_mesh
 

@@ -24,14 +24,9 @@ from namedax.core.element_types import additive_identity, extreme
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying, varying_of
 from namedax.errors import SerialLoopError
-from namedax.programs.evaluator import as_one_call, source_of
-from namedax.programs.primitives import (
-    LOCAL_KINDS,
-    Atom,
-    Kind,
+from namedax.primitives.equations import (
     Scan,
     While,
-    aval_of,
     barrier,
     constraint,
     dimension_of,
@@ -39,6 +34,9 @@ from namedax.programs.primitives import (
     is_in_groups,
     is_tiled,
 )
+from namedax.primitives.record import Atom, Kind, aval_of
+from namedax.primitives.table import LOCAL_KINDS
+from namedax.programs.evaluator import as_one_call, source_of
 from namedax.programs.serial import lockstep_control_flow
 from namedax.programs.serial.jaxpr_writer import Atoms, Writer, bound, constant_of, on_this_mesh
 from namedax.programs.serial.lockstep_control_flow import STACKED

@@ -15,7 +15,8 @@ from jax.sharding import PartitionSpec as P
 import namedax as nx
 from namedax.errors import ArgumentError
 from namedax.hlo import collectives
-from namedax.programs.primitives import HIGH, jaxpr_of
+from namedax.primitives.calls import HIGH
+from namedax.primitives.equations import jaxpr_of
 from tests.harness import array, make_mesh
 
 BOTH = [True, "bidirectional"]
