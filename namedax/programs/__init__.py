@@ -1,20 +1,17 @@
 """Passes over traced jaxprs, applied before JAX differentiates and compiles them.
 
-`primitives` is the only table of facts about JAX's primitives, including the high primitives of JAX
-0.12. `evaluator` evaluates a jaxpr with some equations replaced, and builds jaxprs that are
-recomputed for the gradient. It also works around a bug of XLA's CPU backend, and defines the names
-by which `xmap` enables passes. The passes build on these two modules: `postpone_psum`,
-`loop_casts`, and the steps of a `SerialLoop`, in `serial`. `psum_plan` decides which psums are
-postponed, and past which operations; it moves psums out of calls first, and tracks integers that
-are computed from device indices. `varying_gathers` takes gathers in the form in which their results
-are used; `forward_rules` repeats functions with a JVP rule for it. `block_demand` slices blocks
-before the operations of a gradient, by `block_rules`, so that its psum is a reduce-scatter.
-Afterwards `reduced_arguments` uses arguments that are reduced over Explicit mesh axes in this form,
-and `two_level` splits collectives over fast and slow mesh axes. `prefetch` runs the gathers of a
-loop one step ahead. `raw_collective_check` searches a body for functions of JAX that operate on
-blocks. It uses `block_dimensions`, which tracks sharded dimensions by the rules in
-`dimension_rules`. `costs` computes the cost of one equation. `varying_loops` evaluates a lifted
-function in steps, with casts where its loops begin.
+Facts about JAX's primitives are in `namedax.primitives`. `evaluator` evaluates a jaxpr with some
+equations replaced. It also works around a bug of XLA's CPU backend, and defines the names by which
+`xmap` enables passes. The passes build on it: `postpone_psum`, `loop_casts`, and the steps of a
+`SerialLoop`, in `serial`. `psum_plan` decides which psums are postponed, and past which operations;
+it moves psums out of calls first, and tracks integers that are computed from device indices.
+`varying_gathers` takes gathers in the form in which their results are used; `forward_rules` repeats
+functions with a JVP rule for it. `block_demand` slices blocks before the operations of a gradient,
+so that its psum is a reduce-scatter. Afterwards `reduced_arguments` uses arguments that are reduced
+over Explicit mesh axes in this form, and `two_level` splits collectives over fast and slow mesh
+axes. `prefetch` runs the gathers of a loop one step ahead. `raw_collective_check` searches a body
+for functions of JAX that operate on blocks. It uses `block_dimensions`, which tracks sharded
+dimensions. `varying_loops` evaluates a lifted function in steps, with casts where its loops begin.
 
-Read `primitives`, `evaluator` and `psum_plan` first, then `postpone_psum`.
+Read `evaluator` and `psum_plan` first, then `postpone_psum`.
 """

@@ -6,8 +6,8 @@ propagates the shardings as the record of its primitive says (`namedax.primitive
 operation of namedax may do anything with a sharded dimension. An equation from user code must not
 mix elements along it, and must not draw numbers for the elements of a block.
 
-The pass is conservative: if no rule applies, a value counts as not sharded, and nothing is
-rejected.
+An equation whose primitive has no record is a finding, if it takes a sharded value: it may mix
+elements. Its results, and all values without a known sharding, count as not sharded.
 """
 
 from __future__ import annotations
