@@ -1,4 +1,4 @@
-"""How the dimensions of results follow from those of operands: the common rules of the records."""
+"""Rules for the dimensions of results, by those of operands, which several records share."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Algebra(enum.Enum):
 
 
 class Fusion(enum.Enum):
-    """How XLA computes a result."""
+    """The way in which XLA computes a result."""
 
     WRITTEN = "written to memory"
     VIEW = "the operand, in the same memory or in the layout of adjacent operations"

@@ -168,7 +168,7 @@ LOADED = {
 }
 # What of namedax is loaded: an array with its methods, and `xmap`. No namespace of JAX's, and none of the rooms that few programs enter.
 OWN = (
-    "core errors explicit_axes operands programs public_names resources xmap "
+    "core errors explicit_axes operands primitives programs public_names resources xmap "
     "namespaces.operators ops.contraction ops.elementwise ops.indexing ops.reduction ops.shape ops.sorting ops.statistics"
 ).split()
 
