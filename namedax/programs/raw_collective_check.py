@@ -386,12 +386,12 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
             # axis is left to the compiler.
             raise RawBlockError(
                 f"jax.numpy.zeros_like: in the body of {function} JAX makes an array (zeros_like,"
-                " full_like) from a jax.ShapeDtypeStruct with the shape of the block of one"
-                " device. It cannot do so on a mesh with an axis that no name is mapped to, and"
-                " the shape would change with axis_resources. An optimizer that reduces some"
-                " dimensions of an array, such as optax.adafactor, needs global arrays: call it"
-                " outside the body, or use nx.interop.adafactor. To copy the axes of a named array,"
-                " use nx.zeros_like."
+                " full_like, searchsorted, digitize, interp) from a jax.ShapeDtypeStruct with the"
+                " shape of the block of one device. It cannot do so on a mesh with an axis that no"
+                " name is mapped to, and the shape would change with axis_resources. An optimizer"
+                " that reduces some dimensions of an array, such as optax.adafactor, needs global"
+                " arrays: call it outside the body, or use nx.interop.adafactor. To copy the axes"
+                " of a named array, use nx.zeros_like. Lift another function: nx.nmap(function)."
             ) from error
         if isinstance(error, ValueError):
             raise
