@@ -21,14 +21,15 @@ from namedax.primitives.equations import (
     Scan,
     While,
     bind,
-    called,
+    called_in_steps,
     has_forward_rule,
     kind_of,
+    name_of,
     parameters_of,
 )
 from namedax.primitives.record import Kind, aval_of
 from namedax.programs.evaluator import Evaluator, Replacement
-from namedax.programs.forward_rules import repeat
+from namedax.programs.forward_rules import commutes_with_casts, repeat
 
 __all__ = ["with_varying_loops"]
 
@@ -42,6 +43,10 @@ def with_varying_loops(
       function: a function of arrays and Python numbers that does not communicate.
       axes: the mesh axes over which some of the arrays vary.
       datas: its arguments.
+
+    Raises:
+      TypeError: an operation would keep the types of operands that do not vary, such as a function
+        with a derivative rule that has loops or branches.
     """
     places = [i for i, data in enumerate(datas) if hasattr(data, "dtype")]
     arrays = [datas[i] for i in places]
@@ -85,10 +90,10 @@ class _Caster:
         if not any(map(varying, operands)):
             return bind(eqn, operands)
         operands = self._cast(operands)
-        inner = called(eqn)
-        if inner is not None:
-            return self._evaluate(inner, operands)
         match kind_of(eqn):
+            case Kind.CALL | Kind.REMAT if (inner := called_in_steps(eqn)) is not None:
+                closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
+                return self.run(closed, operands)
             case Kind.WHILE:
                 return self._while(While.of(eqn), operands)
             case Kind.SCAN:
@@ -97,7 +102,14 @@ class _Caster:
                 index, *rest = operands
                 branches = [self._branch(branch) for branch in parameters_of(eqn)["branches"]]
                 return list(lax.switch(index, branches, *rest))
-        return repeat(eqn, operands) if has_forward_rule(eqn) else bind(eqn, operands)
+            case Kind.RULE if not (has_forward_rule(eqn) and commutes_with_casts(eqn)):
+                raise TypeError(f"the rule of {name_of(eqn)} has loops or branches")
+            case Kind.RULE:
+                return repeat(eqn, operands)
+        results = bind(eqn, operands)
+        if not all(self.axes <= varying(result) for result in results):
+            raise TypeError(f"{name_of(eqn)} has the types of operands that do not vary")
+        return results
 
     def _branch(self, branch: ClosedJaxpr) -> Callable[..., list[jax.Array]]:
         return lambda *operands: self._cast(self.run(branch, operands))
