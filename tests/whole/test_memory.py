@@ -30,7 +30,7 @@ def caches():
     """The caches of all functions and methods, by their names."""
     found = {}
     for module in modules():
-        for name, value in vars(module).items():
+        for name, value in list(vars(module).items()):
             for label, member in [(name, value), *(vars(value).items() if isinstance(value, type) else ())]:
                 if hasattr(member, "cache_info") and str(getattr(member, "__module__", "")).startswith("namedax"):
                     found[f"{module.__name__}.{name}.{label}"] = member
@@ -42,7 +42,7 @@ def containers():
     found = {}
     kinds = (dict, list, set, weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet)
     for module in modules():
-        for name, value in vars(module).items():
+        for name, value in list(vars(module).items()):
             if name.startswith("__") or isinstance(value, type):
                 continue
             members = getattr(value, "__dict__", {}) if type(value).__module__.startswith("namedax") else {}
