@@ -54,7 +54,7 @@ def _padded(eqn: JaxprEqn) -> Sequence[int]:
 
 
 def _permuted(eqn: JaxprEqn) -> list[Aligned]:
-    return [tuple(eqn.params["permutation"])]
+    return [tuple(map(int, eqn.params["permutation"]))]
 
 
 def _broadcast(eqn: JaxprEqn) -> list[Aligned]:

@@ -8,6 +8,7 @@ from jax import lax
 
 from namedax.primitives import costs
 from namedax.primitives.blocks import block_of, parts_of
+from namedax.primitives.dimensions import by_alignment
 from namedax.primitives.equations import bind, facts
 from namedax.primitives.table import TABLE
 from tests import make
@@ -110,6 +111,14 @@ def test_elements_in_another_order(name, i):
         np.testing.assert_allclose(bind(eqn, operands)[0], jnp.take(want, order, place), rtol=1e-5)
         tried += 1
     assert tried or record.draws
+
+
+def test_a_permutation_of_numpy_integers():
+    """JAX's own rules make some: no sharding is lost."""
+    order = tuple(map(np.int64, (2, 0, 1)))
+    (eqn,) = jax.make_jaxpr(lambda a: lax.transpose_p.bind(a, permutation=order))(A).eqns
+    x, y, none = frozenset({"x"}), frozenset({"y"}), frozenset()
+    assert by_alignment(facts(eqn).aligned(eqn), eqn, [(x, none, y)]) == ([(y, x, none)], none)
 
 
 @pytest.mark.parametrize(("name", "i"), CASES)
