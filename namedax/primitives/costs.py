@@ -95,13 +95,10 @@ def moved_dimensions(eqn: JaxprEqn) -> tuple[int | None, ...] | None:
     if not eqn.outvars:  # an effect, such as a callback
         return None
     record = facts(eqn)
-    if record.reduces is not None:
-        gone = reduced_dimensions(eqn)
-        return tuple(i for i in range(aval_of(eqn.invars[0]).ndim) if i not in gone)
-    # A rule of its own: it may merge or split dimensions.
+    # A primitive with a rule of its own may merge or split dimensions.
     if record.aligned is None or record.forward is not None:
         return None
-    if not (record.is_transposition or record.repeats or record.fusion is Fusion.VIEW):
+    if record.reduces is None and not record.keeps_elements:
         return None
     return tuple(dim if type(dim) is int else None for dim in record.aligned(eqn)[0])
 
@@ -110,12 +107,7 @@ def keeps_uniform(eqn: JaxprEqn) -> bool:
     """Return True if uniform operands (one repeated value) give a uniform result."""
     record = facts(eqn)
     return (
-        is_elementwise(eqn)
-        or record.fusion is Fusion.VIEW
-        or record.reduces is not None
-        or record.repeats
-        or record.moves
-        or record.selects
+        is_elementwise(eqn) or record.keeps_elements or record.reduces is not None or record.selects
     )
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "by_alignment",
     "independent",
     "last",
+    "listed",
     "reshaped",
     "same_sizes",
     "trimmed",
@@ -89,8 +90,17 @@ def by_alignment(
 
 def independent(eqn: JaxprEqn) -> list[Aligned]:
     """Return the alignment of results that depend on no element of an operand."""
-    ndim = len(shape_of(eqn.outvars[0])) if eqn.outvars else 0
-    return [(None,) * ndim] * len(eqn.invars)
+    return [(None,) * len(shape_of(eqn.outvars[0]))] * len(eqn.invars)
+
+
+def listed(parameter: str) -> Callable[[JaxprEqn], Sequence[int]]:
+    """Make a function that returns the dimensions in a parameter: one, or several."""
+
+    def dimensions(eqn: JaxprEqn) -> Sequence[int]:
+        value = eqn.params[parameter]
+        return value if isinstance(value, (tuple, list)) else (value,)
+
+    return dimensions
 
 
 def across(

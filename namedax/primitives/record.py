@@ -206,6 +206,11 @@ class Primitive(Record):
     is_factorization: bool = False
     is_idempotent: bool = False
 
+    @property
+    def keeps_elements(self) -> bool:
+        """True if the result has the elements of the first operand, perhaps repeated."""
+        return self.repeats or self.is_transposition or self.fusion is Fusion.VIEW
+
 
 def records(names: str, record: Primitive) -> Mapping[str, Primitive]:
     """Return a table with one record for several primitives, whose names have spaces between."""

@@ -7,36 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from jax.extend.core import JaxprEqn
 
-from namedax.primitives.dimensions import across
+from namedax.primitives.dimensions import across, listed
 from namedax.primitives.record import Primitive, aval_of, records, shape_of
 
 __all__ = ["RECORDS"]
 
 
-def _axes(eqn: JaxprEqn) -> Sequence[int]:
-    axes: Sequence[int] = eqn.params["axes"]
-    return axes
-
-
-def _dimensions(eqn: JaxprEqn) -> Sequence[int]:
-    dimensions: Sequence[int] = eqn.params["dimensions"]
-    return dimensions
-
-
-def _axis(eqn: JaxprEqn) -> Sequence[int]:
-    return [eqn.params["axis"]]
-
-
-def _sorted(eqn: JaxprEqn) -> Sequence[int]:
-    return [eqn.params["dimension"]]
-
-
 def _of_top_k(eqn: JaxprEqn) -> Sequence[int]:
     return [eqn.params.get("axis", len(shape_of(eqn.invars[0])) - 1)]
-
-
-def _of_approximate(eqn: JaxprEqn) -> Sequence[int]:
-    return [eqn.params["reduction_dimension"]]
 
 
 def _of_windows(eqn: JaxprEqn) -> Sequence[int]:
@@ -63,9 +41,12 @@ def _of_each_window(eqn: JaxprEqn) -> float:
 
 
 _REDUCTION = Primitive(
-    aligned=across(_axes, keeps=False), in_blocks=True, reduces=_axes, flops=_combinations
+    aligned=across(listed("axes"), keeps=False),
+    in_blocks=True,
+    reduces=listed("axes"),
+    flops=_combinations,
 )
-_CUMULATIVE = Primitive(aligned=across(_axis), in_blocks=True, copies_operand=True)
+_CUMULATIVE = Primitive(aligned=across(listed("axis")), in_blocks=True, copies_operand=True)
 _WINDOWS = Primitive(aligned=across(_of_windows), flops=_of_each_window)
 
 RECORDS: Mapping[str, Primitive] = {
@@ -77,9 +58,9 @@ RECORDS: Mapping[str, Primitive] = {
     "argmax": _REDUCTION.replace(takes="the index of the maximum"),
     "argmin": _REDUCTION.replace(takes="the index of the minimum"),
     "reduce": Primitive(
-        aligned=across(_dimensions, keeps=False),
+        aligned=across(listed("dimensions"), keeps=False),
         has_jaxpr=True,
-        reduces=_dimensions,
+        reduces=listed("dimensions"),
         flops=_combinations,
     ),
     "cumsum": _CUMULATIVE.replace(linear=((0,),)),
@@ -89,7 +70,7 @@ RECORDS: Mapping[str, Primitive] = {
     ),
     "reduce_window": _WINDOWS.replace(has_jaxpr=True),
     "select_and_scatter_add": Primitive(flops=_of_each_window),
-    "sort": Primitive(aligned=across(_sorted), flops=_comparisons),
+    "sort": Primitive(aligned=across(listed("dimension")), flops=_comparisons),
     "top_k": Primitive(aligned=across(_of_top_k)),
-    "approx_top_k": Primitive(aligned=across(_of_approximate)),
+    "approx_top_k": Primitive(aligned=across(listed("reduction_dimension"))),
 }

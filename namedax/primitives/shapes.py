@@ -13,6 +13,7 @@ from namedax.primitives.dimensions import (
     across,
     independent,
     last,
+    listed,
     reshaped,
     same_sizes,
     trimmed,
@@ -31,19 +32,6 @@ from namedax.primitives.record import (
 __all__ = ["RECORDS"]
 
 _MARK = frozenset({""})
-
-
-def _dimensions(eqn: JaxprEqn) -> Sequence[int]:
-    dimensions: Sequence[int] = eqn.params["dimensions"]
-    return dimensions
-
-
-def _along(eqn: JaxprEqn) -> Sequence[int]:
-    return [eqn.params["dimension"]]
-
-
-def _axis(eqn: JaxprEqn) -> Sequence[int]:
-    return [eqn.params["axis"]]
 
 
 def _padded(eqn: JaxprEqn) -> Sequence[int]:
@@ -145,18 +133,18 @@ RECORDS: Mapping[str, Primitive] = {
         aligned=_reshaped, forward=_reshaped_forward, in_blocks=_reshaped_block
     ),
     "transpose": _MOVED.replace(linear=_ONE, moves=True, aligned=_permuted, is_transposition=True),
-    "squeeze": _VIEW.replace(aligned=across(_dimensions, keeps=False)),
-    "rev": _MOVED.replace(linear=_ONE, selects=True, aligned=across(_dimensions)),
+    "squeeze": _VIEW.replace(aligned=across(listed("dimensions"), keeps=False)),
+    "rev": _MOVED.replace(linear=_ONE, selects=True, aligned=across(listed("dimensions"))),
     "slice": _MOVED.replace(
         linear=_ONE, selects=True, aligned=same_sizes(1), in_blocks=_slice_block
     ),
-    "split": _MOVED.replace(selects=True, aligned=across(_axis), in_blocks=None),
+    "split": _MOVED.replace(selects=True, aligned=across(listed("axis")), in_blocks=None),
     "pad": _MOVED.replace(linear=_BOTH, aligned=across(_padded), joins=True),
     "concatenate": _MOVED.replace(
-        linear=_EACH, aligned=across(_along), joins=True, is_concatenation=True
+        linear=_EACH, aligned=across(listed("dimension")), joins=True, is_concatenation=True
     ),
     "stack": Primitive(aligned=_stacked),
-    "unstack": Primitive(aligned=across(_axis, keeps=False)),
+    "unstack": Primitive(aligned=across(listed("axis"), keeps=False)),
     "tile": Primitive(aligned=same_sizes(1)),
     "bitcast_convert_type": Primitive(aligned=_of_bits, forward=_bits, fusion=Fusion.VIEW, flops=0),
     "iota": _MOVED.replace(

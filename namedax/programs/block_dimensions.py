@@ -42,7 +42,6 @@ from namedax.primitives.record import (
     AnyJaxpr,
     Atom,
     Forward,
-    Fusion,
     Kind,
     Mixed,
     Primitive,
@@ -70,11 +69,6 @@ def _rule(record: Primitive) -> Forward | None:
 
 
 _RULES = {name: rule for name, record in TABLE.items() if (rule := _rule(record)) is not None}
-
-
-def _has_elements_of_operand(record: Primitive) -> bool:
-    """Return True if the result has the elements of the first operand, perhaps repeated."""
-    return record.repeats or record.is_transposition or record.fusion is Fusion.VIEW
 
 
 class Finding(Record):
@@ -348,7 +342,7 @@ class _Flow:
                     ),
                     None,
                 )
-            if record.aligned is not None and _has_elements_of_operand(record):
+            if record.aligned is not None and record.keeps_elements:
                 before = record.aligned(eqn)[0][dim]
                 if type(before) is not int:
                     return None

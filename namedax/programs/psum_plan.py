@@ -222,15 +222,21 @@ class Late(Record):
     scaled: bool = False
     scatter: tuple[int, MeshAxes] | None = None
 
-    def then(self, operand: Atom, out: Var, gain: bool = False, **changes: Any) -> Late:
+    def then(
+        self,
+        operand: Atom,
+        out: Var,
+        gain: bool = False,
+        scatter: tuple[int, MeshAxes] | None = None,
+        **changes: Any,
+    ) -> Late:
         """Return the facts after an operation on this operand with result `out`.
 
         A result smaller than all before is a gain.
         """
         size = _size(out)
         gain, least = gain or size < self.least, min(size, self.least)
-        late = self.replace(source=(operand,), gain=gain, least=least, scatter=None)
-        return late.replace(**changes)
+        return self.replace(source=(operand,), gain=gain, least=least, scatter=scatter, **changes)
 
 
 class Gather(Record):
