@@ -2,8 +2,8 @@
 #
 #   make demo | test | test-all | test-versions | fuzz | lint | stubs | docs | docs-check | bench | clean | distclean
 #
-# Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, REST_ARGS, OPTIMIZED_ARGS, FLAGS_ARGS, FUZZ_ARGS, DEMO_ARGS,
-# VERSIONS, NEWEST, OLDEST, SUITE_ARGS.
+# Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, FULL_ARGS, OPTIMIZED_ARGS, FLAGS_ARGS, FUZZ_ARGS, DEMO_ARGS,
+# VERSIONS, NEWEST, OLDEST.
 
 PYTHON ?= python3
 # Every other Python has a virtual environment of its own: make test PYTHON=python3.13.
@@ -18,13 +18,13 @@ unexport PYTHONDONTWRITEBYTECODE
 # For all passes of the tests; two workers suit two cores.
 PYTEST_ARGS ?= -n 2 --dist worksteal
 # What the passes with 64-bit types, with tracer-leak checks, and with the optimisations that users have, select.
-X64_ARGS ?= $(addprefix tests/ops/,elementwise/test_elementwise.py reduction/test_reductions.py contraction/test_einsum.py nn/test_nn.py) -m "not full"
+X64_ARGS ?= $(addprefix tests/ops/,elementwise/test_elementwise.py reduction/test_reductions.py contraction/test_einsum.py nn/test_nn.py) --tier fast
 LEAKS_ARGS ?= $(shell grep -rl --include="test_*.py" "mark.leaks" tests 2>/dev/null) -m leaks
-# These of the tests marked 'full' run as users compile them instead of as test-rest does, not besides: so a sixtieth costs little.
-OPTIMIZED_ARGS ?= tests -m "full and not product and not leaks" --one-in 60
-REST_ARGS ?= --but-one-in 60
-# Under each flag that later versions of JAX will have switched on: one in 60 of the tests of make test.
-FLAGS_ARGS ?= tests -m "not leaks and not full" --one-in 60
+# What make test-full leaves out: tests of files, which no JAX changes, and which make test has run.
+FULL_ARGS ?= $(foreach name,house make prose public_jax reference site_check site_pages,--ignore=tests/house/test_$(name).py)
+# Compiled as users compile, and under each flag that later versions of JAX will have switched on: a part of the tests.
+OPTIMIZED_ARGS ?= tests --tier full --one-in 150
+FLAGS_ARGS ?= tests --tier fast --one-in 60
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
 FUZZ_ARGS ?= --minutes 10
 # Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.
@@ -36,30 +36,28 @@ DEMO_ARGS ?=
 PY := $(VENV)/bin/python
 comma := ,
 RUFF = $(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m codespell_lib
-SUITE = $(PY) -m pytest $(PYTEST_ARGS) -m "not leaks and not full" $(SUITE_ARGS)
-# On the JAX that test-rest runs on: without cases whose values all occur there, and without tests of files, which no JAX changes.
-BESIDE_REST = --beside-rest $(foreach name,house make prose public_jax site_check site_pages,--ignore=tests/house/test_$(name).py)
+FAST = $(PY) -m pytest $(PYTEST_ARGS) --tier fast
 # The benchmarks that are programs; the other modules are shared by these.
 BENCHMARKS = $(shell grep -l '^if __name__ == "__main__":' benchmarks/*.py 2>/dev/null)
 
-.PHONY: help demo test test-suite test-all test-rest test-products test-x64 test-leaks test-parts test-reference test-optimized test-flags test-fuzz test-versions fuzz lint ruff stubs docs docs-check bench bench-check release-check clean distclean
+.PHONY: help demo test test-fast test-all test-full test-products test-x64 test-leaks test-reference test-optimized test-flags test-fuzz test-versions fuzz lint ruff stubs docs docs-check bench bench-check release-check clean distclean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo        train one model under several partitionings (examples/digits.py)"
-	@echo "make test        lint, then test-suite: what to run before a commit, six minutes on two cores"
-	@echo "make test-suite  every operation, law and message, in some placements each, and the doctests"
-	@echo "make test-all    what 'make test' leaves out: docs, test-suite on the other of the oldest and the newest JAX, and on the newest the seven targets that follow, half an hour on two cores"
-	@echo "make test-rest       the tests marked 'full' but a sixtieth: every operation with every two traits of placements, and what takes long"
+	@echo "make test        lint, then test-fast: what to run before a commit, six minutes on two cores"
+	@echo "make test-fast   every operation, law and message, in some placements each, and the doctests"
+	@echo "make test-all    the site; on the newest JAX test-full and the targets below it to test-fuzz; test-fast on the oldest, unless make test ran there"
+	@echo "make test-full       test-fast, and every value of every parameter with every other one and with every trait of placements"
 	@echo "make test-x64        a part of the tests, with JAX_ENABLE_X64=1"
 	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
-	@echo "make test-optimized  the last sixtieth, compiled as for users: the other passes compile with few optimisations"
+	@echo "make test-optimized  a part of test-full, compiled as for users: the other passes compile with few optimisations"
 	@echo "make test-flags      a part of the tests under each flag that later versions of JAX will have switched on"
 	@echo "make bench-check     counts (equations, instructions, bytes, compilations) and ratios of times, against those recorded"
 	@echo "make test-fuzz       random programs for four minutes, and for three over special values"
-	@echo "make test-products   before a release: the other combinations, which only multiply (the tests marked 'product')"
-	@echo "make test-versions   test-suite on every Python of $(VERSIONS) that is here; make test PYTHON=python3.13 takes one"
+	@echo "make test-products   before a release: all tests, with the combinations that only multiply"
+	@echo "make test-versions   test-fast on every Python of $(VERSIONS) that is here; make test PYTHON=python3.13 takes one"
 	@echo "make fuzz        random programs in random layouts against an interpreter of its own (FUZZ_ARGS)"
 	@echo "make lint        ruff, codespell, and mypy in strict mode"
 	@echo "make stubs       write what editors and type checkers know of namedax (*.pyi, by tools/stubs.py)"
@@ -77,44 +75,35 @@ demo: $(VENV)/.ready-examples
 test: $(VENV)/.ready-test
 	$(RUFF)
 	@$(PY) -m mypy >$(VENV)/mypy.txt 2>&1 & types=$$!; \
-	echo 'The tests, and beside them mypy:'; $(SUITE); tests=$$?; \
+	echo 'The tests, and beside them mypy:'; $(FAST); tests=$$?; \
 	wait $$types; types=$$?; \
 	echo "mypy: $$(cat $(VENV)/mypy.txt)"; \
 	[ $$tests = 0 ] && [ $$types = 0 ]
 
-test-suite: $(VENV)/.ready-test
-	$(SUITE)
+test-fast: $(VENV)/.ready-test
+	$(FAST)
 
-# On the newest JAX the whole suite runs, but for cases whose values all occur in test-rest (tests/covering.py), on the oldest
-# the covering set. The Python of `make test` has one of the two, and
-# `tools/find-python` finds a Python for the other; without one, this Python runs what there is. The site is built by the
-# Python of `make test`, whose JAX has written the examples of the reference.
+# The newest JAX runs everything, the oldest the tier `fast`: one of them is that of the Python of `make test`, and `tools/find-python`
+# finds a Python for the other; without one, this Python runs what there is. The site is built by the Python of `make test`, whose JAX
+# has written the examples of the reference.
+PARTS = test-full test-x64 test-leaks test-optimized test-flags bench-check test-fuzz
+
 test-all: docs test-reference
 	@set -e; \
 	if $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then wanted="$(OLDEST)"; else wanted="$(NEWEST)"; fi; \
-	other=$$(tools/find-python $$wanted) || { $(MAKE) test-parts; exit; }; \
+	other=$$(tools/find-python $$wanted) || { $(MAKE) $(PARTS); exit; }; \
 	there="PYTHON=$$other VENV=.venv-$$(basename "$$other")"; \
-	if [ "$$wanted" = "$(OLDEST)" ]; then \
-	  $(MAKE) test-suite $$there; $(MAKE) test-parts COUNTS=".venv-$$(basename "$$other")/bin/python"; \
-	else $(MAKE) test-suite $$there SUITE_ARGS='$(BESIDE_REST)'; $(MAKE) test-parts $$there COUNTS="$(PY)"; fi
+	if [ "$$wanted" = "$(OLDEST)" ]; then $(MAKE) test-fast $$there; $(MAKE) $(PARTS) COUNTS=".venv-$$(basename "$$other")/bin/python"; \
+	else $(MAKE) $(PARTS) $$there COUNTS="$(PY)"; fi
 
-# Times are ratios of two programs that run in turn, which a busy machine distorts, so bench-check runs alone; on the JAX that its
-# counts were recorded on, where none may have grown.
-COUNTS ?= $(PY)
-
-test-parts: test-rest test-x64 test-leaks test-optimized test-flags
-	$(COUNTS) benchmarks/check.py
-	$(PY) -m tests.fuzz $(TEST_FUZZ_ARGS)
-	$(PY) -m tests.fuzz $(TEST_SPECIAL_ARGS)
-
-test-rest: $(VENV)/.ready-test
-	$(PY) -m pytest $(PYTEST_ARGS) tests -m "full and not product and not leaks" $(REST_ARGS)
+test-full: $(VENV)/.ready-test
+	$(PY) -m pytest $(PYTEST_ARGS) --tier full $(FULL_ARGS)
 
 test-reference: $(VENV)/.ready-docs,test
-	$(PY) -m pytest $(PYTEST_ARGS) tests/house/test_reference.py tests/house/test_site_pages.py -m "not product"
+	$(PY) -m pytest $(PYTEST_ARGS) tests/house/test_reference.py tests/house/test_site_pages.py --tier full
 
 test-products: $(VENV)/.ready-test
-	$(PY) -m pytest $(PYTEST_ARGS) tests -m "product and not leaks"
+	$(PY) -m pytest $(PYTEST_ARGS) tests -m "not leaks"
 
 test-x64: $(VENV)/.ready-test
 	JAX_ENABLE_X64=1 $(PY) -m pytest $(PYTEST_ARGS) $(X64_ARGS)
@@ -138,7 +127,7 @@ test-versions:
 	for version in $(VERSIONS); do \
 	  found=$$(tools/find-python $$version 2>/dev/null) || { missing="$$missing $$version"; continue; }; \
 	  echo "== Python $$version ($$found)"; \
-	  $(MAKE) test-suite PYTHON="$$found" VENV=.venv-python$$version || failed="$$failed $$version"; \
+	  $(MAKE) test-fast PYTHON="$$found" VENV=.venv-python$$version || failed="$$failed $$version"; \
 	done; \
 	[ -z "$$missing" ] || echo "No Python of the version(s)$$missing was found here."; \
 	[ -z "$$failed" ] || { echo "The tests failed on Python$$failed." >&2; exit 1; }
@@ -167,8 +156,12 @@ bench: $(VENV)/.ready
 	@test -n "$(BENCHMARKS)" || { echo "There is no program in benchmarks/." >&2; exit 1; }
 	@set -e; for program in $(BENCHMARKS); do echo "== $$program"; $(PY) $$program; done
 
+# Times are ratios of two programs that run in turn, which a busy machine distorts, so it runs alone; on the JAX that its counts were
+# recorded on, where none may have grown.
+COUNTS ?= $(PY)
+
 bench-check: $(VENV)/.ready-test
-	$(PY) benchmarks/check.py
+	$(COUNTS) benchmarks/check.py
 
 release-check: $(VENV)/.ready-release
 	$(PY) tools/release_check.py

@@ -27,15 +27,10 @@ if not os.environ.get("NAMEDAX_TEST_OPTIMIZED"):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
+        "--tier", choices=["fast", "full"], help="run the tests of a tier (tests/covering.py)"
+    )
+    parser.addoption(
         "--one-in", type=int, default=1, metavar="N", help="run one test in N, always the same ones"
-    )
-    parser.addoption(
-        "--but-one-in", type=int, metavar="N", help="run all tests but those that --one-in N runs"
-    )
-    parser.addoption(
-        "--beside-rest",
-        action="store_true",
-        help="leave out cases whose values all occur in test-rest",
     )
 
 
@@ -44,13 +39,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.DoctestItem):
             # A reader does not have the names of the module: an example imports what it uses.
             item.dtest.globs = {"__name__": "__main__"}
-    every, but = config.getoption("--one-in"), config.getoption("--but-one-in")
+    every = config.getoption("--one-in")
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
         number = zlib.crc32(without_room(item.nodeid).encode())
-        is_kept = number % every == 0 and (but is None or number % but != 0)
-        (kept if is_kept else left_out).append(item)
+        (left_out if number % every else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept

@@ -1,4 +1,4 @@
-"""Marks what `make test` and `make test-all` leave out (see tests/covering.py), and shows errors as users see them to the tests that ask for it."""
+"""Selects the tests of a tier (see tests/covering.py), and shows errors as users see them to the tests that ask for it."""
 
 import collections
 import pathlib
@@ -8,12 +8,15 @@ import jax
 import pytest
 from hypothesis import settings
 
-from tests.covering import FAMILIES_OF_THIS_RUN, Case, cover, family_of, met_in_rest, products, traits
+from tests.covering import TIERS, Case, tiers, traits
 from tests.harness import Placement
 from tests.node_ids import without_room
 
 # As the flag of XLA says already. Notebooks say it in their first cell as a laptop has to, which JAX allows later only if it is so.
 jax.config.update("jax_num_cpu_devices", 8)
+
+# All tests that were collected, those that the tier leaves out included.
+COLLECTED = pytest.StashKey[list[pytest.Item]]()
 
 # A test that fails has to fail again; `make fuzz` is there to draw other programs each time.
 settings.register_profile("repeatable", derandomize=True)
@@ -33,47 +36,45 @@ def values_of(item: pytest.Item) -> Iterator[Hashable]:
 
 def case_of(item: pytest.Item) -> Case:
     """What the rule has to know of a test."""
-    function = item.nodeid.partition("[")[0]
+    fast, full = (min((mark.args[0] for mark in item.iter_markers(tier)), default=None) for tier in TIERS)
     if not hasattr(item, "callspec"):
-        return Case(function, frozenset({"alone"}))
-    part, rest = (mark.args[0] if (mark := item.get_closest_marker(name)) else None for name in ("part", "rest"))
+        return Case(limits=(fast, full))
     placements = [value for value in item.callspec.params.values() if isinstance(value, Placement)]
-    return Case(function, frozenset(filter(None, values_of(item))), frozenset().union(*map(traits, placements)), part, rest)
+    values = frozenset(filter(None, values_of(item)))
+    return Case(values, frozenset().union(*map(traits, placements)), (fast, full))
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest looks at the marks
+def tiers_of(items: list[pytest.Item]) -> tuple[list[pytest.Item], ...]:
+    """Return the tests in each tier; those with the mark `leaks` are in none."""
+    functions: dict[str, list[pytest.Item]] = collections.defaultdict(list)
+    for item in items:
+        if not item.get_closest_marker("leaks"):
+            functions[item.nodeid.partition("[")[0]].append(item)
+    found = tuple(set() for _ in TIERS)
+    for function, tests in functions.items():
+        for tier, chosen in zip(found, tiers(function, [case_of(test) for test in tests]), strict=True):
+            tier.update(tests[i] for i in chosen)
+    return tuple([item for item in items if item in tier] for tier in found)
+
+
+@pytest.hookimpl(tryfirst=True)  # before the options of conftest.py take one test in N
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    families: dict[str, list[pytest.Item]] = collections.defaultdict(list)
-    # In the order of base names, since the selection depends on the order of the cases and not on the rooms.
-    for item in sorted(items, key=lambda item: item.path.name):
-        if not item.get_closest_marker("full") and not item.get_closest_marker("leaks"):
-            module = item.nodeid.partition("::")[0]
-            families[family_of(module)].append(item)
-    config.stash[FAMILIES_OF_THIS_RUN] = {}
-    for family, tests in families.items():
-        cases = [case_of(test) for test in tests]
-        kept = cover(cases)
-        config.stash[FAMILIES_OF_THIS_RUN][family] = cases, kept
-        for i, test in enumerate(tests):
-            if i not in kept:
-                test.add_marker("full")
-    others = [item for item in items if not item.get_closest_marker("leaks")]
-    kept = {i for i, item in enumerate(others) if not item.get_closest_marker("full")}
-    cases = [case_of(item) for item in others]
-    for i in products(cases, kept):
-        others[i].add_marker("product")
-    if config.getoption("--beside-rest"):
-        in_rest = {
-            i for i, item in enumerate(others) if item.get_closest_marker("full") and not item.get_closest_marker("product")
-        }
-        elsewhere = {others[i] for i in met_in_rest(cases, kept, in_rest)}
-        config.hook.pytest_deselected(items=[item for item in items if item in elsewhere])
-        items[:] = [item for item in items if item not in elsewhere]
+    kept = config.stash[COLLECTED] = [*items]
+    if tier := config.getoption("--tier"):
+        kept = tiers_of(items)[TIERS.index(tier)]
     if not getattr(jax.config, "jax_auto_pcast", True):
         lines = set(pathlib.Path(__file__).with_name("without_auto_pcast.txt").read_text().splitlines())
-        left_out = [item for item in items if without_room(item.nodeid) in lines]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if without_room(item.nodeid) not in lines]
+        kept = [item for item in kept if without_room(item.nodeid) not in lines]
+    if len(kept) < len(items):
+        in_tier = {*kept}
+        config.hook.pytest_deselected(items=[item for item in items if item not in in_tier])
+        items[:] = kept
+
+
+@pytest.fixture
+def collected(pytestconfig: pytest.Config) -> list[pytest.Item]:
+    """All tests that this run has collected, in whatever tier."""
+    return pytestconfig.stash[COLLECTED]
 
 
 @pytest.fixture(scope="module")

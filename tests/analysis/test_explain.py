@@ -90,7 +90,7 @@ CASES = {
 }
 
 
-@pytest.mark.rest(9)
+@pytest.mark.full(9)
 @pytest.mark.parametrize("gradient", ["none", "outside", "inside"])
 @pytest.mark.parametrize("case", CASES)
 def test_kinds_and_bytes_are_those_of_the_compiled_program(case, gradient):
@@ -198,8 +198,8 @@ def test_new_layouts_on_arrival(case):
     check_new_layout(*NEW_LAYOUTS[case], (4, 2))
 
 
-@pytest.mark.rest(0)
-@pytest.mark.full
+@pytest.mark.full(0)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("shape", [(4, 2), (2, 2), (2, 4)])
 def test_all_new_layouts_on_arrival(shape):
     for before, after in itertools.permutations(layouts_of(2), 2):
@@ -217,7 +217,7 @@ def arrive(w, x):
     return nx.mean(nx.square(nx.dot(x, w, "hidden")), ["batch", "out"])
 
 
-@pytest.mark.rest(13)
+@pytest.mark.full(13)
 @pytest.mark.parametrize("form", ["named", "mapped", "in a step", "its gradient"])
 @pytest.mark.parametrize("kind", [AUTO, EXPLICIT])
 @pytest.mark.parametrize("place", [{"hidden": "x"}, {"out": "x"}, {"out": ("x", "y")}, {"hidden": "y", "out": "x"}])
@@ -360,8 +360,8 @@ def example(layout, layers=2):
 
 
 # The others are in test_by_hand, where they are compiled anyway.
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", ["single", "dp+tp", "fsdp", "tp+accumulation", "fsdp+accumulation", "ring", "ep"])
 def test_the_layouts_of_the_transformer(layout):
     f, args, program = example(layout)
@@ -377,8 +377,8 @@ def test_the_layouts_of_the_transformer(layout):
     assert report.memory.peak == pytest.approx(whole, rel=0.2 if jax.__version__.startswith("0.10.") else 0.25)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", ["single", "dp", "ep"])
 def test_operations_are_those_that_xla_counts(layout):
     f, args, program = example(layout, layers=1)  # of a loop XLA counts one step
@@ -420,7 +420,7 @@ def u_net_arguments():
     return p, nx.named(images, ["n", "h", "w", "c"]), nx.named(targets, ["n", "h", "w", "o"])
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("case", ["heat", "images over devices", "rows over devices"])
 def test_models_of_science_and_images(case):
     mesh = make_mesh((4, 2))

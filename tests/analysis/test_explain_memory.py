@@ -90,8 +90,8 @@ PROGRAMS = {
 BEYOND = {"gradient of graph attention": 0.35, "associative scan": 0.4, "gradient of unrolled layers": 0.25}
 
 
-@pytest.mark.rest(4)
-@pytest.mark.full
+@pytest.mark.full(4)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_peak_is_that_of_the_compiled_program(name):
     function, (ins, outs), resources, of, args = PROGRAMS[name]

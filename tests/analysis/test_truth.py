@@ -63,10 +63,10 @@ def in_range(ratio, usual, known):
     return min(low, usual[0]) <= ratio <= max(high, usual[1])
 
 
-@pytest.mark.rest(11)
+@pytest.mark.full(11)
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in QUICK else pytest.mark.full, id=name.replace(" ", "-")) for name in PROGRAMS],
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.fast(0), id=name.replace(" ", "-")) for name in PROGRAMS],
 )
 def test_the_report_has_the_figures_of_the_compiled_program(name):
     program = PROGRAMS[name]

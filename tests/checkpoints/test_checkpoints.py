@@ -107,9 +107,8 @@ def saved(tmp_path_factory):
     return folders, tree
 
 
-@pytest.mark.full
-@pytest.mark.rest(3)
-@pytest.mark.part(2)
+@pytest.mark.fast(0)
+@pytest.mark.full(3)
 @pytest.mark.parametrize("source", ["data", "turned"])
 @pytest.mark.parametrize("target", LAYOUTS)
 def test_every_layout_reads_what_any_has_written(saved, source, target):

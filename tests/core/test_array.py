@@ -335,8 +335,8 @@ OTHERS = {
 }
 
 
-@pytest.mark.rest(22)
-@pytest.mark.part(12)
+@pytest.mark.full(22)
+@pytest.mark.fast(12)
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 @pytest.mark.parametrize("op", ARITHMETIC + COMPARISONS, ids=lambda op: op.__name__)
 def test_operators(op, other):
@@ -347,7 +347,7 @@ def test_operators(op, other):
     assert op(other, X).dtype == op(plain, X.data[0, 0, 0]).dtype
 
 
-@pytest.mark.part(8)
+@pytest.mark.fast(8)
 @pytest.mark.parametrize(
     "other", [3, np.int32(3), np.asarray([1, 2]), make.asarray([1, 2]), nx.named(make.asarray([1, 0, 3]), ["c"])]
 )
@@ -392,7 +392,7 @@ def test_round_is_that_of_jax():
     check(X.round(1), lambda v: np.round(v, 1), X)
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, -2, 0.5, 2.0, np.float32(2)])
 def test_powers_and_their_gradients_are_jnps(exponent):
     base = jnp.asarray([-1.5, 2.0, 3.0] if exponent != 0.5 else [1.5, 2.0, 3.0])
@@ -452,7 +452,7 @@ def test_a_foreign_class_may_answer():
 # --- broadcasting by name -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_positions_meet_positions_and_names_meet_names():
     a = nx.named(array(2, 1, 3, seed=1), [None, None, "a"])
     b = nx.named(array(1, 4, seed=2), [None, "b"])
@@ -519,7 +519,7 @@ def operands(draw, count):
     return arrays
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @quick
 @hypothesis.given(operands(2))
 def test_two_operands_in_any_order(xs):
@@ -528,7 +528,7 @@ def test_two_operands_in_any_order(xs):
         check(x - y, np.subtract, x, y)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @quick
 @hypothesis.given(operands(3))
 def test_three_operands_in_any_order(xs):
@@ -537,7 +537,7 @@ def test_three_operands_in_any_order(xs):
         check(nx.where(condition, xs[1], xs[2]), np.where, condition, xs[1], xs[2])
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @quick
 @hypothesis.given(st.permutations(range(4)), st.permutations(range(4)))
 def test_the_physical_order_has_no_meaning(first, second):
@@ -570,7 +570,7 @@ def element_type(function):
     return result.dtype, result.weak_type
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("left", DTYPES)
 def test_element_types_are_jnps(left):
     x = nx.named(make.ones(2, left), ["a"])
@@ -677,7 +677,7 @@ INDICES = [
 ]
 
 
-@pytest.mark.part(6)
+@pytest.mark.fast(6)
 @pytest.mark.parametrize("index", INDICES, ids=repr)
 def test_an_index_speaks_of_positions(index):
     x = nx.named(array(3, 2, 4, 5), ["a", None, "c", None])
@@ -725,7 +725,7 @@ def test_a_position_where_all_axes_have_names(index, text):
 REDUCTIONS = ["sum", "mean", "var", "std", "prod", "max", "min", "any", "all", "argmax", "argmin"]
 
 
-@pytest.mark.part(4)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions_as_methods(name):
     x = nx.named(array(3, 2, 5), ["a", None, "b"])
@@ -758,7 +758,7 @@ POSITIONAL = {
 }
 
 
-@pytest.mark.part(8)
+@pytest.mark.fast(8)
 @pytest.mark.parametrize("method", POSITIONAL.values(), ids=POSITIONAL)
 def test_methods_speak_of_positions(method):
     have, want = method
@@ -799,7 +799,7 @@ NOTHING_NAMED_LEFT = {
 }
 
 
-@pytest.mark.part(4)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("function", NOTHING_NAMED_LEFT.values(), ids=NOTHING_NAMED_LEFT)
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
 def test_nothing_named_left_is_a_plain_array(function, compiled):

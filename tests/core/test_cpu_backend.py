@@ -68,8 +68,8 @@ def narrow_sums(jaxpr):
     return found, count
 
 
-@pytest.mark.rest(2)
-@pytest.mark.full
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"b": "x"}, {"b": "x", "k": nx.SerialLoop(2)}, {"k": "y"}], ids=str)
 def test_no_sum_is_narrow(resources):
     skipped = ("sorted", "branches") if len(resources) > 1 else ()  # of what cannot be done in steps
@@ -104,7 +104,7 @@ def programs_agree(*labels):
                 np.testing.assert_allclose(np.asarray(h, np.float32), w, rtol=0.1, atol=0.1 * np.abs(w).max() + 0.02)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_nothing_aborts():
     labels = ("sum", "dot", "softmax", "gathered", "inside", "branches")
     code = f"from tests.core.test_cpu_backend import programs_agree; programs_agree{labels!r}; print('done')"
@@ -153,8 +153,8 @@ LAYOUTS = [
 ]
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", LAYOUTS, ids=str)
 def test_fourier_transforms_along_a_sharded_name(placement):
     x = jnp.asarray(np.random.default_rng(3).normal(size=(8, 3, 4)), jnp.float32)

@@ -69,7 +69,7 @@ def test_one_helper_inside_and_outside_of_bodies():
     assert traces == [{"a": 2}, {"a": 8}, {"a": 2}, {"a": 16}]
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -102,7 +102,7 @@ def test_an_inner_jit_in_loops_and_conditions():
             np.testing.assert_allclose(have, factor * x.sum(0), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_gradient_of_an_inner_jit():
     loss = jax.jit(lambda w, x: nx.sum(nx.tanh(w * x), ("a", "b")))
     w, x = array(4, seed=3), array(16, 4)
@@ -156,7 +156,7 @@ def test_named_shape_is_global_and_data_is_local():
     assert seen == [({"a": 16}, (4, 3), (3,), 48), ({"c": 16}, (2, 3)), ({"d": 6}, (3, 3))]
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("partitioning", ["manual", "auto"])
 def test_an_array_that_a_body_closes_over_is_global(partitioning):
     # `h` comes into the body with the array: no argument has it.
@@ -219,7 +219,7 @@ def test_a_name_that_no_value_has_stays_an_error():
             f(make.ones(8, dtype))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_records_of_names_go_with_their_regions():
     region = Region({"a": 8}, {}, None, "manual", "program")
     region.seen.add("b")

@@ -48,7 +48,7 @@ SEQUENCES = [
 ]
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("sequence", SEQUENCES)
 def test_shifts(sequence):
     shifts = (3, -2)
@@ -109,8 +109,8 @@ def test_widths_cuts_and_counts(sequence):
 LONG = np.random.default_rng(5).normal(size=(304, 2)).astype("float32")
 
 
-@pytest.mark.rest(2)
-@pytest.mark.full
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
 def test_indices_of_small_types(dtype, kind):

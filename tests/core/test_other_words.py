@@ -271,7 +271,7 @@ def run_hint(word, text):
         assert not isinstance(result, types.FunctionType) or eval(f"callable({code})", scope)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("part", range(8))
 def test_every_hint_of_the_tables_runs(part, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -295,7 +295,7 @@ def test_methods_in_place_are_assignments(word):
 NAMESAKES = "abs acos add angle atan2 conj copysign cos cumsum erf erfinv exp expm1 fmod isnan lgamma log1p logit logsumexp maximum nan_to_num"
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "word", [*NAMESAKES.split(), *"pow quantile relu roll rsqrt sigmoid sign softmax tanh tile trunc xlogy".split()]
 )
@@ -310,7 +310,7 @@ def test_methods_with_a_namesake_run(word):
 MATRICES = "cholesky det eigh inv inverse logdet matrix_exp matrix_power pinverse qr slogdet svd"
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("word", MATRICES.split())
 def test_functions_of_matrices_take_the_last_two_axes(word):
     many = nx.named(jnp.stack([jnp.eye(3) * 2, jnp.eye(3) * 3]), ["b", "rows", "columns"])

@@ -221,7 +221,7 @@ def _refusal(call):
     return ""
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_no_message_shows_values():
     """Each argument of every call of the reference at the top level and in `nx.nn` is replaced by an array, and by trees of one."""
     scope = reference.scope() | {"N": 8, "M": 4} | WRONG

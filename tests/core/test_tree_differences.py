@@ -156,7 +156,7 @@ def test_the_difference_of_two_trees_comes_first(case):
     assert said(error.value) == text
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_difference_of_flax_variables():
     linen = pytest.importorskip("flax.linen")
     init = linen.with_logical_partitioning(linen.initializers.ones, ("b", "k"))

@@ -52,8 +52,8 @@ def rename_nested(package):
     return count
 
 
-@pytest.mark.product
-@pytest.mark.full
+@pytest.mark.full(0)
+@pytest.mark.fast(0)
 def test_raw_blocks_are_found_whatever_nested_functions_are_called(tmp_path):
     shutil.copytree(ROOT / "namedax", tmp_path / "namedax", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))

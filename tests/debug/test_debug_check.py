@@ -112,7 +112,7 @@ def test_forms_and_transformations(form, transform):
         transform(lambda v: form(v, 200))(x())
 
 
-@pytest.mark.part(6)
+@pytest.mark.fast(6)
 @pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if () not in layout.values()], ids=str)
 @pytest.mark.parametrize("form", FORMS[1:])
 @pytest.mark.parametrize("with_gradient", [False, True])

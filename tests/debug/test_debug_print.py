@@ -68,13 +68,13 @@ def total(f):
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("values", [VALUES, UNEVEN], ids=["even", "uneven"])
-@pytest.mark.part(4)
+@pytest.mark.fast(4)
 def test_a_whole_array_is_shown_once(layout, values):
     assert_shown(seen_by(lambda show: mapped(loss_of(show), layout)(named(values))), values)
 
 
-@pytest.mark.rest(5)
-@pytest.mark.full
+@pytest.mark.full(5)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("options", [{}, {"jit": False}, {"partitioning": "auto"}], ids=str)
@@ -127,7 +127,7 @@ BODIES = {
 
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("layout", [LAYOUTS["blocks"], LAYOUTS["unmapped"]], ids=["blocks", "unmapped"])
-@pytest.mark.part(10)
+@pytest.mark.fast(10)
 def test_under_transformations_in_a_body(name, layout):
     body, want = BODIES[name]
     if name == "nested" and not layout:
@@ -137,8 +137,8 @@ def test_under_transformations_in_a_body(name, layout):
     assert_shown(seen, *want)
 
 
-@pytest.mark.rest(5)
-@pytest.mark.full
+@pytest.mark.full(5)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
@@ -249,7 +249,7 @@ def test_gathers_are_in_the_report_under_their_own_name():
     assert [(c.kind, c.operation, c.bytes) for c in report.collectives] == [("all-gather", "nx.debug.print", VALUES.nbytes)]
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_many_runs_do_not_hang():
     seen = []
 

@@ -321,9 +321,9 @@ MESHES = {
 }
 
 
-@pytest.mark.rest(4)
+@pytest.mark.full(4)
 @pytest.mark.parametrize(
-    "size", [size if size in ("4x2", "8x8", "16x16") else pytest.param(size, marks=pytest.mark.full) for size in MESHES]
+    "size", [size if size in ("4x2", "8x8", "16x16") else pytest.param(size, marks=pytest.mark.fast(0)) for size in MESHES]
 )
 def test_everything_can_be_read(size):
     shape, resources = MESHES[size]
@@ -580,8 +580,8 @@ def test_the_label_of_a_low_bound_is_above_the_axis():
     assert_readable(figure)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full), pytest.param(2, marks=pytest.mark.full)])
+@pytest.mark.full(1)
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.fast(0)), pytest.param(2, marks=pytest.mark.fast(0))])
 def test_each_of_60_candidates_has_a_number_at_its_point(seed):
     rng = np.random.default_rng(seed)
     times = np.where(rng.random(60) < 0.5, rng.uniform(3, 3.5, 60), rng.uniform(3, 12, 60))
@@ -691,7 +691,7 @@ def cells_of(figure):
     return found
 
 
-@pytest.mark.rest(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(
     ("schedule", "rounds", "stages", "microbatches"),
     [
@@ -700,7 +700,7 @@ def cells_of(figure):
         ("interleaved", 2, 4, 8),
         ("zero_bubble", 1, 4, 8),
         *(
-            pytest.param(name, rounds, 8, 64, marks=pytest.mark.full)
+            pytest.param(name, rounds, 8, 64, marks=pytest.mark.fast(0))
             for name, rounds in (("1f1b", 1), ("interleaved", 2), ("zero_bubble", 1))
         ),
     ],
@@ -727,7 +727,7 @@ def test_a_pipeline_without_a_gradient_has_forward_passes_only():
     assert "backward pass" not in said(figure)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_very_long_pipeline_is_drawn_in_part():
     run = PipelineRun.of(Schedule(64, 1, 512, "1f1b"), ("forward", "gradient"))
     figure = draw_pipeline(run)
@@ -811,7 +811,7 @@ def test_messages():
         assert said_by(error.value) == message
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_without_matplotlib():
     program = (
         "import sys; sys.modules['matplotlib'] = None\n"
@@ -823,7 +823,7 @@ def test_without_matplotlib():
     assert run.stdout == "draw: matplotlib is not installed. Install it with `pip install 'namedax[draw]'`.\n", run.stderr
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_pyplot_is_not_touched():
     program = "import sys, jax.numpy as jnp, namedax as nx; nx.draw(jnp.ones(3))._repr_svg_(); print('matplotlib.pyplot' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], env=environment_without_devices(), capture_output=True, text=True)

@@ -16,8 +16,8 @@ from tests.fuzz.worker import CONTROL, outside_trial, report, trial
 PROGRAMS, LAYOUTS = 10, 2
 
 
-@pytest.mark.rest(9)
-@pytest.mark.part(2)
+@pytest.mark.full(9)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_specimens(name):
     specimen = SPECIMENS[name]
@@ -30,8 +30,8 @@ def test_specimens(name):
     assert compared
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("number", range(PROGRAMS))
 def test_random_programs(number):
     ref, layouts = trial(number, LAYOUTS)
@@ -40,8 +40,8 @@ def test_random_programs(number):
         assert not outcome.failed, report(ref.program, layout, outcome)
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(2)
+@pytest.mark.full(4)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("number", range(PROGRAMS))
 def test_random_programs_outside_of_mapped_functions(number):
     ref, layouts = outside_trial(number, LAYOUTS)
@@ -50,7 +50,7 @@ def test_random_programs_outside_of_mapped_functions(number):
         assert not outcome.failed, report(ref.program, layout, outcome)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_programs_outside_of_mapped_functions_have_every_loop_branch_and_layout():
     trials = [outside_trial(number, LAYOUTS) for number in range(40)]
     assert {s.op for ref, _ in trials for s in statements_of(ref.program.main)} >= {*CONTROL}
@@ -62,7 +62,7 @@ def test_programs_outside_of_mapped_functions_have_every_loop_branch_and_layout(
     assert any(layout.uneven for layout in layouts)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_all_numbers_stand_for_programs():
     for number in range(2000, 2200):
         assert trial(number, LAYOUTS)[0].results
@@ -103,7 +103,7 @@ HANGS_IN_ONE = DIES_OF_TWO.replace("if number in (3, 24):", "if number == 3:").r
 )
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_program_that_hangs_is_a_failure(monkeypatch):
     run = session(monkeypatch, HANGS_IN_ONE)
     monkeypatch.setattr(fuzz, "SILENCE", 1.0)

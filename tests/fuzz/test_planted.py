@@ -162,8 +162,8 @@ PLANTED = {
 }
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(5)
+@pytest.mark.full(1)
+@pytest.mark.fast(5)
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted(name, monkeypatch):
     plant, given, only, where = PLANTED[name]

@@ -32,13 +32,13 @@ def test_most_elements_are_compared():
     assert np.mean([mask.mean() for mask in sure]) > 0.9
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_special_values_in_random_programs():
     assert not run(PROGRAMS)
 
 
-@pytest.mark.full
-@pytest.mark.product
+@pytest.mark.fast(0)
+@pytest.mark.full(0)
 def test_special_values_in_more_random_programs():
     assert not run(FULL)
 

@@ -39,9 +39,9 @@ def run_alone(page):
     return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=600)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
-    "page", [pytest.param(p, marks=pytest.mark.product if p.name in _LONG else ()) for p in WITH_CODE], ids=lambda p: p.name
+    "page", [pytest.param(p, marks=pytest.mark.full(0) if p.name in _LONG else ()) for p in WITH_CODE], ids=lambda p: p.name
 )
 def test_page_runs(page):
     run = run_alone(page)
@@ -116,7 +116,7 @@ def test_what_needs_devices(code, needs):
     assert needs_devices(ast.parse(code)) == needs
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_page_that_counts_on_devices_fails(tmp_path):
     """The process of a page has one device, and what fails is said with its block."""
     page = tmp_path / "page.md"

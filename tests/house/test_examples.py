@@ -33,7 +33,7 @@ def run_digits(*arguments):
 
 
 # One run of the demonstration for all of them, in a process of its own.
-pytestmark = pytest.mark.full
+pytestmark = pytest.mark.fast(0)
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +196,7 @@ def test_the_transformer_takes_the_layout_that_is_planned(tmp_path):
     assert "a step sends" in run.stdout
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_diloco_sends_a_part_of_the_bytes_over_the_slow_axis(tmp_path):
     picture = tmp_path / "diloco.png"
     command = [sys.executable, str(ROOT / "examples" / "diloco.py"), "--steps", "24", "--every", "8", "--out", str(picture)]

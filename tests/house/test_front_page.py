@@ -71,7 +71,7 @@ def test_every_term_of_the_glossary_is_defined_once_and_links_to_a_page():
         assert [other for other in re.findall(r"\{term\}`([^`]+)`", definition) if other not in terms] == [], term
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", concept_pictures.PICTURES)
 def test_the_pictures_of_the_mental_model_are_what_is_drawn_now(name):
     assert concept_pictures.PICTURES[name]() == (concept_pictures.STATIC / name).read_text(encoding="utf-8")

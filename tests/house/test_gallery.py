@@ -40,8 +40,8 @@ SENDS = {
 }
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", GALLERY)
 def test_an_example_compares_its_assignments(name, tmp_path):
     picture = tmp_path / "new" / f"{name}.png"
@@ -119,7 +119,7 @@ def test_the_page_of_a_model_has_its_reports(name):
         assert axes
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("name", "case"), [("llama", "qwen3"), ("mixtral", "qwen3_moe")])
 def test_the_page_of_a_model_loads_a_checkpoint(name, case, tmp_path, monkeypatch):
     from tests.models.test_models import model_of, params_of

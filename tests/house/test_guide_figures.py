@@ -23,7 +23,7 @@ def without_figures(text):
     return {re.sub(r"[ #]+", " ", line).strip()[:30] for line in text.splitlines()} - {"", "...", "?"}
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("page", [page for page in WITH_OUTPUTS if page.stem not in LONG], ids=lambda page: page.stem)
 def test_outputs_are_what_the_blocks_print(page):
     found = [(have, shown) for have, shown, _ in run(page) if shown not in FIGURES]
@@ -36,7 +36,7 @@ def test_outputs_are_what_the_blocks_print(page):
             assert matches(have, shown), f"{have}\n\npython tools/guide_figures.py --printed {page}"
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", FIGURES)
 def test_figures_are_what_is_drawn_now(name):
     page, title, function = FIGURES[name]

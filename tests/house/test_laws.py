@@ -34,7 +34,7 @@ def test_every_law_has_tests_in_make_test(law):
     for module, name in listed:
         functions = functions_of(module)
         assert name in functions, f"{MODULES[module]} has no test_{name}"
-        assert "pytest.mark.full" not in functions[name], f"make test leaves out test_{name} of {MODULES[module]}"
+        assert "pytest.mark.fast(0)" not in functions[name], f"make test leaves out test_{name} of {MODULES[module]}"
 
 
 def test_modules_that_name_a_law_are_listed():

@@ -88,7 +88,7 @@ def there(page, folder):
         return migration_pages.run(page, "there", plain)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("page", PAGES)
 def test_both_columns_give_the_same(page, tmp_path):
     want, have = there(page, tmp_path), migration_pages.run(page, "here", plain)
@@ -157,7 +157,7 @@ def public(path):
     return [name for name in found if not inspect.ismodule(getattr(module, name))]
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("page", sorted(VOCABULARY))
 def test_tables_know_every_word(page):
     needs(page, *MODULES[page])
@@ -174,7 +174,7 @@ def test_tables_know_every_word(page):
     assert not missing
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.filterwarnings("ignore")  # theirs
 def test_what_the_comparison_says_of_peers():
     """docs/about/comparison.md: what others refuse, check or import."""
@@ -208,7 +208,7 @@ def test_what_the_comparison_says_of_peers():
     assert set(private.values()) == {0}
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.filterwarnings("ignore")  # theirs
 def test_what_the_comparison_says_of_frameworks():
     """docs/about/comparison.md: sizes that do not divide, and files that import private modules of JAX."""

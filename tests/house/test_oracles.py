@@ -76,8 +76,8 @@ CASES = [
 ]
 
 
-@pytest.mark.rest(5)
-@pytest.mark.part(2)
+@pytest.mark.full(5)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(("name", "shape", "inside", "with_x"), CASES)
 def test_value_gradient_and_communication(name, shape, inside, with_x):
     oracle = ORACLES[name]

@@ -180,7 +180,7 @@ def start():
     return json.loads(said)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_importing_traces_and_compiles_nothing(start):
     assert start["events"] == []
     assert any("trace" in event for event in start["events later"])
@@ -272,7 +272,7 @@ def test_axes_are_called_axis():
 X = nx.named(make.array(np.arange(12.0).reshape(2, 6)), ["b", "k"])
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize(
     "call",
     [
@@ -417,7 +417,7 @@ def completions(expression, before=""):
     return {completion.name for completion in script(code).complete(code.count("\n") + 1, len(line))}
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_completion_of_every_public_name():
     assert completions("nx") >= set(nx.__all__)
 
@@ -437,7 +437,7 @@ def new_in_jax(space):
     return set(dir(importlib.import_module(f"jax.{space}"))) - set(known)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_completion_of_methods():
     before = "def f(x: nx.NamedArray):\n    "
     assert completions("x", before) >= {"sum", "named_shape", "rename", "at", "dims", "cumsum", "T", "block_until_ready"}
@@ -492,7 +492,7 @@ CALLS = {  # a call, and a parameter that its signature shows
 }
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("call", CALLS)
 def test_signature_help_and_documentation(call):
     code = f"import namedax as nx\n{call}("
@@ -590,7 +590,7 @@ def f(x: nx.NamedArray, w: nx.NamedArray) -> nx.NamedArray | jax.Array:
 """
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_mypy_accepts_the_attributes_of_results(tmp_path):
     (tmp_path / "results.py").write_text(RESULTS)
     (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\n[mypy-namedax.*]\nfollow_imports = silent\n")
@@ -630,7 +630,7 @@ def pyright(folder):
     return found
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_pyright_accepts_the_typed_examples_and_rejects_what_is_wrong(tmp_path):
     """In one test, because workers would each run it: it takes seconds."""
     found = pyright(tmp_path)

@@ -22,7 +22,7 @@ from tests.house import page_runner
 
 PAGES = Path(__file__).parents[2] / "docs" / "recipes"
 P = PartitionSpec
-pytestmark = pytest.mark.full
+pytestmark = pytest.mark.fast(0)
 
 
 @functools.cache
@@ -195,7 +195,7 @@ def test_silent_replication():
     assert gather.names == ("vocab",)
 
 
-@pytest.mark.rest(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(("form", "hops"), [("ring", 7), ("ulysses", 0), ("both", 3)])
 def test_context_parallelism(form, hops):
     page = scope_of("context_parallelism")

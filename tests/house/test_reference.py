@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 RECORD = json.loads((ROOT / "docs" / "reference" / "examples.json").read_text())
 SAME_JAX = jax.__version__ == RECORD["jax"]
 sphinx = pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
-pytestmark = pytest.mark.full  # for `make test-all`, which has built the site before: `make test` does not install Sphinx
+pytestmark = pytest.mark.fast(0)  # for `make test-all`, which has built the site before: `make test` does not install Sphinx
 
 
 @pytest.fixture(scope="module")
@@ -266,7 +266,7 @@ def parts(text):
 SAMPLE = sorted(RECORD["functions"])[::36]
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(not SAME_JAX, reason="the examples were written with another JAX")
 @pytest.mark.parametrize("name", SAMPLE)

@@ -109,7 +109,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_in_the_browser(site, monkeypatch):
     monkeypatch.setattr(site_check, "SEARCHES", {"known": "two"})
     try:

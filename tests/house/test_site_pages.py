@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 ABOUT = runpy.run_path(str(ROOT / "docs" / "extensions" / "about.py"))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_picture_of_readme_is_what_is_drawn_now():
     assert pictures.picture() == pictures.PICTURE.read_text(encoding="utf-8")
 
@@ -64,7 +64,7 @@ def extension(monkeypatch):
     return imported
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", ["about", "blocks", "jax_pages", "notebooks"])
 def test_examples_of_the_extensions(extension, name):
     result = doctest.testmod(extension(name))
@@ -78,7 +78,7 @@ def test_tables_of_the_gallery_are_folded():
     assert not result.failed
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_functions_link_to_the_pages_of_jax(extension):
     """Each function that JAX has, too: a link by its public name there, which exists."""
     jax_pages, pages = extension("jax_pages"), extension("reference_pages").pages()
@@ -100,7 +100,7 @@ def test_functions_link_to_the_pages_of_jax(extension):
     assert not [page for page, text in pages.items() if "In JAX: ``" in text]
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_notebooks_have_the_cells_of_their_pages(extension):
     notebooks = extension("notebooks")
     found = 0
@@ -122,7 +122,7 @@ def test_notebooks_have_the_cells_of_their_pages(extension):
     assert found >= 8
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_markup_of_the_site_becomes_markdown(extension):
     text = """{.lead}
 One {term}`axis name`, {doc}`a page <guides/tour>`, [a link](../guides/tour.md#maps), [another](https://docs.jax.dev).
@@ -155,7 +155,7 @@ x = 1
     )
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_first_cell_of_a_notebook_installs_the_package(extension):
     """It is IPython, does nothing where namedax is installed, and takes it from the repository of pyproject.toml elsewhere."""
     install = extension("notebooks").INSTALL
@@ -165,7 +165,7 @@ def test_the_first_cell_of_a_notebook_installs_the_package(extension):
     assert ast.unparse(condition.test) == "importlib.util.find_spec('namedax') is None"
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_links_to_the_source_of_a_page(extension):
     notebooks = extension("notebooks")
     assert notebooks.REPOSITORY == URLS["Repository"]

@@ -435,8 +435,8 @@ for i in range(int(layers)):
 """
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", ["heads", "embed"])
 def test_loading_takes_about_one_block_beside_the_result(name, tmp_path):
     """A block of an array of 64 MiB on eight devices has 8 MiB. Whole arrays, or whole files in memory, would be 64 MiB and more."""
@@ -486,7 +486,7 @@ print("done")
 """
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_two_processes_load_and_save_one_file(file, tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

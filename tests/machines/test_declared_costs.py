@@ -184,7 +184,7 @@ def chosen(q, k, v):
     return jax.lax.cond(q[0, 0] > 0, lambda: masked(q, k, v), lambda: online(q, k, v))
 
 
-@pytest.mark.parametrize("kernel", [masked, online, pytest.param(chosen, marks=pytest.mark.full)])
+@pytest.mark.parametrize("kernel", [masked, online, pytest.param(chosen, marks=pytest.mark.fast(0))])
 def test_every_run_is_charged_once(kernel):
     f = nx.machines.cost(kernel, flops=FLOPS, bytes=BYTES)
 
@@ -225,7 +225,7 @@ def program_text(f, *args):
     return re.sub(names, lambda name: f"%{numbers.setdefault(name[0].removeprefix('%'), len(numbers))}", text)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.full] * (name != "gradient")) for name in PROGRAMS])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.fast(0)] * (name != "gradient")) for name in PROGRAMS])
 @pytest.mark.parametrize("kernel", [attend, flash], ids=["attend", "flash"])
 def test_values_and_the_compiled_program_do_not_change(name, kernel):
     f, g = (PROGRAMS[name](one) for one in (nx.machines.cost(kernel, flops=1, bytes=1), kernel))

@@ -715,7 +715,7 @@ def test_measure_wants_devices():
 # --- the present machine -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_measure():
     mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
     other = jax.make_mesh((8,), ("z",), axis_types=(jax.sharding.AxisType.Explicit,))
@@ -741,7 +741,7 @@ def test_measure():
     assert predicted / 30 < sorted(seconds)[2] < predicted * 30
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_measure_under_a_mesh():
     # Of two devices: the other tests keep all eight busy.
     here = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,), devices=jax.devices()[:2])
@@ -749,8 +749,8 @@ def test_measure_under_a_mesh():
         assert set(nx.machines.measure().links) == {"x"}
 
 
-@pytest.mark.product
-@pytest.mark.full
+@pytest.mark.full(0)
+@pytest.mark.fast(0)
 def test_measure_without_a_mesh_is_for_any():
     have = nx.machines.measure()
     assert set(have.links) == {...}

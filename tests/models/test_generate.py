@@ -39,17 +39,15 @@ def tokens_of(case, title, axis_types=None, **options):
     return generator(params_of(case), prompts_of(case), NEW, jax.random.key(1))
 
 
-@pytest.mark.full
-@pytest.mark.rest(1)
-@pytest.mark.part(4)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("case", DECODERS)
 def test_greedy_tokens_are_those_of_pytorch(case):
     np.testing.assert_array_equal(tokens_of(case, "one device"), golden(case)["greedy"])
 
 
-@pytest.mark.full
-@pytest.mark.part(2)
-@pytest.mark.rest(1)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("title", [title for title in generate.LAYOUTS if title != "one device"])
 @pytest.mark.parametrize("case", DECODERS)
@@ -60,9 +58,8 @@ def test_greedy_tokens_do_not_depend_on_the_layout(case, title, axis_types):
 SAMPLING = {"temperature": 0.7, "top_k": 9, "top_p": 0.8}
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("title", ["batch+heads", "uneven heads", "cache+heads"])
 def test_drawn_tokens_do_not_depend_on_the_layout(title):
     expected = tokens_of("mistral", "one device", **SAMPLING)
@@ -81,8 +78,8 @@ def kept(logits, temperature, top_k, top_p):
     return set(allowed[before < top_p].tolist())
 
 
-@pytest.mark.rest(3)
-@pytest.mark.part(4)
+@pytest.mark.full(3)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize(
     ("top_k", "top_p", "candidates"),
     [(0, 1.0, 128), (3, 1.0, 128), (0, 0.6, 128), (5, 0.6, 128), (0, 0.6, 8), (0, 0.9, 2), (0, 0.999, 11)],
@@ -108,8 +105,8 @@ def test_only_likely_tokens_are_drawn(monkeypatch, resources, top_k, top_p, cand
     assert {token for token in wanted if weights[token] > 0.03 * total} <= found
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(3)
+@pytest.mark.full(1)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize(
     ("case", "title"),
     [("llama3", "one device"), ("llama3", "batch+heads"), ("llama3", "cache"), ("mixtral", "heads"), ("gemma3", "one device")],

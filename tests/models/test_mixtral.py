@@ -31,7 +31,7 @@ def balanced(case, title, axis_types, balance):
     return f(params_of(case), batch_of(case))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("case", CASES)
 def test_the_loss_of_the_balance_is_that_of_pytorch(case):
     found = golden(case)
@@ -39,9 +39,8 @@ def test_the_loss_of_the_balance_is_that_of_pytorch(case):
     np.testing.assert_allclose(value, found["loss"] + 0.5 * found["aux_loss"], rtol=2e-5)
 
 
-@pytest.mark.full
-@pytest.mark.rest(1)
-@pytest.mark.part(2)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("title", ["ep+fsdp", "fsdp+tp+sp", "fsdp, accumulated", "ring+fsdp", "pipeline+dp"])
 def test_the_balance_does_not_depend_on_the_layout(title, axis_types):

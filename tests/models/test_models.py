@@ -115,16 +115,15 @@ MAPPED = [
 ]
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(7)
+@pytest.mark.full(1)
+@pytest.mark.fast(7)
 @pytest.mark.parametrize("case", CASES)
 def test_a_model_equals_pytorch(case):
     check(case, "one device", None)
 
 
-@pytest.mark.full
-@pytest.mark.part(4)
-@pytest.mark.rest(7)
+@pytest.mark.fast(0)
+@pytest.mark.full(7)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize(("case", "title"), MAPPED)
 def test_a_model_equals_pytorch_in_every_layout(case, title, axis_types):

@@ -23,8 +23,8 @@ def test_a_published_size_has_its_number_of_parameters(name):
     assert show.parameters(step).startswith(f"{step.title}: {step.count / 1e9:.2f} billion parameters\n\n")
 
 
-@pytest.mark.full
-@pytest.mark.rest(3)
+@pytest.mark.fast(0)
+@pytest.mark.full(3)
 @pytest.mark.parametrize("layout", ["dp+tp", "fsdp", "pipeline+dp"])
 @pytest.mark.parametrize("name", show.PUBLISHED)
 def test_a_layout_has_the_communication_that_it_needs(name, layout):
@@ -34,7 +34,7 @@ def test_a_layout_has_the_communication_that_it_needs(name, layout):
     assert wanted[layout] in kinds
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_model_is_shown(capsys):
     show.main("vit", ["--chips", "4", "--layout", "fsdp", "--machine", "h100", "--tries", "4"])
     text = capsys.readouterr().out
@@ -48,7 +48,7 @@ def test_experts_are_sent_to_by_all_to_alls():
     assert re.search(r"all-to-all +data +batch, expert +forward", text)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_model_without_a_fitting_layout_says_so():
     step = show.Step("llama")
     text = show.plan(step, 1, show.nx.machines.h100, 2)

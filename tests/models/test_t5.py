@@ -17,9 +17,8 @@ import generate
 NEW = 6
 
 
-@pytest.mark.full
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("remembers", [True, False])
 @pytest.mark.parametrize("title", ["one device", "uneven heads", "cache and source"])
 @pytest.mark.parametrize("case", ["t5", "t5_v1_1"])
@@ -45,9 +44,8 @@ def test_greedy_tokens_are_those_of_pytorch(case, title, remembers):
     np.testing.assert_array_equal(nx.positional(found, ["batch", "new"]), golden(case)["greedy"])
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"source": "x", "pos": "x", "source_sp": "x", "pos_sp": "x"}], ids=["whole", "ring"])
 def test_padding_of_the_inputs_has_no_influence(resources):
     t5, config = model_of("t5")

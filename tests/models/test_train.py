@@ -39,9 +39,8 @@ def expected(tmp_path_factory):
     return of
 
 
-@pytest.mark.full
-@pytest.mark.part(2)
-@pytest.mark.rest(1)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("explicit", [False, True])
 @pytest.mark.parametrize("layout", [title for title in common.LAYOUTS if title not in ("one device", "ep", "ep+fsdp")])
 def test_the_losses_of_every_layout_are_equal(expected, tmp_path, layout, explicit):
@@ -61,8 +60,8 @@ OPTIONS = {
 }
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", ["fsdp+tp+sp", "ring+fsdp", "pipeline+dp", "fsdp, accumulated"])
 @pytest.mark.parametrize("option", OPTIONS)
 def test_options_mean_the_same_in_every_layout(expected, tmp_path, option, layout):
@@ -71,14 +70,14 @@ def test_options_mean_the_same_in_every_layout(expected, tmp_path, option, layou
     np.testing.assert_allclose(have, expected(*OPTIONS[option]), rtol=rtol)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_adapters_are_sharded_by_their_axis(expected, tmp_path):
     arguments = ["--lora", "2", "--adapters", "4"]
     mesh = ["--mesh", '{"data": 4}', "--resources", '{"adapter": "data"}']
     np.testing.assert_allclose(losses(tmp_path, *arguments, *mesh), expected(*arguments), rtol=1e-4)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_training_continues_under_another_layout(expected, tmp_path):
     first = losses(tmp_path, "--layout", "fsdp+tp", "--until", "2", "--save")
     rest = losses(tmp_path, "--layout", "dp", "--resume", "--explicit")
@@ -87,7 +86,7 @@ def test_a_training_continues_under_another_layout(expected, tmp_path):
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_two_processes_train_as_one(expected, tmp_path):
     mesh = ["--mesh", '{"data": 4, "model": 2}', "--resources", '{"batch": "data", "embed_fsdp": "data", "kv_heads": "model"}']
     first, _ = run_two(MODELS / "train.py", *SMALL, "--out", tmp_path, *mesh)
@@ -100,8 +99,8 @@ def test_an_unknown_model_type_is_an_error(tmp_path):
         train.main(["--weights", str(tmp_path)])
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("option", [(), ("--packed",), ("--lora", 2), ("--lora", 2, "--adapters", 2)], ids=str)
 @pytest.mark.parametrize("layout", ["ep", "ep+fsdp"])
 def test_experts_are_trained_in_their_layouts(expected, tmp_path, layout, option):

@@ -193,8 +193,8 @@ PROGRAMS = {
 HOLES_NAMED = nx.named(HOLES, ["a", "b", None])
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_values_and_gradients(placement, smooth):
@@ -203,8 +203,8 @@ def test_values_and_gradients(placement, smooth):
     check(named, plain, (A,), ["a", "b", None], out_axes, placement, grad=smooth, tol=1e-4)
 
 
-@pytest.mark.rest(15)
-@pytest.mark.part(5)
+@pytest.mark.full(15)
+@pytest.mark.fast(5)
 @pytest.mark.parametrize("label", PROGRAMS)
 def test_what_is_sent(label):
     named, _, _, _, kinds = PROGRAMS[label]
@@ -306,7 +306,7 @@ def sizes_of_gathers(sent):
     return sorted(one.bytes for one in sent if one.kind == "all-gather")
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_documentation_has_a_table_of_what_gathers():
     text = (Path(__file__).parents[2] / "docs" / "guides" / "operations.md").read_text()
     section = text.split("## What gathers a sharded axis")[1].split("\n## ")[0]

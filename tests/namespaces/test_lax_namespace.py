@@ -36,8 +36,8 @@ def by_hand(reduce, groups):
     return f
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("shape", "place"), PLACES)
 def test_groups(shape, place):
     lax = nx.lax
@@ -104,7 +104,7 @@ def wanted_of_exchanges():
     return both(array(8, 4, seed=4))
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(("shape", "place"), PLACES)
 def test_exchanges_within_groups(shape, place):
     x = array(8, 4, seed=4)
@@ -238,8 +238,8 @@ def test_refused_by_name(body, error, message):
 # --- modules that hold more than functions --------------------------------------------------------------------------------
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("shape", "place"), PLACES[:3])
 def test_rotations(shape, place):
     theirs, ours = jax.scipy.spatial.transform, nx.scipy.spatial.transform
@@ -258,7 +258,7 @@ def test_rotations(shape, place):
         np.testing.assert_allclose(h, w, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_interpolation_and_minimisation():
     grid, values, places = (
         (make.arange(4.0), make.array([0.0, 1.0, 3.0])),

@@ -132,7 +132,7 @@ def plain(arguments, place):
     )
 
 
-@pytest.mark.part(9)
+@pytest.mark.fast(9)
 @pytest.mark.parametrize("path", CALLS)
 def test_calls_as_jax_has_them(path):
     (args, kwargs), place = CALLS[path]
@@ -156,7 +156,7 @@ def test_calls_as_jax_has_them(path):
         np.testing.assert_allclose(nx.positional(h, full), w, rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_every_parameter_by_keyword():
     """Each with JAX's default, under JAX's word for the first one too; none of them changes anything."""
     for path, extra in [("numpy.sum", {}), ("numpy.var", {}), ("numpy.max", {}), ("numpy.argmin", {}), ("numpy.median", {}),
@@ -217,8 +217,8 @@ def run(body, args, shape, resources, out):
     return nx.xmap(body, axes, out, axis_resources=resources, mesh=mesh)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("shape", "resources"), PLACES)
 def test_over_names_and_their_gradients(shape, resources):
     x, w, m = array(8, 4, 3, seed=1), array(8, 4, seed=2), array(8, 4, seed=3)
@@ -256,7 +256,7 @@ def test_over_names_and_their_gradients(shape, resources):
     np.testing.assert_allclose(have, jax.jit(jax.grad(lambda x: weigh(by_hand(x, w, m))))(x), rtol=2e-3, atol=1e-4)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("shape", "resources"), PLACES)
 def test_quantiles_with_weights(shape, resources):
     x, w = array(8, 4, 3, seed=1), jnp.abs(array(8, 4, seed=2)) + 0.1
@@ -273,7 +273,7 @@ def test_quantiles_with_weights(shape, resources):
     np.testing.assert_array_equal(have[1][:, 0], jnp.percentile(x, 35, (0, 2), method="inverted_cdf"))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_take_along_axis_without_wrapping():
     x, index = array(4, 6), make.array([[1, -1, 7], [0, 5, -6], [2, -3, 3], [4, 4, -9]], jnp.int8)
     for mode in (None, "clip", "fill"):
@@ -284,7 +284,7 @@ def test_take_along_axis_without_wrapping():
         np.testing.assert_array_equal(nx.positional(have, ["b", "k"]), want)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_where_with_one_argument():
     x = make.array([[0.0, 2.0, 3.0], [1.0, 0.0, 0.0]])
     (have,) = nx.numpy.where(nx.named(x, ["b", None]) > 0, size=2, fill_value=-1)

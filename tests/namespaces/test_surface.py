@@ -17,8 +17,6 @@ import pytest
 import namedax as nx
 from tests.namespaces.test_signatures import public
 
-pytestmark = pytest.mark.slow
-
 SPACES = {
     "numpy": (jnp, nx.numpy),
     "numpy.linalg": (jnp.linalg, nx.numpy.linalg),
@@ -362,10 +360,10 @@ def takes_named_arrays(name):
     raise AssertionError(f"{name}: {NO_SAMPLE}")
 
 
-@pytest.mark.rest(6)
-@pytest.mark.full
+@pytest.mark.full(6)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.product] if k % 6 else []) for k, name in enumerate(LIFTED)]
+    "name", [pytest.param(name, marks=[pytest.mark.full(0)] if k % 6 else []) for k, name in enumerate(LIFTED)]
 )
 @pytest.mark.filterwarnings("ignore")
 def test_takes_named_arrays_outside_of_jit(name):

@@ -49,8 +49,8 @@ def loss_of(results, weights):
     return sum(jnp.sum(results[label] * weights[label]) for label in results)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("kind", "layout"), CASES)
 def test_sharded_over_axes_that_nobody_maps(kind, layout):
     axis_type = AxisType.Auto if kind == "auto" else AxisType.Explicit
@@ -104,8 +104,8 @@ CLOSED_OVER = {
 }
 
 
-@pytest.mark.rest(3)
-@pytest.mark.part(2)
+@pytest.mark.full(3)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("partitioning", ["manual", "auto"])
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])

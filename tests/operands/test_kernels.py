@@ -70,7 +70,7 @@ def values(result):
     return np.asarray(result.data if isinstance(result, nx.NamedArray) else result)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_fresh_names_compile_nothing_and_take_no_memory(compilations):
     def fresh(i, operation):
         call, want = FRESH[operation]
@@ -126,7 +126,7 @@ def test_errors_in_a_kernel_name_the_axes(warm):
         nx.rearrange(x, "{apple,plum} -> {both=(apple plum)}")
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_what_compares_equal_is_not_the_same():
     x = nx.named(jnp.asarray(X)[:, :, None] * np.arange(1.0, 3.0), [None, "b", None])
     calls = {
@@ -153,7 +153,7 @@ def test_what_compares_equal_is_not_the_same():
     assert nx.sum(k, "k", dtype=int).dtype != nx.sum(k, "k", dtype=float).dtype
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_kernels_that_fall_out_are_freed(monkeypatch):
     made = []
     compile_kernel = kernels._compile

@@ -65,7 +65,7 @@ def matmul(x, y):
     return pl.pallas_call(_product, out_shape=out, interpret=True)(x, y)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_pallas(placement):
     """A batch over two names, and parameters that lack both: their gradient is summed over them."""
@@ -123,8 +123,8 @@ LOOPS = {
 SLOW = {"odeint": ["two-mesh-axes"], "cg": ["one-each", "both"]}
 
 
-@pytest.mark.rest(5)
-@pytest.mark.part(2)
+@pytest.mark.full(5)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("loop", "placement"), [(loop, p) for loop in LOOPS for p in FEW if p.label in SLOW.get(loop, [p.label])], ids=str
 )
@@ -136,7 +136,7 @@ def test_loops(loop, placement):
     check(nx.nmap(kernel), oracle, args, (["a", None], []), out_axes, placement, grad=grad, tol=1e-4, **options)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_second_derivatives_and_integers():
     def kernel(x, n, flag):
         total, rows = lax.scan(lambda c, row: (c * row + n, c), 1.0, x)
@@ -158,7 +158,7 @@ def test_second_derivatives_and_integers():
     np.testing.assert_allclose(jax.vmap(f)(x[None])[0][0], f(x)[0], rtol=1e-6)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("number", [2.0, 3, True])
 def test_gradient_beside_a_python_number(number):
     """Which is the same on all devices, whatever its derivative is, in a loop that JAX's checker refuses."""
@@ -173,7 +173,7 @@ def test_gradient_beside_a_python_number(number):
     np.testing.assert_allclose(jax.grad(lambda x: jnp.sum(f(x) ** 2))(x), 2 * (x @ powers)[:, None] * powers, rtol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"a": ("x", "y")}], ids=str)
 def test_static_numbers_of_what_is_not_checked(resources):
     """An axis stays a number where the checker is left out: JAX's checker refuses the ranks of values that differ from device to device."""

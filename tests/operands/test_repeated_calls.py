@@ -173,8 +173,8 @@ def repeat(call, times):
     jax.block_until_ready(result)
 
 
-@pytest.mark.rest(40)
-@pytest.mark.part(20)
+@pytest.mark.full(40)
+@pytest.mark.fast(20)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_repeated_call_traces_and_compiles_nothing(name, events):
     repeat(CALLS[name], 2)
@@ -215,8 +215,8 @@ def test_an_initializer_of_another_zero_is_another_initializer():
         assert np.signbit(positional(have)).tolist() == [np.signbit(value)] * 2
 
 
-@pytest.mark.rest(16)
-@pytest.mark.part(6)
+@pytest.mark.full(16)
+@pytest.mark.fast(6)
 @pytest.mark.parametrize("name", CALLS)
 def test_repeated_calls_keep_no_memory(name, events):
     call, number = CALLS[name], 1000
@@ -239,8 +239,8 @@ def test_repeated_calls_keep_no_memory(name, events):
         tracemalloc.stop()
 
 
-@pytest.mark.rest(10)
-@pytest.mark.part(6)
+@pytest.mark.full(10)
+@pytest.mark.fast(6)
 @pytest.mark.parametrize("name", WITH_FUNCTIONS)
 def test_a_closure_of_another_value_is_another_function(name):
     def times(factor):
@@ -253,8 +253,8 @@ def test_a_closure_of_another_value_is_another_function(name):
         np.testing.assert_allclose(positional(have), positional(want), rtol=1e-5)
 
 
-@pytest.mark.rest(10)
-@pytest.mark.part(4)
+@pytest.mark.full(10)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("name", WITH_FUNCTIONS)
 def test_a_closure_over_arrays_gives_their_values(name):
     """Arrays of one type, in functions of one line: nothing but their values differs."""
@@ -342,8 +342,8 @@ def test_a_function_whose_surroundings_change_behaves_as_under_jax(name, monkeyp
 # --- functions that are deleted -----------------------------------------------------------------------------------
 
 
-@pytest.mark.rest(10)
-@pytest.mark.part(4)
+@pytest.mark.full(10)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("name", WITH_FUNCTIONS)
 def test_functions_that_are_deleted_are_freed(name):
     """Within the bound of JAX's own caches, which `jax.clear_caches` empties."""

@@ -114,17 +114,16 @@ def _check(name: str, layout: str) -> None:
                 run({op: _OPERATIONS[op][0]})
 
 
-@pytest.mark.full
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("layout", ["uneven", "steps"])
 @pytest.mark.parametrize("name", [name for name in _FAST if name in _TYPES])
 def test_types_without_infinity(name, layout):
     _check(name, layout)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", _LAYOUTS)
 @pytest.mark.parametrize("name", _TYPES)
 def test_every_operation_for_every_type(name, layout):

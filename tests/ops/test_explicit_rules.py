@@ -104,8 +104,8 @@ def has_gradient(name, values, result):
     return name not in NO_GRADIENT and has_floats(result) and has_floats(values)
 
 
-@pytest.mark.full
-@pytest.mark.rest(12)
+@pytest.mark.fast(0)
+@pytest.mark.full(12)
 @pytest.mark.parametrize(("name", "layout"), list(cases()))
 def test_every_operation_runs_on_explicit_axes(name, layout):
     call, names = CALLS[name]
@@ -134,8 +134,8 @@ def test_every_operation_runs_on_explicit_axes(name, layout):
 CHANGES_SIZES = {"nx.nn.glu"}
 
 
-@pytest.mark.full
-@pytest.mark.rest(15)
+@pytest.mark.fast(0)
+@pytest.mark.full(15)
 @pytest.mark.parametrize(("name", "layout"), [case for case in cases() if case.values[0] not in CHANGES_SIZES])
 def test_every_operation_runs_on_results_of_inner_functions(name, layout):
     """Inside a mapped function, such a result is sharded over Explicit mesh axes that the outer function does not map."""

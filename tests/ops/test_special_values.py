@@ -113,8 +113,8 @@ def run(table, layout, kind):
 CASES = [(layout, kind) for layout in LAYOUTS for kind in ("auto", "explicit") if kind == "auto" or LAYOUTS[layout][1]]
 
 
-@pytest.mark.rest(5)
-@pytest.mark.part(5)
+@pytest.mark.full(5)
+@pytest.mark.fast(5)
 @pytest.mark.parametrize(("layout", "kind"), CASES)
 def test_what_moves_has_the_same_bits(layout, kind):
     for name, have, want in run(SAME_BITS, layout, kind):
@@ -131,15 +131,15 @@ def test_what_is_read(layout, kind):
             np.testing.assert_array_equal(np.signbit(have)[~np.isnan(have)], np.signbit(want)[~np.isnan(want)], err_msg=name)
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(6)
+@pytest.mark.full(4)
+@pytest.mark.fast(6)
 @pytest.mark.parametrize(("layout", "kind"), CASES)
 def test_what_computes_has_the_same_infinities(layout, kind):
     for name, have, want in run(CLOSE, layout, kind):
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-38, err_msg=name)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_values_that_occur_once():
     for column in X.T:
         for size in (4, 8):

@@ -86,8 +86,8 @@ def strict():
         yield
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=["here", "sharded"])
 def test_nothing_is_mixed(dtype, resources):
@@ -102,7 +102,7 @@ def test_nothing_is_mixed(dtype, resources):
     assert wrong == {}
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_numbers_are_the_same():
     x = X.astype(jnp.bfloat16)
     for label in ("median", "quantiles", "histogram", "normalisation", "loss", "attention", "einsum in float32"):
@@ -131,7 +131,7 @@ def test_a_mask_of_integers():
         np.testing.assert_allclose(have, getattr(jnp, name)(x, 0, where=mask > 0), rtol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_debug_nans():
     """No function makes a NaN on the way to numbers without one."""
     with jax.debug_nans(True):
@@ -146,7 +146,7 @@ def test_debug_nans():
 INTEGERS = [np.array(1), np.int64(1), np.array(-1, np.int8), [np.array(1)], (np.int32(0), np.array(1))]
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("axis", INTEGERS, ids=repr)
 def test_integers_of_numpy_are_positions(axis):
     x, data = nx.named(array(4, 3, 5), ["a", None, None]), array(4, 3, 5)
@@ -178,7 +178,7 @@ def test_what_is_no_position():
 # --- rarer arguments --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_a_sorter(placement):
     values, wanted = array(8, 4, seed=2), array(4, 5, seed=3)
@@ -239,8 +239,8 @@ DIAGONALS = {
 LAYOUTS = [{}, {"i": "x"}, {"j": "x"}, {"i": "x", "j": "y"}, {"i": ("y", "x")}]
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("spec", DIAGONALS)
 def test_repeated_names(spec):
     out, plain = DIAGONALS[spec]

@@ -75,16 +75,16 @@ def test_a_small_model_is_data_parallel():
     assert list(best.report.summary()) == ["all-reduce"]
 
 
-@pytest.mark.rest(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(
     "sizes",
     [
         {"x": 8},
-        pytest.param({"x": 4, "y": 2}, marks=pytest.mark.full),
-        pytest.param({"x": 2, "y": 2, "z": 2}, marks=pytest.mark.full),
+        pytest.param({"x": 4, "y": 2}, marks=pytest.mark.fast(0)),
+        pytest.param({"x": 2, "y": 2, "z": 2}, marks=pytest.mark.fast(0)),
     ],
 )
-@pytest.mark.parametrize("batch", [pytest.param(64, marks=[pytest.mark.full, pytest.mark.product]), 4096])
+@pytest.mark.parametrize("batch", [pytest.param(64, marks=[pytest.mark.fast(0), pytest.mark.full(0)]), 4096])
 def test_it_is_within_two_percent_of_the_best_of_all(sizes, batch):
     mesh, arguments = abstract(**sizes), shapes(batch, 256, 1024, 128)
     times = []
@@ -241,7 +241,7 @@ def test_what_two_names_of_one_axis_share_is_major():
         assert times[0] < times[1]
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_bound_of_the_memory_holds_and_the_front_is_one():
     arguments = shapes(1 << 14, 2048, 8192, 64)
     free = nx.plan(mapped(), *arguments, mesh=abstract(x=4, y=2), machine=SLOW)
@@ -258,7 +258,7 @@ def test_the_bound_of_the_memory_holds_and_the_front_is_one():
         assert any(t <= c.time and p <= c.peak for t, p in pairs) or not c.fits
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_nothing_fits():
     with pytest.raises(nx.errors.PlanError) as error:
         nx.plan(mapped(), *shapes(1024, 1024, 4096, 1024), mesh=abstract(x=8), machine=SLOW, memory=1e5, loops={})
@@ -470,7 +470,7 @@ def large():
     return nx.plan(f, *arguments, mesh=abstract(data=32, model=8), machine=machine, names=names, memory=2e10, tries=40)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_large_model_is_sharded_as_experts_do(large):
     assert large.best == {
         "batch": "data",
@@ -482,7 +482,7 @@ def test_a_large_model_is_sharded_as_experts_do(large):
     }
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_experts_live_where_the_batch_does():
     config = dataclasses.replace(Config(), layers=4, embed=1024, hidden=8192, experts=64, pos=256, capacity=16, vocab=512)
     f, arguments = transformer(config, 256)
@@ -497,8 +497,8 @@ def test_experts_live_where_the_batch_does():
     assert plan.best["batch"] == plan.best["expert"] == "data"
 
 
-@pytest.mark.product
-@pytest.mark.full
+@pytest.mark.full(0)
+@pytest.mark.fast(0)
 def test_a_long_context_is_a_ring():
     config = dataclasses.replace(Config(), layers=4, embed=512, kv_heads=1, group=4, hidden=2048, pos=1 << 17)
     f, arguments = transformer(config, 1)

@@ -131,8 +131,8 @@ def case(program, number):
     return jax.value_and_grad(body, argnums=wrt), arrays, sizes, mesh, machine, rng
 
 
-@pytest.mark.rest(3)
-@pytest.mark.full
+@pytest.mark.full(3)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("number", range(8))
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_no_layout_is_faster_than_the_bound(program, number):

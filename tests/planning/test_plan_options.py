@@ -48,7 +48,7 @@ def planned(memory=None, f=None, types=TYPES, **options):
     return nx.plan(f or network(), *types, **options)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_faster_layout_that_fits_only_with_recomputation_is_chosen():
     free = planned()
     assert (free.best, free.options) == ({"batch": "x"}, {})
@@ -75,7 +75,7 @@ def test_a_faster_layout_that_fits_only_with_recomputation_is_chosen():
         planned(limit, network(remat="none", prefetch=0), loops={})
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_apply_runs_the_layout_and_the_options():
     f = network()
     w, x = (jnp.asarray(np.random.default_rng(0).normal(size=t.shape) / 16, "float32") for t in TYPES)
@@ -93,14 +93,14 @@ def test_apply_runs_the_layout_and_the_options():
         plan.apply(folded)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_apply_needs_the_devices():
     plan = nx.plan(network(), *TYPES, mesh=abstract(x=16), machine=SLOW, progress=False)
     with pytest.raises(nx.errors.MeshError, match=r"Plan.apply: the plan is for 16 devices, but JAX has 8"):
         plan.apply(network())
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_each_fold_has_its_own_choice():
     def loss(w, v, x):
         y = nx.fold(layer, x, w, axis="layers")
@@ -159,7 +159,7 @@ def test_a_ring_of_causal_attention_is_balanced():
     assert plan.candidates[0].time < 0.8 * other.time(quick)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_steps_are_chosen_if_nothing_fits():
     free = planned(f=network(remat="none"), loops={})
     limit = int(0.3 * min(one.peak for one in free.candidates))
@@ -180,7 +180,7 @@ def test_steps_are_chosen_if_nothing_fits():
     assert nx.explain(half, *TYPES).memory.peak > limit
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_steps_on_request():
     assert not any("SerialLoop" in str(one) for one in planned().candidates)
     plan = planned(loops=...)
@@ -205,7 +205,7 @@ def vocabulary(vocab, batch=512, **options):
     return nx.plan(f, *types, **{"mesh": abstract(x=8), "machine": machine, "progress": False, **options}), f, types
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_padded_blocks_are_tried():
     plan, f, types = vocabulary(50257)
     assert plan.best == {"vocab": "x"}
@@ -230,8 +230,8 @@ def test_padded_blocks_are_tried():
     assert plan.candidates[0].report.memory.arguments * 3 < off.candidates[0].report.memory.arguments
 
 
-@pytest.mark.product
-@pytest.mark.full
+@pytest.mark.full(0)
+@pytest.mark.fast(0)
 def test_padded_arguments_are_measured():
     mesh = jax.make_mesh((8,), ("x",))
     types = vocabulary(1001, 8)[2]
@@ -243,7 +243,7 @@ def test_padded_arguments_are_measured():
             assert any(one.measured is not None for one in plan.candidates if one.padded)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_cells_of_a_notebook_have_separate_options():
     """Two folds at one line number of two cells, of which only the long one is recomputed."""
     cells = {}

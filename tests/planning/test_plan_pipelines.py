@@ -25,7 +25,7 @@ def planned(memory=None, **options):
     return nx.plan(mapped(**options[1]), *SHAPES, **options[0])
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_less_memory_needs_another_schedule():
     plan = planned(memory=100 << 20)
     assert plan.best == {"layers": "pipe"}
@@ -35,7 +35,7 @@ def test_less_memory_needs_another_schedule():
     assert (again.best, again.candidates[0].peak) == (plan.best, plan.candidates[0].peak)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_options_that_the_program_has_stay():
     assert all(one.pipeline.keys() <= {"schedule", "interleave", "remat"} for one in planned(microbatches=8).candidates)
     fixed = planned(microbatches=8, schedule="gpipe", interleave=1, remat=False)

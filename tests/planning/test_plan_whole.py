@@ -51,7 +51,7 @@ def planned(sizes, f=step, **options):
 LARGE = (8192, 1024, 65536, 16)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_different_layouts_are_chosen_where_resharding_pays():
     plan = planned(LARGE)
     assert plan.layouts["encode"] == {"batch": "x"}
@@ -76,7 +76,7 @@ def test_different_layouts_are_chosen_where_resharding_pays():
     assert ("all-gather", 4 * 8192 * 1024) in [(c.kind, c.bytes) for c in best.report.collectives]
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_one_layout_is_chosen_where_resharding_does_not_pay():
     plan = planned((65536, 128, 64, 4))
     assert plan.layouts == {"encode": {"batch": "x"}, "decode": {"batch": "x"}}
@@ -84,7 +84,7 @@ def test_one_layout_is_chosen_where_resharding_does_not_pay():
     assert "One layout for all mapped functions is as fast as any that was tried for each." in plan.advice
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_apply_runs_each_function_in_its_layout():
     plan = planned(LARGE)
     mesh = jax.make_mesh((8,), ("x",))
@@ -97,7 +97,7 @@ def test_apply_runs_each_function_in_its_layout():
         assert "psum" not in str(jax.make_jaxpr(f)(*args))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_what_is_counted_between_functions_is_what_the_compiler_sends():
     mesh = jax.make_mesh((8,), ("x",))
     for sizes in ((64, 16, 1024, 2), (512, 64, 16, 2)):
@@ -179,7 +179,7 @@ def test_errors():
         planned((64, 16, 64), memory=1000, loops={})
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_why_counts_the_arguments_of_several_layouts():
     plan = planned(LARGE)
     assert plan.candidates[0].is_split

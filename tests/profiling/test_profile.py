@@ -767,8 +767,8 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_time_of_larger_programs_is_attributed(program):
     f, args = PROGRAMS[program]()

@@ -176,7 +176,7 @@ CASES = [
         marks=()
         if (use in FEW and (layout, kind) in few)
         or (use in NEW and (layout, kind, inside) == ("batch over more", "explicit", True))
-        else pytest.mark.full,
+        else pytest.mark.fast(0),
     )
     for few in [{("one axis", "auto"), ("batch over more", "explicit"), ("in two dimensions", "auto")}]
     for use in USES
@@ -217,8 +217,8 @@ def sent(function, *args):
     return sum(c.wire_bytes * c.trips for c in hlo.collectives(function.lower(*args).compile()))
 
 
-@pytest.mark.part(5)
-@pytest.mark.rest(5)
+@pytest.mark.fast(5)
+@pytest.mark.full(5)
 @pytest.mark.parametrize(("use", "layout", "kind", "inside"), CASES)
 def test_values_gradients_and_what_is_sent(use, layout, kind, inside):
     named, positional = USES[use]
@@ -244,8 +244,8 @@ def test_values_gradients_and_what_is_sent(use, layout, kind, inside):
 USED = ("before, in a helper", "a rule for its JVP", "in both branches", "in one branch", "in parts")
 
 
-@pytest.mark.rest(8)
-@pytest.mark.full
+@pytest.mark.full(8)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("use", USED)
 @pytest.mark.parametrize("count", [3, 5])
@@ -261,7 +261,7 @@ def test_values_where_sizes_do_not_divide(count, use, inside):
         np.testing.assert_allclose(have, want, rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.parametrize("use", ["a rule for its JVP", pytest.param("in both branches", marks=pytest.mark.full)])
+@pytest.mark.parametrize("use", ["a rule for its JVP", pytest.param("in both branches", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("inside", [False, True])
 def test_the_second_derivative(use, inside):
     """A rule is a rule in every order, and what is taken of a block has a gradient too."""
@@ -275,7 +275,7 @@ def test_the_second_derivative(use, inside):
     np.testing.assert_allclose(have, want, rtol=2e-3, atol=2e-2)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("use", USED)
 def test_bytes_are_those_that_explain_counts(use):
     mesh, axes = make_mesh((8,), "auto"), (["ks", "d"], ["b", "k"])
@@ -285,9 +285,9 @@ def test_bytes_are_those_that_explain_counts(use):
     assert counted == {kind: bytes for kind, (_, bytes) in compiled.items()}
 
 
-@pytest.mark.rest(8)
+@pytest.mark.full(8)
 @pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize("use", ["softmax", "roll", *(pytest.param(use, marks=pytest.mark.full) for use in USED)])
+@pytest.mark.parametrize("use", ["softmax", "roll", *(pytest.param(use, marks=pytest.mark.fast(0)) for use in USED)])
 def test_what_is_gathered_before_the_steps_of_a_loop_is_reduced_after_them(use, inside):
     """Each step would scatter its part of the gradient otherwise, which sends it as often as there are steps."""
     mesh, axes = make_mesh((2,), "auto"), (["ks", "d"], ["b", "k"])

@@ -63,7 +63,7 @@ def measured(function, *args):
     return compiled(*args), sent, compiled.memory_analysis().temp_size_in_bytes
 
 
-@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
+@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])
 def test_a_step_gathers_what_a_step_by_hand_gathers(kind):
     mesh = make_mesh((DEVICES,), kind)
     rng = np.random.default_rng(0)

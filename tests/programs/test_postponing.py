@@ -172,8 +172,8 @@ ON_EXPLICIT = (
 )
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(2)
+@pytest.mark.full(4)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("label", "kind"),
     [(label, AxisType.Auto) for label in PROGRAMS] + [(label, AxisType.Explicit) for label in ON_EXPLICIT],
@@ -204,7 +204,7 @@ def parallel_block(x, w1, w2):
     return x + one + two
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("remat", [False, True], ids=["", "checkpoint"])
 def test_within_scan_and_checkpoint(remat):
     def body(x, w1, w2):

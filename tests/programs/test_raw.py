@@ -175,7 +175,7 @@ SOLVERS = {
 }
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("what", REDUCTIONS)
 def test_raw_reductions_of_a_block_are_refused(what):
     message = rf"<lambda> \(test_raw.py:\d+\): a function of JAX takes {what.removesuffix(' of all')} of all elements .* of the axes 'a', .*nx.sum"
@@ -238,7 +238,7 @@ IN_CONTROL_FLOW = {
 }
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("body", IN_CONTROL_FLOW.values(), ids=IN_CONTROL_FLOW)
 def test_raw_reductions_in_control_flow_and_rules_are_refused(body):
     with pytest.raises(
@@ -292,7 +292,7 @@ def test_functions_of_leaves_that_act_entry_by_entry_pass():
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_what_is_no_raw_reduction():
     """Reductions of entries, of positional arrays, of what namedax lifts, and sums that JAX makes of broadcasts."""
     scales = make.arange(1.0, 4.0)

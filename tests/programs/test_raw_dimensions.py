@@ -112,7 +112,7 @@ def test_entries_along_a_sharded_dimension_are_not_combined(what):
         mapped(COMBINING[what], resources)(X)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"a": nx.SerialLoop(4)}, {"a": ("y", nx.SerialLoop(2))}, {"a": "y"}], ids=str)
 @pytest.mark.parametrize("what", ALONG_ROWS)
 def test_entries_along_a_sharded_dimension_are_not_combined_in_other_layouts(what, resources):
@@ -200,8 +200,8 @@ MORE = {"integer_pow": (2,), "reduce_precision": (5, 10)}
 NOT_TRIED = {"clamp", "convert_element_type", "random_gamma_grad"}
 
 
-@pytest.mark.rest(25)
-@pytest.mark.full
+@pytest.mark.full(25)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "name",
     sorted(name for name in names_with(lambda record: record.is_elementwise) - NOT_TRIED if callable(getattr(lax, name, None))),

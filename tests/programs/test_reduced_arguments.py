@@ -84,7 +84,7 @@ def sent(f, *args):
     return {kind: count for kind, (count, _) in nx.hlo.summary(f.lower(*args).compile()).items()}
 
 
-@pytest.mark.rest(7)
+@pytest.mark.full(7)
 @pytest.mark.parametrize(
     ("layout", "body"),
     [
@@ -93,7 +93,7 @@ def sent(f, *args):
         ("two axes", "checkpoint"),
         ("one of two axes", "product"),
         ("another axis", "product"),
-        *(pytest.param(layout, body, marks=pytest.mark.full) for layout in LAYOUTS for body in BODIES),
+        *(pytest.param(layout, body, marks=pytest.mark.fast(0)) for layout in LAYOUTS for body in BODIES),
     ],
 )
 def test_gradients_of_reduced_weights(layout, body):

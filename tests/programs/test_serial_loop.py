@@ -130,8 +130,8 @@ PROGRAMS = {
 EVERYWHERE = ("sum", "batch norm", "matmul")
 
 
-@pytest.mark.rest(8)
-@pytest.mark.part(2)
+@pytest.mark.full(8)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("name", EVERYWHERE)
 def test_everywhere(name, placement):
@@ -143,8 +143,8 @@ def test_everywhere(name, placement):
 ALONE = sorted(set(PROGRAMS).difference(EVERYWHERE))
 
 
-@pytest.mark.rest(7)
-@pytest.mark.part(8)
+@pytest.mark.full(7)
+@pytest.mark.fast(8)
 @pytest.mark.parametrize("name", ALONE)
 def test_programs(name):
     placement = next(p for p in PLACEMENTS if str(p) == "devices-and-steps-auto")
@@ -152,8 +152,8 @@ def test_programs(name):
     check(named, oracle, [X, W], (["a", "b", "c"], ["c", "d"]), out, placement, tol=5e-5)
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 @pytest.mark.parametrize("part", range(3))
 def test_programs_in_one(part, placement):
@@ -196,8 +196,8 @@ def train_step(resources, where, mesh):
     return jax.jit(nx.xmap(lambda *args: inside(*args), AXES, ([], (AXES[0], AXES[1])), **options))
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("where", ["inside", "outside"])
 @pytest.mark.parametrize("base", [(), ("x",), ("x", "y")], ids=str)
 def test_gradient_accumulation(where, base):
@@ -217,7 +217,7 @@ def test_gradient_accumulation(where, base):
     assert steps.memory_analysis().temp_size_in_bytes < plain.memory_analysis().temp_size_in_bytes / (4 if not base else 1.5)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("where", ["inside", "outside"])
 @pytest.mark.parametrize("batch", ["x", ("x", LOOP(4)), ("x", LOOP(4, keep="whole"))], ids=str)
 def test_a_parameter_in_parts_is_gathered_and_its_gradient_scattered_in_every_step_or_once(batch, where):
@@ -248,7 +248,7 @@ def scanned_layers(ws, x):
     return nx.mean(h**2, ("b", "k"))
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("where", ["inside", "outside"])
 @pytest.mark.parametrize("replicas", [(), ("y",)], ids=["fsdp", "hybrid"])
 def test_gradients_of_scanned_layers_in_parts_are_scattered_in_every_step_or_once(replicas, where):
@@ -317,7 +317,7 @@ def test_memory_falls_by_about_the_number_of_steps():
         assert temporaries({"batch": LOOP(steps)}) < 1.25 * whole / steps
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_scan_over_layers_sums_its_gradients_after_all_steps():
     def loss(ws, x):
         h, _ = jax.lax.scan(lambda h, w: (nx.tanh(nx.rename(nx.dot(h, w, "d"), {"e": "d"})), None), x, ws)
@@ -341,7 +341,7 @@ def test_a_scan_over_layers_sums_its_gradients_after_all_steps():
         assert (only.kind, only.in_loop, only.bytes) == ("all-reduce", False, ws.nbytes)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"a": LOOP(4)}, {"a": ("x", LOOP(2))}, {"a": (("y", "x", LOOP(1)))}], ids=str)
 def test_sums_that_a_scan_collects_with_weights_of_its_own(resources):
     # What the carry begins with is scaled in every iteration, like the sums.
@@ -394,7 +394,7 @@ def test_a_weight_that_a_scan_uses_every_time():
         )
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"batch": LOOP(4)}, {"batch": ("x", LOOP(2))}], ids=str)
 def test_second_derivatives(resources):
     args = operands()
@@ -505,7 +505,7 @@ def test_weak_types_and_integers():
     np.testing.assert_array_equal(more, jnp.arange(1, 9))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"n": LOOP(2)}, {"n": ("x", LOOP(2))}], ids=str)
 def test_solvers_beside_a_mesh_axis_that_nobody_maps(resources):
     a, b, axes = array(8, 3, 3) + 3 * make.eye(3), array(8, 3), (["n", None, None], ["n", None])
@@ -522,7 +522,7 @@ def test_solvers_beside_a_mesh_axis_that_nobody_maps(resources):
     )
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_lifted_loops_in_which_each_entry_goes_on_by_itself():
     def double(v):
         return jax.lax.while_loop(lambda v: v < 100, lambda v: 2 * v, v)
@@ -626,7 +626,7 @@ def test_two_names_on_one_loop_do_not_meet():
 # --- control flow that all steps take together ----------------------------------------------------------------------
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{"a": LOOP(4)}, {"a": ("x", LOOP(2))}, {"a": "y", "b": ("x", LOOP(2))}], ids=str)
 def test_reductions_in_every_iteration(resources):
     def body(x, w):
@@ -665,8 +665,8 @@ def test_reductions_in_every_iteration(resources):
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("remat", [False, True])
 @pytest.mark.parametrize(
     "resources", [{"m": ("x", LOOP(3))}, {"m": LOOP(2), "b": ("x", LOOP(4))}, {"e": ("x", LOOP(2))}], ids=str
@@ -704,8 +704,8 @@ SEVERAL = (
 )
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", SEVERAL, ids=str)
 def test_partial_results_are_gathered_over_mesh_axes_and_loops_together(resources):
     def body(x):
@@ -751,8 +751,8 @@ def test_results_that_are_arguments_where_an_explicit_mesh_is_set():
             np.testing.assert_array_equal(have, x)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("axes", [("l", "x"), ("y", "l", "x"), ("x", "l")], ids=str)
 def test_the_loop_may_be_any_of_the_axes_of_a_collective(axes):
     def body(x):
@@ -897,7 +897,7 @@ def test_placing_knows_no_time():
     assert repr(LOOP(3, keep="whole")) == "SerialLoop(3, keep='whole')" != repr(LOOP(3, keep="parts"))
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{"b": nx.SerialLoop(2)}, {"b": ("x", nx.SerialLoop(2))}], ids=str)
 @pytest.mark.parametrize("differentiate", [lambda f: lambda x: jax.jvp(f, (x,), (x,)), jax.jacfwd, jax.hessian])
 def test_forward_mode_is_refused_in_words(resources, differentiate):
@@ -939,7 +939,7 @@ ROUNDED = {
 }
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("case", ROUNDED)
 def test_sums_of_integers_in_a_scan_are_taken_before_what_is_not_linear(case):
     dtype, then = ROUNDED[case]
@@ -954,7 +954,7 @@ def test_sums_of_integers_in_a_scan_are_taken_before_what_is_not_linear(case):
         assert int(f(jnp.asarray(x))) == want
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_gradient_of_a_rematerialised_scan():
     """What such a scan computes first is called by a primitive that has another name in each version of JAX."""
 
@@ -1015,7 +1015,7 @@ def test_what_equations_say_to_the_compiler_is_kept_in_steps():
     np.testing.assert_allclose(f(jnp.arange(8.0)), jnp.exp(jnp.arange(8.0)).sum(), rtol=1e-6)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_an_equation_of_a_body_is_not_bound_again_in_steps():
     """Functions called for an operation more: what tracing it costs, and a fifth of that where it is executed in steps."""
 

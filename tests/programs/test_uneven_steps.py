@@ -30,9 +30,9 @@ SHORT = [
 ]
 
 
-@pytest.mark.rest(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(
-    "placement", [SHORT[0], *(pytest.param(placement, marks=pytest.mark.full) for placement in SHORT[1:])], ids=str
+    "placement", [SHORT[0], *(pytest.param(placement, marks=pytest.mark.fast(0)) for placement in SHORT[1:])], ids=str
 )
 def test_programs(placement):
     smooth = {name: program for name, program in PROGRAMS.items() if name not in ("argmax", "any")}
@@ -59,8 +59,8 @@ MOVES = (
 )
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", [SHORT[0], SHORT[-1]], ids=str)
 def test_every_operation(placement, smooth):
@@ -72,10 +72,10 @@ def test_every_operation(placement, smooth):
 # --- a training step ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rest(2)
-@pytest.mark.parametrize("where", ["outside", pytest.param("inside", marks=pytest.mark.full)])
-@pytest.mark.parametrize("base", [(), pytest.param(("x",), marks=pytest.mark.full), ("x", "y")], ids=str)
-@pytest.mark.parametrize("count", [10, pytest.param(509, marks=pytest.mark.full)])
+@pytest.mark.full(2)
+@pytest.mark.parametrize("where", ["outside", pytest.param("inside", marks=pytest.mark.fast(0))])
+@pytest.mark.parametrize("base", [(), pytest.param(("x",), marks=pytest.mark.fast(0)), ("x", "y")], ids=str)
+@pytest.mark.parametrize("count", [10, pytest.param(509, marks=pytest.mark.fast(0))])
 def test_gradient_accumulation(base, where, count):
     mesh = make_mesh((4, 2)) if base else None
     w1, w2, x, y = operands()
@@ -91,7 +91,7 @@ def test_gradient_accumulation(base, where, count):
     assert not any(found.in_loop for found in collectives(steps))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("keep", ["parts", "whole"])
 def test_parameters_in_parts(keep):
     def loss(w, x):
@@ -105,7 +105,7 @@ def test_parameters_in_parts(keep):
         np.testing.assert_allclose(have, grad, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_second_derivatives_and_examples_that_arrive_in_parts():
     x, w = array(12, 3), array(3, 4, seed=2)
     mesh = make_mesh((4,))
@@ -145,7 +145,9 @@ def test_memory_is_that_of_a_step():
 # --- what padding must not do ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("label", ["log", *(pytest.param(label, marks=pytest.mark.full) for label in EDGES if label != "log")])
+@pytest.mark.parametrize(
+    "label", ["log", *(pytest.param(label, marks=pytest.mark.fast(0)) for label in EDGES if label != "log")]
+)
 def test_slopes_that_are_infinite_at_zero(label):
     function = EDGES[label]
     x, w = make.array(np.arange(2.0, 12.0)), make.array(np.float32(0.75))

@@ -62,7 +62,7 @@ def mapped(function, layout):
     return nx.xmap(nx.nmap(function), axis_resources=layout, mesh=make_mesh((4,)))
 
 
-@pytest.mark.part(4)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_values(name, layout):
@@ -71,7 +71,7 @@ def test_values(name, layout):
     np.testing.assert_allclose(have.data, jax.vmap(function)(X), rtol=1e-5)
 
 
-@pytest.mark.part(4)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize(
     "name", [name for name in FUNCTIONS if name not in ("while_loop", "a linear solve", "a rule without loops")]

@@ -155,8 +155,8 @@ def _some(placement, parts):
     return [half[start::parts] for start in range(parts)]
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("part", range(2))
 def test_values_and_gradients_outside(part, placement):
@@ -164,16 +164,16 @@ def test_values_and_gradients_outside(part, placement):
     check(named, plain, ARGS, AXES, out, placement)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", INSIDE, ids=str)
 def test_gradients_inside(placement):
     named, plain, out = together({name: gradients(*PROGRAMS[name]) for name in _some(placement, 1)[0]})
     check(named, plain, ARGS, AXES, out, placement, grad=False, tol=1e-4)
 
 
-@pytest.mark.rest(2)
-@pytest.mark.full
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", ["summed", "maximum of what is gathered", "power iteration"])
 def test_second_derivatives(name):
     placement = next(p for p in PLACEMENTS if p.label == "devices-and-four-steps")
@@ -204,8 +204,8 @@ WITH_CONSTANTS = {
 }
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("shape", [(4,), (2, 2)], ids=str)
 def test_gradients_outside_of_what_has_arrays_of_its_own(shape):
     resources = (("k", "x"), ("d", LOOP(2) if len(shape) == 1 else ("y", LOOP(2))))
@@ -230,7 +230,7 @@ def test_what_a_scan_begins_with_counts_once_where_all_else_is_whole(placement):
     assert float(mapped(ARGS[1], jnp.float32(3.0))) == pytest.approx(after(2.0, lambda w, factor: 8 * 2.0 * factor))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_loops_that_become_others_find_their_order_at_once():
     # Six loops, of which some are only possible within others: of all 720 orders it may not try one after the other.
     x, y = array(4, 2), array(8, 2, seed=1)

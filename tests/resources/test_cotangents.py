@@ -24,7 +24,7 @@ MORE = [
     Placement("two-mesh-axes", (3, 2), (("a", ("x", "y")),)),
     Placement("devices-and-steps", (2,), (("a", ("x", nx.SerialLoop(3))),), "explicit"),
 ]
-placements = pytest.mark.parametrize("placement", [*FEW, *(pytest.param(p, marks=pytest.mark.full) for p in MORE)], ids=str)
+placements = pytest.mark.parametrize("placement", [*FEW, *(pytest.param(p, marks=pytest.mark.fast(0)) for p in MORE)], ids=str)
 
 X, W = array(8, 3), array(4, 3, seed=1)
 PATTERN = "{a,c},{b,c}->{a,b}"
@@ -91,7 +91,7 @@ def pulled(f, cos):
     return g
 
 
-@pytest.mark.rest(1)
+@pytest.mark.full(1)
 @placements
 def test_of_vjp(placement):
     programs = {
@@ -164,7 +164,7 @@ RULES = {
 }
 
 
-@pytest.mark.rest(2)
+@pytest.mark.full(2)
 @placements
 def test_of_rules(placement):
     check(*reorder(together(RULES)), placement, tol=1e-4)

@@ -29,7 +29,7 @@ PLACES = {
 
 # What `make test` takes of them.
 FEW = ("1-D", "one of two axes, Explicit", "two axes, the minor one first", "unmapped")
-WHERE = [place if place in FEW else pytest.param(place, marks=pytest.mark.full) for place in PLACES]
+WHERE = [place if place in FEW else pytest.param(place, marks=pytest.mark.fast(0)) for place in PLACES]
 MAPPED = [place for place in WHERE if place != "unmapped"]
 
 
@@ -80,7 +80,7 @@ def test_in_a_scan(place):
     np.testing.assert_allclose(gradient(X, T), jax.grad(plain)(X, T), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.rest(13)
+@pytest.mark.full(13)
 @pytest.mark.parametrize("form", [renamed, rematerialised, in_a_helper])
 @pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
 @pytest.mark.parametrize("place", MAPPED)
@@ -108,7 +108,7 @@ def test_what_a_body_closes_over(place):
     np.testing.assert_allclose(jax.jit(jax.grad(of))(X), jax.grad(plain)(X, T), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.rest(3)
+@pytest.mark.full(3)
 @pytest.mark.parametrize("place", WHERE)
 def test_further_transformations(place):
     f = loss(renamed, place)
@@ -179,7 +179,7 @@ def test_what_varies_already_is_reduced_once():
     assert nx.hlo.summary(gradient.lower(X, T).compile()) == {"all-reduce": (1, X.nbytes)}
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_without_jit():
     mesh = jax.make_mesh((8,), ("x",), axis_types=(AxisType.Auto,))
     f = nx.xmap(renamed, (["i", "k"], ["j", "k"]), [], axis_resources={"j": "x"}, mesh=mesh)

@@ -94,11 +94,11 @@ INDEPENDENT = {
     ("kinds", "resources"),
     [
         ((AUTO, AUTO), {"a": "p"}),
-        pytest.param((AUTO, AUTO), {"a": ("p", "q")}, marks=pytest.mark.full),
-        pytest.param((EXPLICIT, EXPLICIT), {"a": "p"}, marks=pytest.mark.full),
-        pytest.param((AUTO, EXPLICIT), {"a": "p"}, marks=pytest.mark.full),
+        pytest.param((AUTO, AUTO), {"a": ("p", "q")}, marks=pytest.mark.fast(0)),
+        pytest.param((EXPLICIT, EXPLICIT), {"a": "p"}, marks=pytest.mark.fast(0)),
+        pytest.param((AUTO, EXPLICIT), {"a": "p"}, marks=pytest.mark.fast(0)),
         ((AUTO, EXPLICIT), {"a": ("p", "q")}),
-        pytest.param((EXPLICIT, AUTO), {"a": ("p", "q")}, marks=pytest.mark.full),
+        pytest.param((EXPLICIT, AUTO), {"a": ("p", "q")}, marks=pytest.mark.fast(0)),
     ],
     ids=str,
 )
@@ -208,14 +208,14 @@ MIXED = [
 ]
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(("shape", "kinds", "resources"), MIXED, ids=str)
 def test_mixed_axis_types(shape, kinds, resources):
     x, w = stored(C, ["c", "b"], resources, mesh_of(shape, kinds)), nx.named(W, ["c", "d"])
     check(jax.jit(operations)(x, w), OPERATIONS)
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(("shape", "kinds", "resources"), MIXED, ids=str)
 def test_mixed_axis_types_eagerly(shape, kinds, resources):
     mesh = mesh_of(shape, kinds)

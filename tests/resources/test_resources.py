@@ -135,8 +135,8 @@ def close(have, want):
     jax.tree.map(lambda h, w: np.testing.assert_allclose(np.asarray(h), np.asarray(w), rtol=2e-4, atol=2e-5), have, want)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("assignment", OUTSIDE, ids=str)
 def test_the_gradient_outside_of_the_body(assignment):
     mapped = nx.xmap(
@@ -151,8 +151,8 @@ def test_the_gradient_outside_of_the_body(assignment):
     close(have, wanted())
 
 
-@pytest.mark.rest(2)
-@pytest.mark.full
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("assignment", INSIDE, ids=str)
 def test_the_gradient_inside_of_the_body(assignment):
     step = jax.value_and_grad(block, has_aux=True)

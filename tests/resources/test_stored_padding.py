@@ -149,12 +149,12 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(1)
-@pytest.mark.parametrize("explicit", [False, pytest.param(True, marks=pytest.mark.full)])
-@pytest.mark.parametrize("remat", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.full(4)
+@pytest.mark.fast(1)
+@pytest.mark.parametrize("explicit", [False, pytest.param(True, marks=pytest.mark.fast(0))])
+@pytest.mark.parametrize("remat", [False, pytest.param(True, marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize(
-    "layout", ["both names", *(pytest.param(k, marks=pytest.mark.full) for k in LAYOUTS if k != "both names")]
+    "layout", ["both names", *(pytest.param(k, marks=pytest.mark.fast(0)) for k in LAYOUTS if k != "both names")]
 )
 def test_values_and_gradients(layout, remat, explicit):
     mesh, resources = mesh_of(explicit=explicit), LAYOUTS[layout]
@@ -228,7 +228,7 @@ def test_a_mapped_function_with_another_layout_gets_the_true_size():
     np.testing.assert_array_equal(np.asarray(placed(x)), 2 * W.T)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_positional_axes_are_stacked_in_front():
     mesh = mesh_of()
     x = at_rest(W, ["v", "k"], {"v": "x"}, mesh)
@@ -274,16 +274,16 @@ IN_BODIES = {"where", "segment_sum"}  # of an axis whose size only a body has
 OUTSIDE = [label for label in OPERATIONS if label not in IN_BODIES]
 
 
-@pytest.mark.part(2)
-@pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.full)])
-@pytest.mark.parametrize("explicit", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.fast(2)
+@pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.fast(0))])
+@pytest.mark.parametrize("explicit", [False, pytest.param(True, marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize(
     "label",
     [
         "sum",
         "softmax",
         "sort",
-        *(pytest.param(k, marks=pytest.mark.full) for k in OUTSIDE if k not in ("sum", "softmax", "sort")),
+        *(pytest.param(k, marks=pytest.mark.fast(0)) for k in OUTSIDE if k not in ("sum", "softmax", "sort")),
     ],
 )
 def test_every_operation_is_right_or_raises(label, explicit, traced):
@@ -306,7 +306,7 @@ def test_every_operation_is_right_or_raises(label, explicit, traced):
     np.testing.assert_allclose(have, want, rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("count", [5, pytest.param(None, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [5, pytest.param(None, marks=pytest.mark.fast(0))])
 def test_arithmetic_and_methods(count):
     mesh = mesh_of()
     x, whole = at_rest(W, ["v", "k"], {"v": "x"}, mesh), nx.named(W, ["v", "k"])
@@ -370,9 +370,9 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
-    "name", ["adamw and the global norm", *(pytest.param(k, marks=pytest.mark.full) for k in list(OPTIMIZERS)[1:])]
+    "name", ["adamw and the global norm", *(pytest.param(k, marks=pytest.mark.fast(0)) for k in list(OPTIMIZERS)[1:])]
 )
 def test_optimizers_of_raw_leaves(name):
     mesh, optimizer = mesh_of((8,)), OPTIMIZERS[name]

@@ -35,10 +35,10 @@ EVERY = {
 EVERY |= {label if label not in EVERY else f"{label}-of-lax": program[:4] for label, program in PROGRAMS.items()}
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("smooth", [True, False])
-@pytest.mark.parametrize("placement", [UNEVEN[0], *(pytest.param(p, marks=pytest.mark.full) for p in UNEVEN[1:])], ids=str)
+@pytest.mark.parametrize("placement", [UNEVEN[0], *(pytest.param(p, marks=pytest.mark.fast(0)) for p in UNEVEN[1:])], ids=str)
 def test_every_operation_is_right_or_says_so(placement, smooth):
     known = {label: program[:3] for label, program in EVERY.items() if program[3] == smooth and label not in REFUSED}
     named, plain, out_axes = together(known)
@@ -83,17 +83,17 @@ def plain_network(w, x, y):
     return sum(parts, jnp.einsum("bm,bm,km->", p, h, w))
 
 
-@pytest.mark.rest(1)
-@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
-@pytest.mark.parametrize("size", [*(pytest.param(n, marks=pytest.mark.full) for n in (1, 7, 9)), 10])
+@pytest.mark.full(1)
+@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])
+@pytest.mark.parametrize("size", [*(pytest.param(n, marks=pytest.mark.fast(0)) for n in (1, 7, 9)), 10])
 def test_sizes(size, kind):
     w, x, y = array(5, 6), array(size, 5, seed=6), array(size, 6, seed=7)
     one = Placement("one", (8,), (("batch", "x"),), kind)
     check(network, plain_network, (w, x, y), (["k", "m"], ["batch", "k"], ["batch", "m"]), [], one, tol=1e-4)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.parametrize("name", [*(pytest.param(n, marks=pytest.mark.full) for n in ("k", "m")), "all"])
+@pytest.mark.full(1)
+@pytest.mark.parametrize("name", [*(pytest.param(n, marks=pytest.mark.fast(0)) for n in ("k", "m")), "all"])
 def test_contracted_and_kept(name):
     resources = (("k", "x"), ("m", "y")) if name == "all" else ((name, ("x", "y")),)
     args = array(5, 6), array(4, 5, seed=1), array(4, 6, seed=2)
@@ -101,7 +101,7 @@ def test_contracted_and_kept(name):
     check(network, plain_network, args, (["k", "m"], ["batch", "k"], ["batch", "m"]), [], placement, tol=1e-4)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_vocabulary_of_50257_words():
     logits, labels = array(3, 50257), jnp.array([0, 50256, 31000])
 
@@ -127,7 +127,7 @@ EDGES = {
 }
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("label", EDGES)
 def test_slopes_that_are_infinite_at_zero(label):
     # Zeros for padding would be infinite, or make the gradient of what all entries share NaN.
@@ -172,7 +172,7 @@ def test_ties_are_counted_without_padding():
 # --- where it meets the rest ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_arrays_that_the_body_closes_over_and_nested_functions():
     x, mesh = array(7, 4), UNEVEN[0].options["mesh"]
     other = nx.named(array(7, seed=4), ["a"])
@@ -237,14 +237,14 @@ LAYERS = {
 LAYERS["fold"] = (LAYERS["fold"][0], lambda x: jnp.cos(1.0) ** jnp.arange(len(x) - 1, -1, -1) @ x, ["b"])
 
 
-@pytest.mark.rest(1)
-@pytest.mark.parametrize("size", [7, pytest.param(1, marks=pytest.mark.full), pytest.param(10, marks=pytest.mark.full)])
+@pytest.mark.full(1)
+@pytest.mark.parametrize("size", [7, pytest.param(1, marks=pytest.mark.fast(0)), pytest.param(10, marks=pytest.mark.fast(0))])
 def test_one_entry_after_the_other(size):
     named, plain, out_axes = together(LAYERS)
     check(named, plain, (array(size, 3),), (["a", "b"],), out_axes, Placement("layers", (4,), (("a", "x"),)), tol=1e-4)
 
 
-@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.fast(0))])
 def test_no_step_of_a_scan_is_taken_over_padding(reverse):
     """A step more than there are entries would take the root of less than zero, whose slope is not a number."""
     x, w = np.array([0.1, 0.2, 0.3, 0.2, 0.1, 0.3, 3.0]), make.array(np.float32(2.0))
@@ -261,14 +261,13 @@ def test_no_step_of_a_scan_is_taken_over_padding(reverse):
     check(named, plain, args, (["a"], []), ([], ["a"]), Placement("four", (4,), (("a", "x"),)), tol=1e-4)
 
 
-@pytest.mark.full
-@pytest.mark.part(1)
-@pytest.mark.rest(1)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
     "placement", [Placement("four", (4,), (("a", "x"),)), Placement("steps", (2,), (("a", ("x", nx.SerialLoop(2))),))], ids=str
 )
-@pytest.mark.parametrize("size", [13, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 5, 7, 9, 10))])
+@pytest.mark.parametrize("size", [13, *(pytest.param(n, marks=pytest.mark.fast(0)) for n in (2, 5, 7, 9, 10))])
 def test_associative_scans_do_not_combine_padding(size, placement, reverse):
     # The product of two of the last entry is infinite, and there the gradient with respect to each is not a number.
     x = np.linspace(0.5, 1.5, size)
@@ -389,10 +388,10 @@ ATTENTION = [
 ]
 
 
-@pytest.mark.rest(2)
-@pytest.mark.parametrize("is_causal", [True, pytest.param(False, marks=pytest.mark.full)])
+@pytest.mark.full(2)
+@pytest.mark.parametrize("is_causal", [True, pytest.param(False, marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize(
-    "placement", [ATTENTION[0], *(pytest.param(p, marks=pytest.mark.full) for p in ATTENTION[1:])], ids=str
+    "placement", [ATTENTION[0], *(pytest.param(p, marks=pytest.mark.fast(0)) for p in ATTENTION[1:])], ids=str
 )
 def test_attention(placement, is_causal):
     args = [array(3, 10, 3, 4, seed=i) for i in range(3)] + [array(10, 10)]
@@ -412,7 +411,7 @@ def test_attention(placement, is_causal):
     )
 
 
-@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.full), 7, pytest.param(9, marks=pytest.mark.full)])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.fast(0)), 7, pytest.param(9, marks=pytest.mark.fast(0))])
 def test_attention_to_keys_that_are_sharded(size):
     q, k, v, bias = array(2, 5, 1, 4), array(2, size, 1, 4, seed=1), array(2, size, 1, 4, seed=2), array(5, size)
 
@@ -431,12 +430,12 @@ def test_attention_to_keys_that_are_sharded(size):
 GROUPS = [(12, 4, 8), (15, 5, 2), (21, 7, 4), (8, 4, 8), (6, 2, 4), (3, 1, 2), (10, 10, 4)]
 
 
-@pytest.mark.rest(2)
+@pytest.mark.full(2)
 @pytest.mark.parametrize(
-    ("heads", "key_heads", "devices"), [GROUPS[0], *(pytest.param(*g, marks=pytest.mark.full) for g in GROUPS[1:])]
+    ("heads", "key_heads", "devices"), [GROUPS[0], *(pytest.param(*g, marks=pytest.mark.fast(0)) for g in GROUPS[1:])]
 )
-@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
-@pytest.mark.parametrize("keys", ["spread", pytest.param("whole", marks=pytest.mark.full)])
+@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])
+@pytest.mark.parametrize("keys", ["spread", pytest.param("whole", marks=pytest.mark.fast(0))])
 def test_groups_of_heads(heads, key_heads, devices, kind, keys):
     args = array(2, 5, heads, 4), array(2, 5, key_heads, 4, seed=1), array(2, 5, key_heads, 4, seed=2), array(heads, 5, 5)
 
@@ -456,7 +455,7 @@ def test_groups_of_heads(heads, key_heads, devices, kind, keys):
     check(attend, plain, args, (own, key, key, ["h", "pos", "key_pos"]), own, placement, tol=1e-4)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_groups_of_heads_in_steps_and_beside_other_axes():
     args = array(2, 6, 6, 4), array(2, 6, 2, 4, seed=1), array(2, 6, 2, 4, seed=2)
 
@@ -478,7 +477,7 @@ def test_groups_of_heads_in_steps_and_beside_other_axes():
             check(attend, plain, args, axes, axes[0], Placement("h", shape, places), tol=1e-4)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_what_groups_of_heads_send():
     q, k = array(5, 12, 4), array(5, 4, 4)
 
@@ -556,10 +555,10 @@ MOVES = {
 }
 
 
-@pytest.mark.part(1)
-@pytest.mark.rest(1)
-@pytest.mark.parametrize("size", [7, pytest.param(9, marks=pytest.mark.full), pytest.param(10, marks=pytest.mark.full)])
-@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
+@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.parametrize("size", [7, pytest.param(9, marks=pytest.mark.fast(0)), pytest.param(10, marks=pytest.mark.fast(0))])
+@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])
 def test_rows_that_move(size, kind):
     named, plain, out_axes = together(MOVES)
     names = {"a": size, "q": size + 3, "twice": 2 * size, "four": 4, "rest": size - 4, "two": 2, "p": size - 2}

@@ -21,7 +21,7 @@ LAYOUTS = [
 # Few programs on every run, all of them and their gradients in the full suite.
 SOME = ("itself", "gauss-newton", "transposed", "contraction", "plus-nx", "plus-jax", "plus-nmap", "lacks-nmap", "roll")
 EACH = [
-    pytest.param(p, labels, marks=[pytest.mark.full] * (labels is None), id=f"{p}-{'all' if labels is None else 'some'}")
+    pytest.param(p, labels, marks=[pytest.mark.fast(0)] * (labels is None), id=f"{p}-{'all' if labels is None else 'some'}")
     for p, labels in [(LAYOUTS[0], SOME), *((p, None) for p in LAYOUTS)]
 ]
 
@@ -76,7 +76,7 @@ def plain_derivatives(u, w):
     return derivatives(jnp, u, w, jnp.dot, jnp.sum)
 
 
-@pytest.mark.rest(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(("placement", "labels"), EACH)
 def test_cotangents_that_the_body_computes(placement, labels):
     def some(u, w):
@@ -149,7 +149,7 @@ def losses():
     return found
 
 
-@pytest.mark.rest(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
 @pytest.mark.parametrize(("placement", "labels"), EACH)
 def test_rules_that_do_not_map_zero_to_zero(placement, labels, inside):
@@ -190,9 +190,9 @@ MOVES = {
 }
 
 
-@pytest.mark.rest(2)
+@pytest.mark.full(2)
 @pytest.mark.parametrize(
-    "label", ["roll", *(pytest.param(label, marks=pytest.mark.full) for label in MOVES if label != "roll")]
+    "label", ["roll", *(pytest.param(label, marks=pytest.mark.fast(0)) for label in MOVES if label != "roll")]
 )
 def test_tangents_that_move_along_the_axis(label):
     named, plain = MOVES[label]

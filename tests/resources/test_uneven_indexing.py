@@ -12,7 +12,7 @@ from tests.harness import Placement, array, check, together
 ONE = Placement("one", (8,), (("a", "x"),))
 BOTH = Placement("both", (3, 2), (("a", "x"), ("b", "y")), "explicit")
 PAIR = Placement("pair", (2, 3), (("a", ("y", "x")),))
-full = pytest.mark.full
+full = pytest.mark.fast(0)
 
 
 def outside(n):
@@ -154,8 +154,8 @@ def moves(n):
     }
 
 
-@pytest.mark.part(1)
-@pytest.mark.rest(1)
+@pytest.mark.fast(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("family", [reads, writes, moves])
 @pytest.mark.parametrize(
     ("placement", "n"),

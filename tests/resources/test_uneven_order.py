@@ -15,7 +15,7 @@ FOUR = Placement("four", (4,), (("a", "x"),), "explicit")
 SIZES = [
     (5, FOUR),
     *(
-        pytest.param(*case, marks=pytest.mark.full)
+        pytest.param(*case, marks=pytest.mark.fast(0))
         for case in [
             (10, Placement("eight", (8,), (("a", "x"),))),
             (7, Placement("six", (3, 2), (("a", ("y", "x")),), "explicit")),
@@ -66,7 +66,7 @@ SCANS = {
 }
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_cumulative_of_other_types_and_shared_values():
     x, w = array(5, 3, kind="int"), make.array(np.float32(0.5))
     more = {
@@ -104,7 +104,7 @@ def test_cumulative_of_other_types_and_shared_values():
         assert np.isfinite(want)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_cumulative_of_infinities_and_nan():
     x = make.array(
         np.array([[1.0, np.inf, -np.inf, np.nan, 3.0, -np.inf, -np.inf], [-np.inf] * 7, [2.0, np.inf, *[-1.0] * 4, np.nan]]).T
@@ -183,8 +183,8 @@ COUNTS = {
 }
 
 
-@pytest.mark.full
-@pytest.mark.rest(1)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(("size", "placement"), SIZES, ids=str)
 def test_values_and_gradients(size, placement):
     named, plain, out_axes = together(
@@ -193,7 +193,7 @@ def test_values_and_gradients(size, placement):
     check(named, plain, (array(size, 3),), (["a", "b"],), out_axes, placement)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_padding_is_behind_infinities_and_nan():
     below = -np.float32(np.nan)  # with its sign, which selection puts behind everything
     x = np.full((3, 10), -np.inf, np.float32)
@@ -210,7 +210,7 @@ def test_padding_is_behind_infinities_and_nan():
     check(named, plain, (make.array(whole.T),), (["a", "b"],), out_axes, THREE, grad=False)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_ties_of_ordered_entries_keep_their_order():
     named, plain, out_axes = together(
         {"sort": ORDER["sort"], "top_k": ORDER["top_k"]} | {f"{k}-order": p for k, p in INDICES.items()}
@@ -240,7 +240,7 @@ def test_new_axes_that_do_not_divide():
     np.testing.assert_array_equal(f(x), jax.lax.top_k(x.T, 4)[0].T)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_sorting_sends_what_the_next_size_sends():
     def f(v):
         return nx.sum(nx.sort(v, "a") * v, "a")
@@ -277,7 +277,7 @@ SEGMENTS = {
 WHERE = [
     Placement("same", (4,), (("a", "x"), ("segment", "x")), "explicit"),
     *(
-        pytest.param(placement, marks=pytest.mark.full)
+        pytest.param(placement, marks=pytest.mark.fast(0))
         for placement in [
             Placement("entries", (8,), (("a", "x"),)),
             Placement("segments", (8,), (("segment", "x"),)),
@@ -289,7 +289,7 @@ WHERE = [
 ]
 
 
-@pytest.mark.rest(2)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("placement", WHERE, ids=str)
 def test_segments(placement):
     x = array(10, 3)

@@ -154,8 +154,8 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.part(5)
-@pytest.mark.rest(7)
+@pytest.mark.fast(5)
+@pytest.mark.full(7)
 @pytest.mark.parametrize("wire", [*FORMATS, nx.Wire("int8", "bf16")])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_rename_in_every_layout(layout, wire):
@@ -243,8 +243,8 @@ FSDP_CASES = {
 }
 
 
-@pytest.mark.part(3)
-@pytest.mark.rest(8)
+@pytest.mark.fast(3)
+@pytest.mark.full(8)
 @pytest.mark.parametrize("wire", FORMATS)
 @pytest.mark.parametrize("case", FSDP_CASES)
 def test_fsdp(case, wire):
@@ -254,7 +254,7 @@ def test_fsdp(case, wire):
     check_gradient(f, BOTH[wire], w, x)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("wire", FORMATS)
 def test_differentiated_from_outside(wire):
     w, x = fsdp_arrays()
@@ -268,7 +268,7 @@ def test_differentiated_from_outside(wire):
     check_gradient(jax.value_and_grad(f), BOTH[wire], w, x)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("wire", FORMATS)
 def test_bytes_are_those_of_payload_and_scales(wire):
     w, x = fsdp_arrays(embed=64, hidden=64)  # 512 elements of a device: 4 blocks
@@ -293,7 +293,7 @@ def test_a_string_leaves_the_gradient_alone():
     assert backward.count("all-to-all") == 2
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("wire", FORMATS)
 @pytest.mark.parametrize("size", [16, 19])
 def test_reduce_scatter_of_a_result(size, wire):
@@ -328,7 +328,7 @@ STEPS = {
 }
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("case", STEPS)
 def test_steps_with_padding(case):
     w = array(19, 6)
@@ -361,7 +361,7 @@ def test_the_gradient_of_a_slice_is_a_narrow_gather(resources):
     assert np.all(np.abs(np.asarray(got - c)) <= bounds(c, "int8", blocks))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_under_vmap_and_twice_differentiated():
     w, x = fsdp_arrays()
     both = nx.Wire("int8", "int8")
@@ -400,7 +400,7 @@ def test_unmapped_programs_are_exact(wire):
     np.testing.assert_array_equal(arrays[0].rename(hidden="h", wire=wire).data, w)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("wire", [BOTH["bf16"], BOTH["int8"], nx.Wire("float8_e4m3", "int8")])
 def test_gradient_descent_converges(wire):
     target, x = array(16, 8, seed=7), array(32, 16, seed=8)

@@ -121,7 +121,7 @@ LAYOUTS = {
 PAIRS = [
     ("columns", "both"),
     ("both", "half"),
-    pytest.param("half", "explicit", marks=pytest.mark.full),
+    pytest.param("half", "explicit", marks=pytest.mark.fast(0)),
     ("columns", "other half"),
     ("explicit", "other order"),
     ("other half", "half"),
@@ -129,7 +129,7 @@ PAIRS = [
     ("replicated", "both"),
     ("both", "replicated"),
     ("explicit", "one"),
-    pytest.param("other order", "columns", marks=pytest.mark.full),
+    pytest.param("other order", "columns", marks=pytest.mark.fast(0)),
 ]
 
 
@@ -138,7 +138,7 @@ def test_it_moves_what_is_needed_and_gives_what_shard_gives(before, after):
     check(tree(), LAYOUTS[before](), LAYOUTS[after]())
 
 
-@pytest.mark.parametrize("memory", [pytest.param(24, marks=pytest.mark.full), 100])
+@pytest.mark.parametrize("memory", [pytest.param(24, marks=pytest.mark.fast(0)), 100])
 def test_pieces_in_flight_stay_within_the_memory(memory):
     move, *_ = check(tree(), LAYOUTS["columns"](), LAYOUTS["half"](), memory=memory)
     assert len(move.steps) > 1
@@ -248,14 +248,14 @@ def test_other_devices_need_no_program():
 DTYPES = ["bfloat16", "float16", "int8", "uint4", "int4", "bool", "float8_e4m3fn", "float8_e5m2", "complex64"]
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_narrow_dtypes():
     arrays = {dtype: array(a=8, b=4, dtype=dtype) for dtype in ("bfloat16", "int4")}
     check(arrays, LAYOUTS["columns"](), LAYOUTS["half"]())
 
 
-@pytest.mark.rest(9)
-@pytest.mark.full
+@pytest.mark.full(9)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("memory", [None, 40])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype(dtype, memory):
@@ -263,7 +263,7 @@ def test_every_dtype(dtype, memory):
     check({"w": array(a=8, b=4, dtype=dtype)}, LAYOUTS["columns"](), LAYOUTS["half"](), **options)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("after", ["both", "half"])
 def test_keys_scalars_none_and_empty_arrays(after):
     tree = {
@@ -290,7 +290,7 @@ def test_the_state_of_an_optimizer():
     assert int(new["step"]) == 3
 
 
-@pytest.mark.parametrize("memory", [None, pytest.param(30, marks=pytest.mark.full)])
+@pytest.mark.parametrize("memory", [None, pytest.param(30, marks=pytest.mark.fast(0))])
 def test_uneven_sizes_are_stored_padded(memory):
     tree = {"w": array(a=10, b=3), "v": array(b=3)}
     before = mesh_of((4,), ("x",)), {"a": "x"}
@@ -603,7 +603,7 @@ OPTIONS = st.fixed_dictionaries(
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @given(trees(), layouts(("x", "y", "z")), layouts(("p", "q", "r")), OPTIONS)
 @settings(max_examples=60, **QUIET)
 def test_random_trees(tree, before, after, options):

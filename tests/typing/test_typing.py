@@ -314,7 +314,7 @@ def spell(pattern, shape, values):
     return want, {**(named if more else {}), **{name: values.get(s, 2 if s is None else s) for name, s in names.items()}}
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @hypothesis.settings(max_examples=300, deadline=None)
 @hypothesis.given(
     st.lists(st.tuples(patterns, shapes, st.booleans()), min_size=1, max_size=3),

@@ -123,8 +123,8 @@ def is_explained(report, cost, memory):
 
 
 # Between them, what all others do; benchmarks/transformer.py shows all.
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", ["dp", "tp", "fsdp+tp+sp", "accumulation", "ep+tp"])
 def test_by_hand_and_named_give_the_same_and_the_named_one_costs_no_more(layout):
     loss, grads = expected(benchmark.layout_by_hand(layout, CONFIG).mixture)
@@ -154,8 +154,8 @@ def test_by_hand_and_named_give_the_same_and_the_named_one_costs_no_more(layout)
 
 
 # Where layers are not computed again, what they keep for the gradient is most of the memory: an operand broadcast too early would be seen.
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", ["tp", "dp+tp"])  # benchmarks/transformer.py --wide shows the others
 def test_without_rematerialisation_the_named_one_keeps_no_more(layout):
     config = dataclasses.replace(CONFIG, embed=64, kv_heads=8, group=1, key=8, hidden=128, vocab=512, remat=False)
@@ -167,8 +167,8 @@ def test_without_rematerialisation_the_named_one_keeps_no_more(layout):
     assert named.memory <= 1.02 * by_hand.memory
 
 
-@pytest.mark.rest(2)
-@pytest.mark.full
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("title", benchmark.lazy_programs())
 def test_late_sums(title):
     mesh = benchmark.mesh_of({"model": 4})

@@ -69,8 +69,8 @@ def plain(model, argnums):
 CASES = [(name, inside) for name in ORACLES for inside in (True, False)]
 
 
-@pytest.mark.rest(5)
-@pytest.mark.part(2)
+@pytest.mark.full(5)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(("name", "inside"), CASES, ids=lambda v: v if isinstance(v, str) else "inside" if v else "outside")
 def test_as_the_oracle(name, inside):
     oracle = ORACLES[name]
@@ -173,7 +173,7 @@ GRADIENTS = {
 }
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradient_of_a_parameter(name):
     body, in_axes, args, resources, expected = GRADIENTS[name]
@@ -283,7 +283,7 @@ FORWARD = {
 }
 
 
-@pytest.mark.part(4)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("name", FORWARD)
 def test_forward(name):
     body, in_axes, out_axes, args, resources, expected = FORWARD[name]
@@ -364,8 +364,8 @@ def stacked_by_hand(shape, resources, scale):
     return jax.shard_map(loss, mesh=mesh, in_specs=(P(None, parts or None), P(rows or None)), out_specs=P())
 
 
-@pytest.mark.part(2)
-@pytest.mark.rest(6)
+@pytest.mark.fast(2)
+@pytest.mark.full(6)
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("layout", FSDP_LAYOUTS)
 @pytest.mark.parametrize(

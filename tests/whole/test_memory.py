@@ -101,8 +101,8 @@ def _mapped(mesh):
     return nx.xmap(lambda x: 2.0 * x, ["b"], ["b"], axis_resources={"b": "x"}, mesh=mesh)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("use", [names, wraps, calls])
 def test_tables_do_not_grow(use):
     # More than any table holds, and then some more: what has a bound has reached it.
@@ -120,7 +120,7 @@ def test_tables_do_not_grow(use):
     } == set()
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_shardings_that_are_new_in_every_call_do_not_pile_up():
     # Each is remembered with the wrapper, up to a bound; what is not remembered is compared again.
     mesh = make_mesh((8,))
@@ -205,9 +205,9 @@ KINDS_OF_FUNCTIONS = [
 ]
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(3)
-@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
+@pytest.mark.full(4)
+@pytest.mark.fast(3)
+@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("make_function", KINDS_OF_FUNCTIONS)
 def test_what_a_called_function_closes_over_is_collected(make_function, kind):
     mesh = make_mesh((4, 2), kind)

@@ -45,8 +45,8 @@ def test_nonsense_is_refused_in_words():
     assert walk(1, 0, 8, seed=1) == ""
 
 
-@pytest.mark.full
-@pytest.mark.rest(1)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("seed", [0, 2])
 @pytest.mark.parametrize("part", range(8))
 def test_nonsense_is_refused_in_words_everywhere(part, seed):
@@ -66,7 +66,7 @@ def test_no_argument_of_a_valid_call_is_blamed():
     assert count > 50
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_no_argument_of_any_example_is_blamed():
     count, found = blamed(0, 1)
     assert found == []

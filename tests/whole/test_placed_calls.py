@@ -239,15 +239,15 @@ def test_every_namespace_has_calls():
     assert all(ast.parse(call) for call in CALLS.values())
 
 
-@pytest.mark.rest(60)
-@pytest.mark.part(14)
+@pytest.mark.full(60)
+@pytest.mark.fast(14)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_public_function_on_a_placement_equals_the_call_without(name):
     check(CALLS[name], *way_of(name, CALLS[name]))
 
 
-@pytest.mark.rest(30)
-@pytest.mark.part(12)
+@pytest.mark.full(30)
+@pytest.mark.fast(12)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: f"{way[0]} {way[1]}{' under set_mesh' if way[2] else ''}")
 @pytest.mark.parametrize("operation", CORE)
 def test_an_operation_on_every_placement_equals_the_call_without(operation, way):

@@ -343,8 +343,8 @@ def examples() -> int:
     return int(os.environ.get("NAMEDAX_EXAMPLES", "40"))
 
 
-@pytest.mark.product
-@pytest.mark.full
+@pytest.mark.full(0)
+@pytest.mark.fast(0)
 @settings(
     max_examples=examples(),
     derandomize="NAMEDAX_EXAMPLES" not in os.environ,

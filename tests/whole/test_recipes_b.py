@@ -91,7 +91,7 @@ def check(page, expression, f, args, hand):
 # --- per-example gradients --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_per_example_gradients():
     page = program("per_example_gradients")
     up, down, pixels, classes = random(64, 32) / 4, random(32, 10) / 4, random(128, 64), np.arange(128) % 10
@@ -115,7 +115,7 @@ def test_per_example_gradients():
     check("per_example_gradients", "report.summary()", page["f"], args, hand)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_per_example_gradients_with_stored_parameters():
     page = program("per_example_gradients", *range(7))
     args = page["stored"], page["images"], page["labels"]
@@ -127,7 +127,7 @@ def test_per_example_gradients_with_stored_parameters():
 # --- ensembles --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_ensembles():
     page = program("ensembles", 0, 1)
     state = page["params"], page["rates"], page["x"], page["y"]
@@ -152,7 +152,7 @@ def test_ensembles():
     check("ensembles", "nx.explain(inference, params, x).summary()", inference, (page["params"], page["x"]), hand)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_ensembles_with_an_optimizer_and_their_own_batches():
     page = program("ensembles", 0, 1)
     params, rates, x, y = (page[name] for name in ("params", "rates", "x", "y"))
@@ -196,7 +196,7 @@ def borders(x, axis, mesh_axis, n, wraps):
     return jnp.concatenate([before, x, after], axis)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("name", "wraps"), [("f", True), ("g", False)])
 def test_halo_exchange(name, wraps):
     page = program("halo_exchange")
@@ -211,7 +211,7 @@ def test_halo_exchange(name, wraps):
     check("halo_exchange", f"nx.explain({name}, u).summary()", page[name], (page["u"],), hand)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_stencils_with_corners_and_wide_ones():
     page = program("halo_exchange", 0, 1, 3, 4, 5, 6)
     check("halo_exchange", "nx.explain(nine, u).summary()", page["nine"], (page["u"],), {"collective-permute": 4 * 64})
@@ -225,7 +225,7 @@ def test_stencils_with_corners_and_wide_ones():
     assert compiled(page["later"], page["u"]) == {"collective-permute": 4 * 64}  # in the loop
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_what_the_page_of_stencils_says_of_gradients_and_of_two_halos():
     page = program("halo_exchange")
     backward = nx.xmap(jax.grad(lambda u: nx.sum(page["periodic"](u) ** 2, ...)), **page["blocks"])
@@ -246,7 +246,7 @@ def distances(q, p):
     return (q**2).sum(1)[:, None] - 2 * q @ p.T + (p**2).sum(1)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_nearest_neighbors():
     page = program("nearest_neighbors", *range(6))
     q, p = (np.asarray(nx.positional(page[name], [axis, "k"])) for name, axis in (("queries", "query"), ("points", "point")))
@@ -287,7 +287,7 @@ def test_nearest_neighbors():
     assert 8 * in_loop["all-gather"] == reported(page["in_steps"], *args)["all-gather"] == 10240
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_equal_distances_have_their_order():
     page = program("nearest_neighbors")
     q, p = np.zeros((32, 16), np.float32), np.repeat(random(512, 16), 8, 0)
@@ -308,7 +308,7 @@ def rows_before(x, count, n=8):
     return jnp.concatenate([*found, x])
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_rolling_windows():
     page = program("rolling_windows", 0, 1, 3, 4, 5)
     values, args = np.asarray(nx.positional(page["x"], ["time", "station"])), (page["x"],)
@@ -337,7 +337,7 @@ def test_rolling_windows():
 # --- climatology ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_climatology():
     page = program("climatology", 0, 1, 3, 4)
     args, values, month = (page["t"], page["month"]), page["values"], page["number"]
@@ -374,7 +374,7 @@ def plainly(f, kind, n, *args):
             return type(error).__name__
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("f", "args", "n", "automatic", "explicit"),
     [
@@ -405,7 +405,7 @@ def test_jax_without_names(f, args, n, automatic, explicit):
     assert isinstance(have, str) if explicit == "error" else have == explicit
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_stencil_of_jnp_sends_its_borders_on_auto_axes():
     def periodic(u):
         return u + 0.2 * (sum(jnp.roll(u, shift, axis) for axis in (0, 1) for shift in (1, -1)) - 4 * u)
@@ -465,7 +465,7 @@ jax.distributed.initialize("{options["--coordinator"]}", {options["--processes"]
     report.write_text(json.dumps(run_page(start)))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_loader_of_two_processes_reads_each_row_once(tmp_path):
     run_two(__file__, "--report", tmp_path)
     two = [json.loads((tmp_path / str(number)).read_text()) for number in range(2)]

@@ -1,6 +1,6 @@
 """Layouts in which large models are trained, with gradient accumulation and rematerialisation: values and gradients of plain `jnp`.
 
-`make test` runs a covering set, `make test-all` every two choices together, `make test-products` the whole matrix.
+`make test` runs every choice, `make test-all` every two choices together, `make test-products` the whole matrix.
 """
 
 import dataclasses
@@ -30,8 +30,8 @@ COVERING = [
 ]
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("case", COVERING, ids=str)
 def test_loss_and_gradients_are_those_of_one_device(case):
     check(case)
@@ -40,7 +40,7 @@ def test_loss_and_gradients_are_those_of_one_device(case):
 UNEVEN = [
     Case("uneven fsdp+tp+sp", where="outside"),
     *(
-        pytest.param(Case(*case), marks=pytest.mark.full)
+        pytest.param(Case(*case), marks=pytest.mark.fast(0))
         for case in [
             ("uneven dp", 1, "layers"),
             ("uneven tp", 2, "plain", "manual", "outside"),
@@ -51,7 +51,7 @@ UNEVEN = [
 ]
 
 
-@pytest.mark.rest(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("case", UNEVEN, ids=str)
 def test_sizes_that_do_not_divide(case):
     check(case)
@@ -60,7 +60,7 @@ def test_sizes_that_do_not_divide(case):
 PIPELINED = [
     Case("pp+fsdp+tp+sp", 2, "layers", loop="pipeline"),
     *(
-        pytest.param(Case(*case, loop="pipeline"), marks=pytest.mark.full)
+        pytest.param(Case(*case, loop="pipeline"), marks=pytest.mark.fast(0))
         for case in [
             ("pp", 2, "plain", "manual", "outside"),
             ("pp+dp", 1, "layers"),
@@ -72,14 +72,14 @@ PIPELINED = [
 ]
 
 
-@pytest.mark.rest(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("case", PIPELINED, ids=str)
 def test_layers_over_devices(case):
     check(case)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", ["pp", "pp+dp", "pp+tp", "pp+fsdp"])
 def test_pipelines_learn_as_one_device_does(layout):
     check_curve(Case(layout, loop="pipeline"))
@@ -100,7 +100,7 @@ def matrix():
         kept.add(best)
         missing -= cases[best]
     for case in cases:
-        yield pytest.param(case, marks=[] if case in kept else pytest.mark.product, id=str(case))
+        yield pytest.param(case, marks=[] if case in kept else pytest.mark.full(0), id=str(case))
 
 
 def test_every_two_choices_occur_together():
@@ -109,8 +109,8 @@ def test_every_two_choices_occur_together():
     assert len(run) < 60
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("case", list(matrix()))
 def test_the_whole_matrix(case):
     check(case)
@@ -135,8 +135,8 @@ def gradients_of_layers(x, w):
     return jax.grad(loss, argnums=(0, 1))(x, w)
 
 
-@pytest.mark.rest(3)
-@pytest.mark.full
+@pytest.mark.full(3)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("loop", ["fold", "scan", "python"])
 @pytest.mark.parametrize(
     "resources", [{"o": "x", "b": LOOP(2)}, {"o": "x", "b": ("y", LOOP(4))}, {"k": "x", "b": LOOP(4)}], ids=str
@@ -162,7 +162,7 @@ def test_rematerialised_layers_of_which_each_device_has_a_part(loop, resources):
         np.testing.assert_allclose(have, grad, rtol=2e-4, atol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_what_is_added_once_to_sums_in_a_scan_counts_once():
     # The gradient of a regulariser in each layer meets that of the examples, which is summed after all steps.
     def loss(w, x):

@@ -89,12 +89,12 @@ RARELY = {"pp": True, "pp+dp": True, "pp+tp": True, "pp+fsdp": True, "pp+fsdp+tp
 
 
 def marked(layout, config):
-    marks = [pytest.mark.full, *([pytest.mark.product] if RARELY[layout] else [])] if layout in RARELY else []
+    marks = [pytest.mark.fast(0), *([pytest.mark.full(0)] if RARELY[layout] else [])] if layout in RARELY else []
     return pytest.param(layout, config, marks=marks)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("layout", "config"),
     [
@@ -111,8 +111,8 @@ def test_every_layout_gives_loss_and_gradients_of_the_plain_model(layout, config
 UNEVEN = dataclasses.replace(CONFIG, kv_heads=12, group=1, vocab=50257)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("layout", "shape"), [("tp", {"model": 8}), ("dp", {"data": 8}), ("fsdp+tp+sp", {"data": 2, "model": 4})], ids=str
 )
@@ -139,8 +139,8 @@ def check(layout, config, shape, resources, batch=8):
         np.testing.assert_allclose(nx.order_like(have, like).data, w, rtol=2e-3, atol=2e-5)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("config", [CONFIG, EXPERTS], ids=["dense", "experts"])
 def test_decoding_gives_the_logits_of_the_whole_sequence(config):
     params, tokens, *_ = expected(config)
@@ -156,7 +156,7 @@ def test_decoding_gives_the_logits_of_the_whole_sequence(config):
     np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_run_that_is_resumed_under_another_layout_goes_on_as_it_was(tmp_path, monkeypatch, capsys):
     def losses(layout, *arguments):
         seen = {}

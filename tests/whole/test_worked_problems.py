@@ -27,8 +27,8 @@ def sent(f, *args):
     return hlo.summary(jax.jit(f).lower(*args).compile())
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("problem", [problem_1, problem_2, problem_3, problem_4], ids=lambda problem: problem.__name__)
 def test_it_prints_its_figures(problem, capsys):
     problem.main(**SMALL.get(problem.__name__, {"b": 16, "d": 32, "f": 64}))
@@ -40,7 +40,7 @@ def test_it_prints_its_figures(problem, capsys):
 # --- 1: every shard by itself -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("options", [{}, {"partitioning": "auto"}], ids=["manual", "auto"])
 def test_shards_by_themselves(options):
     a = array(48, 6)
@@ -83,8 +83,8 @@ FORMS = {
 }
 
 
-@pytest.mark.rest(3)
-@pytest.mark.part(1)
+@pytest.mark.full(3)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("choice", CHOICES)
 def test_experts(choice, form):
@@ -98,7 +98,7 @@ def test_experts(choice, form):
         np.testing.assert_allclose(h, g, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_what_experts_send_and_keep():
     """Sizes [e, d, f] = [16, 32, 48], 512 tokens, two choices; X has 4 devices and Y has 2."""
     e, d, f, s, k = 16, 32, 48, 512, 2
@@ -127,8 +127,8 @@ def test_what_experts_send_and_keep():
 # --- 3 and 4: collective matmul -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("overlap", [False, True, "bidirectional"])
 @pytest.mark.parametrize("name", problem_3.PROGRAMS)
 def test_collective_matmul(name, overlap):

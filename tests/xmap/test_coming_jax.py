@@ -49,8 +49,8 @@ def loss(y):
     return nx.sum(y * y, tuple(y.dims)) if isinstance(y, nx.NamedArray) else jnp.sum(y * y)
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(8)
+@pytest.mark.full(4)
+@pytest.mark.fast(8)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -194,9 +194,8 @@ HIGH_PROGRAMS = {
 STEPS = {**LAYOUTS, "steps": ((2,), {"a": nx.SerialLoop(4)}), "chunks of steps": ((2,), {"a": ("x", nx.SerialLoop(2))})}
 
 
-@pytest.mark.full
-@pytest.mark.rest(2)
-@pytest.mark.part(4)
+@pytest.mark.fast(0)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("flags", HIGH_FLAGS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", STEPS)

@@ -99,7 +99,7 @@ def test_equal_calls_trace_and_compile_once(body, mesh, compiled):
     assert (body.since(), compiled()) == (0, 0)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_wrapping_again_traces_nothing(body, mesh, compiled):
     wrap(body, mesh)(X, W)
     assert body.since() == 1
@@ -117,7 +117,7 @@ def test_wrapping_again_traces_nothing(body, mesh, compiled):
     assert (body.since(), compiled()) == (0, 0)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 def test_what_differs_is_traced_once_more(body, mesh, compiled):
     variants = {
         "as it is": (wrap(body, mesh), X, W),
@@ -142,7 +142,7 @@ def test_what_differs_is_traced_once_more(body, mesh, compiled):
     assert counts == dict.fromkeys(variants, (0, 0))  # each has its place in the cache, whatever was called between
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize(
     ("change", "traces"),
     [
@@ -218,7 +218,7 @@ def test_where_the_arrays_live_counts_as_it_does_for_jax(mesh):
     assert traces(wrap(body, mesh), body) == traces(jax.jit(plain), plain) == [1, 0]
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_within_jax_s_transformations(body, compiled):
     mesh = make_mesh((4, 2))
     f = wrap(body, mesh)
@@ -443,7 +443,7 @@ def two_processes(tmp_path_factory):
     return reports, files
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_programs_do_not_depend_on_the_process(two_processes):
     (first, second), _ = two_processes
     assert len(first["texts"]) > 50
@@ -451,7 +451,7 @@ def test_programs_do_not_depend_on_the_process(two_processes):
     assert len(set(first["texts"].values())) == len(first["texts"])  # and differ from one another
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_persistent_cache_knows_the_programs(two_processes):
     (first, second), (files, later) = two_processes
     assert len(first["cached"]) > 15

@@ -36,8 +36,8 @@ EAGER = {
 }
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(3)
+@pytest.mark.full(4)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("transform", EAGER)
 def test_eager_transformations_of_arguments_on_explicit_axes(transform):
     """Without `jax.set_mesh`, where JAX itself has no devices on which to begin a gradient."""

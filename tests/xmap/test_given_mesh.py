@@ -45,8 +45,8 @@ def on(array):
     return array.sharding.mesh.axis_types[0]
 
 
-@pytest.mark.rest(4)
-@pytest.mark.full
+@pytest.mark.full(4)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("which", MESHES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", SIZES)
@@ -74,7 +74,7 @@ def test_under_set_mesh_all_results_and_gradients_are_on_the_given_mesh(which, k
         np.testing.assert_allclose(gradient.data + f(y).data, slope + want, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("which", MESHES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_training_step_of_optax_under_set_mesh(which, kind):
@@ -111,7 +111,7 @@ def test_a_donated_argument_on_the_given_mesh(which, kind):
 
 
 @pytest.mark.parametrize("which", MESHES)
-@pytest.mark.parametrize("kind", ["Explicit", pytest.param("Auto", marks=pytest.mark.full)])
+@pytest.mark.parametrize("kind", ["Explicit", pytest.param("Auto", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("size", SIZES)
 def test_without_set_mesh_arrays_meet_by_name(which, kind, size):
     mesh, x = mesh_of(which, kind), named(SIZES[size])
@@ -138,7 +138,7 @@ WITHOUT_SET_MESH = {
 
 
 @pytest.mark.parametrize("program", WITHOUT_SET_MESH)
-@pytest.mark.parametrize("kind", ["Explicit", pytest.param("Auto", marks=pytest.mark.full)])
+@pytest.mark.parametrize("kind", ["Explicit", pytest.param("Auto", marks=pytest.mark.fast(0))])
 def test_without_set_mesh_programs_of_arrays_that_are_not_placed_run(program, kind):
     mesh, x = mesh_of("2-D", kind), named((8, 6))
     f = mapped(double, "2-D", mesh)

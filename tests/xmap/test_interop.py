@@ -124,8 +124,8 @@ def steps(optimizer, params, gradients):
     return params, state
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(2)
+@pytest.mark.full(4)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("name", [*ELEMENTWISE, *WHOLE])
 def test_optimizers_on_whole_arrays(name):
     """Outside of mapped functions an optimiser is right, wherever the arrays live, and keeps names and placement."""
@@ -146,7 +146,7 @@ def test_optimizers_on_whole_arrays(name):
         assert have[0]["layers"][0].sharding.spec[:2] == ("y", "x")
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_line_search():
     """L-BFGS evaluates the loss itself, a mapped one."""
     params, x = {"w": nx.named(array(8), ["a"])}, nx.named(array(4, 8) / 4, ["b", "a"])
@@ -196,7 +196,7 @@ def trained_without_names():
     return train(plain_loss, CLIPPED_ADAMW, plain(parameters()), array(6, 8))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_training_with_the_gradient_of_a_mapped_loss(placement):
     params, x = parameters(), nx.named(array(6, 8), ["n", "a"])
@@ -237,7 +237,7 @@ def before_and_after():
     return arguments, jax.jit(updated)(*map(plain, arguments))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_elementwise_optimizers_in_a_mapped_body(placement):
     arguments, want = before_and_after()
@@ -268,8 +268,7 @@ def test_an_optimizer_that_sees_whole_arrays_sees_blocks_in_a_mapped_body():
         nx.xmap(finite.update, axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))(named, finite.init(named))
 
 
-@pytest.mark.full
-@pytest.mark.part(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_global_norm(placement):
     tree = parameters()
@@ -298,7 +297,7 @@ def test_global_norm_of_other_types():
     assert float(global_norm({})) == 0.0
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_clipping_as_optax_does():
     for tree in (
         parameters(),
@@ -358,7 +357,7 @@ def module_and_shape(name):
     return make(jax.random.key(0)), shape
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_equinox_modules_through_nmap(name):
     module, shape = module_and_shape(name)
@@ -376,8 +375,8 @@ def plain_mlp_loss(module, x):
     return jnp.mean(jax.vmap(jax.vmap(module))(x) ** 2, (0, 1)).sum()
 
 
-@pytest.mark.rest(2)
-@pytest.mark.full
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_equinox_gradients(placement):
     """Weights without names are replicated: their gradient is that of the whole batch, taken outside or inside of the body."""
@@ -455,8 +454,8 @@ def linen_block():
     return Block()
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_linen(placement):
     block, x = linen_block(), array(8, 4, 3)
@@ -474,7 +473,7 @@ def test_linen(placement):
     np.testing.assert_allclose(many.data, block.apply(params, x), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_nnx(placement):
     module, x = nnx.Linear(3, 5, rngs=nnx.Rngs(0)), array(8, 4, 3)
@@ -527,7 +526,7 @@ ASSIGNMENTS = [
 ]
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("saved", "restored"), ASSIGNMENTS)
 def test_orbax_restores_under_another_assignment(saved, restored, tmp_path):
     tree = checkpointed()

@@ -99,8 +99,8 @@ def close(have, want, tol=2e-5):
         np.testing.assert_allclose(have[name], want[name], rtol=tol, atol=tol, err_msg=name)
 
 
-@pytest.mark.rest(3)
-@pytest.mark.part(4)
+@pytest.mark.full(3)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optax_on_matrices(name, placement):
@@ -123,8 +123,8 @@ OTHERS = {
 }
 
 
-@pytest.mark.rest(3)
-@pytest.mark.part(2)
+@pytest.mark.full(3)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("case", OTHERS)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optax_on_matrices_in_other_layouts(name, case):
@@ -134,8 +134,8 @@ def test_optax_on_matrices_in_other_layouts(name, case):
     close(program(parameters(), GRADIENTS)[0], oracle(name))
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(2)
+@pytest.mark.full(4)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_outside_of_bodies(name, kind):
@@ -159,7 +159,7 @@ def transposed(tree):
     }
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_storage_order_does_not_matter(name):
     program = nx.xmap(
@@ -187,8 +187,8 @@ SETTINGS = {
 }
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(5)
+@pytest.mark.full(4)
+@pytest.mark.fast(5)
 @pytest.mark.parametrize("layout", ["gathered", "summed"])
 @pytest.mark.parametrize("case", SETTINGS)
 def test_settings_of_muon(case, layout):
@@ -208,7 +208,7 @@ def test_settings_of_muon(case, layout):
         assert any(one.kind == "all-reduce" for one in sent)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_bfloat16():
     """The iteration runs in float32, so the result is that of float32 but for the rounding of the momentum and of the update."""
     params, gradients = parameters(0, jnp.bfloat16), [parameters(1, jnp.bfloat16)]
@@ -261,11 +261,11 @@ def run_short(optimizer, params, gradients):
     return updates, state
 
 
-@pytest.mark.rest(32)
+@pytest.mark.full(32)
 @pytest.mark.parametrize("scale", [300, 0])
 @pytest.mark.parametrize("types", [*itertools.product(TYPES, TYPES)], ids="-".join)
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.part(8)
+@pytest.mark.fast(8)
 def test_states_keep_their_types_and_values_are_those_of_float32(name, types, scale):
     """Arrays without elements and with one, numbers, zero gradients, and gradients whose squares exceed float16."""
     optimizer = EVERY[name]()
@@ -280,8 +280,8 @@ def test_states_keep_their_types_and_values_are_those_of_float32(name, types, sc
         np.testing.assert_allclose(np.asarray(have, float), want, atol=0.03 * max(0.01, np.abs(want).max(initial=0)))
 
 
-@pytest.mark.part(3)
-@pytest.mark.rest(7)
+@pytest.mark.fast(3)
+@pytest.mark.full(7)
 @pytest.mark.parametrize("types", [("bfloat16", "float32"), ("float16", "float16"), ("float32", "bfloat16")], ids="-".join)
 @pytest.mark.parametrize("name", EVERY)
 def test_short_types_in_a_mapped_body(name, types):
@@ -366,8 +366,8 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.rest(6)
-@pytest.mark.part(3)
+@pytest.mark.full(6)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("case", PROGRAMS)
 def test_what_muon_sends(case):
     sizes, resources, want = PROGRAMS[case]
@@ -462,8 +462,8 @@ def check_shampoo(have, options):
             np.testing.assert_allclose(leaf, want, rtol=1e-4, atol=5e-5, err_msg=name)
 
 
-@pytest.mark.rest(3)
-@pytest.mark.part(3)
+@pytest.mark.full(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 @pytest.mark.parametrize("case", SHAMPOO)
 def test_shampoo_of_the_papers(case, placement):
@@ -477,9 +477,8 @@ def test_shampoo_of_the_papers(case, placement):
     )
 
 
-@pytest.mark.full
-@pytest.mark.rest(2)
-@pytest.mark.part(2)
+@pytest.mark.fast(0)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("case", ["uneven", "two names of a side", "steps", "auto", "explicit"])
 def test_shampoo_in_other_layouts(case):
     options = SHAMPOO["every second step"]
@@ -496,7 +495,7 @@ def test_shampoo_in_other_layouts(case):
     assert state.matrices.statistics["w"][0].sharding.spec[0] == "x"
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_shampoo_with_momentum_and_weight_decay():
     optimizer = shampoo(0.1, **SIDES, momentum=0.5, weight_decay=0.1, eps=1e-2, graft="sgd")
     params, gradient = parameters(), GRADIENTS[0]
@@ -510,7 +509,7 @@ def test_shampoo_with_momentum_and_weight_decay():
 # --- names, fallbacks and errors -------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("make", [muon, adafactor, shampoo])
 def test_the_fallback_gets_all_others(make):
     optimizer = make(0.1, **SIDES, fallback=optax.sgd(1.0))
@@ -595,7 +594,7 @@ def test_mistakes(case):
         call()
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_states_are_saved_and_restored_in_another_layout(tmp_path):
     optimizer = muon(0.1, **SIDES)
     mesh = make_mesh((4, 2))

@@ -67,7 +67,7 @@ def test_named_arrays_in_and_out(placement, jit):
     check(body, lambda x: 2 * x + x.sum(1, keepdims=True), [X], ["a", "b", None], ["a", "b", None], placement)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("inner", [{"k": "y"}, {"d": "y"}, {}], ids=str)
 def test_inner_resources_on_other_mesh_axes(kind, inner):
@@ -122,8 +122,8 @@ AFTERWARDS = {
 }
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(5)
+@pytest.mark.full(4)
+@pytest.mark.fast(5)
 @pytest.mark.parametrize(
     ("case", "outer", "kind"),
     [
@@ -175,7 +175,7 @@ def test_a_result_of_an_inner_function_is_not_gathered(outer, kind):
     assert result.sharding.shard_shape(result.data.shape) == (1 if outer else 2, 5, 2)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_an_inner_name_on_a_mesh_axis_that_is_taken(kind):
     # What does not vary over the axis is cut to blocks, and what is placed is gathered.
@@ -199,7 +199,7 @@ def test_an_outer_name_gets_a_resource_inside():
     np.testing.assert_allclose(f(x), (x**2).sum(1, keepdims=True) + x, rtol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_within_a_function_without_resources():
     mesh = make_mesh((4, 2))
 
@@ -242,7 +242,7 @@ def test_gradients_inside():
     np.testing.assert_allclose(f(w, x), want, rtol=1e-5)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_in_scan_and_vmap_within_the_body(placement):
     def body(x):
@@ -269,8 +269,8 @@ def scaled(values, closed, factor):
     return helper(closed, values) + weighted(closed) * values + last
 
 
-@pytest.mark.rest(2)
-@pytest.mark.full
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("outer", "inner", "shape", "partitioning"),
     [
@@ -314,8 +314,8 @@ def test_an_inner_function_closes_over_values_of_the_outer_one(outer, inner, sha
         np.testing.assert_allclose(h, want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.rest(6)
-@pytest.mark.part(1)
+@pytest.mark.full(6)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("policy", [None, jax.checkpoint_policies.dots_saveable], ids=["nothing saved", "dots saved"])
 @pytest.mark.parametrize(
     ("outer", "inner"),
@@ -398,8 +398,8 @@ def looped(closed, start):
     return carry * (last + given[0] - given[1])
 
 
-@pytest.mark.rest(7)
-@pytest.mark.part(1)
+@pytest.mark.full(7)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("case", CLOSED_OVER)
 def test_what_an_inner_region_closes_over_on_any_mesh(case, kind):
@@ -505,7 +505,7 @@ def softmax(resources, mesh=None):
     return nx.xmap(lambda x: nx.nn.softmax(x, "k"), ["k"], ["k"], axis_resources=resources, mesh=mesh)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{}, {"k": "x"}], ids=str)
 def test_in_jit_vmap_and_scan(resources):
     f = softmax(resources, make_mesh((4, 2)))

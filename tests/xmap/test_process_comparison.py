@@ -144,7 +144,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_different_calls_are_errors_in_every_process(reports):
     for name, text in EXPECTED.items():
         for report in reports:
@@ -152,7 +152,7 @@ def test_different_calls_are_errors_in_every_process(reports):
     assert reports[0]["parts"] == EXPECTED["parts"]
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_missing_process_is_an_error_within_the_time_limit(reports):
     assert reports[0]["missing"] == (
         "xmap of total: process 0 cannot compare its call with that of the other processes, [1]: they did not answer within 1 seconds. "
@@ -161,7 +161,7 @@ def test_a_missing_process_is_an_error_within_the_time_limit(reports):
     )
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_malformed_time_limit_is_an_error(reports):
     assert reports[0]["variable"] == (
         "NAMEDAX_COMPARE_PROCESSES: the environment variable is 'soon'. Set it to the number of seconds to wait for other processes, or "

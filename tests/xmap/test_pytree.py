@@ -209,7 +209,7 @@ def loss(x, y):
     return nx.sum(nx.tanh(x * y) ** 2, ("a", "b", "c"))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
 def test_gradients_have_the_axes_of_their_arguments(compiled):
     x, y = named("a", "b"), named("c", "b", seed=1)

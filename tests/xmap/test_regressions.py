@@ -47,7 +47,7 @@ def only(placement, *names):
 # --- a name used inside of an inner jit, a loop body, a constant -----------------------------------------------------
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @placements
 def test_a_name_in_an_inner_jit(placement):
     @jax.jit
@@ -78,7 +78,7 @@ def test_one_jitted_helper_under_two_assignments():
         close(have, x / x.sum() + n * np.arange(n))
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @some_placements
 def test_a_name_in_a_scan(placement):
     # The carry varies with `a`, what is scanned over does not; the results lack `a`.
@@ -99,7 +99,7 @@ def test_a_name_in_a_scan(placement):
     check(body, oracle, (A[:, 0], array(5)), (["a"], [None]), (["a"], [None]), only(placement, "a"))
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @some_placements
 def test_a_name_in_a_fori_loop(placement):
     def body(x):
@@ -127,7 +127,7 @@ def test_a_name_in_the_condition_and_the_body_of_a_while_loop(placement):
     check(body, oracle, (A[:, 0],), (["a"],), ["a"], only(placement, "a"), grad=False)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @some_placements
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_name_in_a_cond(placement, sign):
@@ -164,7 +164,7 @@ def test_a_name_in_a_constant(placement):
 # --- constants and carries that need a cast to device-varying ---------------------------------------------------------
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @some_placements
 def test_carries_that_start_as_constants(placement):
     # JAX compares the types of a carry, which here begin with the same names; what varies over devices is not the user's
@@ -273,7 +273,7 @@ def positional_loss(x, y):
 LOSS_OUT = (["a", "b"], ["c"], ["c"], [], ["rows", "c"])
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 @pytest.mark.parametrize(
     ("shape", "resources"),
@@ -291,7 +291,7 @@ def test_mesh_axes_of_size_one(shape, resources, kind):
     close(nx.xmap(loss, IN, LOSS_OUT, axis_resources=resources, mesh=mesh)(A, B), positional_loss(A, B))
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("shape", "resources"), [((1,), {"a": "x"}), ((4, 2), {"b": "x"}), ((1, 4), {"a": "x", "b": "y"}), (None, {})]
 )
@@ -316,7 +316,7 @@ def test_names_of_size_one(shape, resources):
 # --- the physical order ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_same_named_shape_in_every_physical_order():
     # Square on purpose: a wrong order would go unnoticed by shapes.
     x, y = array(4, 4, 4, seed=3), array(4, 4, 4, seed=4)
@@ -352,7 +352,7 @@ def test_the_same_named_shape_in_every_physical_order():
     close(back(jnp.transpose(y, (2, 0, 1)), x), (jnp.transpose(want[0], (1, 0, 2)), want[2].T))
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{}, {"i": "x"}, {"j": "x", "i": "y"}, {"j": ("x", "y")}])
 def test_square_matrices(resources):
     x, y, v = array(8, 8, seed=5), array(8, 8, seed=6), array(8, seed=7)
@@ -407,7 +407,7 @@ def test_a_body_that_closes_over_arrays(placement):
         close(jax.jit(mapped)(A, B), want)
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @some_placements
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
 def test_gradients_through_a_closure(placement, wrap):
@@ -433,7 +433,7 @@ def test_gradients_through_a_closure_inside_of_the_body():
         close(mapped(A, B), (want, w.data.sum()))
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("spec", [P(), P("x"), P("y")], ids=str)
 @pytest.mark.parametrize("by", ["argument", "context"])
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
@@ -456,8 +456,8 @@ EXPLICIT = [
 ]
 
 
-@pytest.mark.rest(5)
-@pytest.mark.part(2)
+@pytest.mark.full(5)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(("kinds", "spec"), EXPLICIT)
 @pytest.mark.parametrize("partitioning", ["manual", "auto"])
 def test_a_body_that_closes_over_arrays_sharded_over_explicit_axes(kinds, spec, partitioning):

@@ -29,8 +29,8 @@ IN = ({"w": ["k", "h"]}, ["b", "k"])
 OUT = {"loss": [], "h": ["h", "b"], "best": ["b"]}
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "resources", [{"b": "x"}, {"b": "x", "h": "y"}, {"b": ("x", nx.SerialLoop(2)), "h": "y"}, {"b": nx.SerialLoop(2)}], ids=str
 )
@@ -43,7 +43,7 @@ def test_right_programs_pass(resources):
     check(model, *named, **options)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_mapped_functions_keep_their_options_and_static_arguments():
     f = nx.xmap(
         lambda n, x: nx.lax.psum(1, "b") * x**n,
@@ -121,7 +121,7 @@ def test_types_and_errors_of_one_form():
     assert "of the types f32[]{b:8} and bf16[]{b:8}" in words
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_tolerances():
     options = {"axis_resources": {"b": "x"}, "mesh": make_mesh((4, 2))}
     x = nx.named(make.asarray(np.random.default_rng(0).normal(size=8), jnp.float32), ["b"])
@@ -147,9 +147,8 @@ NOTHING_BUT_ROUNDING = {
 }
 
 
-@pytest.mark.full
-@pytest.mark.rest(1)
-@pytest.mark.part(2)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("case", NOTHING_BUT_ROUNDING)
 def test_what_only_rounding_is_left_of_is_no_alarm(case):
     fun, x = NOTHING_BUT_ROUNDING[case]
@@ -198,8 +197,8 @@ FAULTS = {
 }
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(2)
+@pytest.mark.full(1)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("case", FAULTS)
 def test_a_fault_is_no_rounding(case):
     fun, x, where = FAULTS[case]

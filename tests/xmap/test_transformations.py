@@ -111,8 +111,8 @@ def wanted(program):
     return outside(PROGRAMS[program][1], program)(X, V)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_outside(program, placement):
     named, _, out_axes = PROGRAMS[program]
@@ -122,8 +122,8 @@ def test_outside(program, placement):
     close(have, wanted(program))
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_jacobians_and_hessian(placement):
     @functools.partial(jax.jit, static_argnums=0)
@@ -137,8 +137,8 @@ def test_jacobians_and_hessian(placement):
     close(have, all_of(lambda x: jnp.tanh(x) * jax.nn.softmax(x), X[:, 0]))
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_not_compiled(placement):
     """One transformation after the other, each dispatched by itself."""
@@ -162,8 +162,8 @@ def test_not_compiled(placement):
     assert [v.aval.shape for v in (*jaxpr.jaxpr.invars, *jaxpr.jaxpr.outvars)] == [X.shape] * 2
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("program", "placement"), list(zip(["attention", "recurrence"] * 3, FEW, strict=False)), ids=str)
 def test_check_grads(program, placement):
     """To second order, in both modes, against finite differences of the mapped function itself."""
@@ -226,8 +226,8 @@ def wanted_inside(program):
     return jax.jit(lambda x, v: {label: PLAIN_INSIDE[label](f, g, x, v) for label in some(INSIDE, program)})(X, V)
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_inside(program, placement):
     named, _, names = PROGRAMS[program]
@@ -241,8 +241,8 @@ def test_inside(program, placement):
     close(have, wanted_inside(program))
 
 
-@pytest.mark.rest(2)
-@pytest.mark.full
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_transformed_inside_and_outside(placement):
     """A gradient outside of a body that takes steps along its own gradient."""
@@ -293,7 +293,7 @@ def test_vmap_over_a_positional_axis_behind_a_named_axis(i):
     np.testing.assert_allclose(jax.vmap(lambda row: nx.sum(row, "k"))(moved), data.sum(0), rtol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_gradients_of_single_examples(placement):
     """`nx.vmap` hides the batch from `jax.grad`, so that every example has a gradient of its own; sharded, nothing is sent."""
@@ -328,8 +328,8 @@ def test_gradients_of_single_examples_send_nothing():
 # --- implicit differentiation ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_custom_linear_solve(placement):
     """A system whose unknowns are sharded, solved by iteration; its gradient solves the transposed system."""
@@ -355,7 +355,7 @@ def test_custom_linear_solve(placement):
     check(body, plain, (jnp.tanh(array(8)), array(8, seed=1)), (["a"], ["a"]), ["a"], placement, tol=1e-4, **options)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_cg_and_odeint_around_a_mapped_function():
     """Solvers that know no names see arrays, and a mapped function for what is theirs to call."""
     matrix, b = array(8, 8) / 4, array(8, seed=1)
@@ -418,7 +418,7 @@ def _(size, batched, x):
     return 2 * jnp.sin(x), batched[0]
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_rules_of_lifted_functions(placement):
     mapping, x = ["a", "b", None], array(8, 4, 3)
@@ -466,7 +466,7 @@ def exported(f, *args, **options):
     return export.deserialize(export.export(f)(*args).serialize(**options))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_export(kind):
     """Written and read again, the program runs on any mesh of as many devices."""
@@ -490,13 +490,13 @@ EXPORTED = {
 }
 
 
-@pytest.mark.rest(2)
+@pytest.mark.full(2)
 @pytest.mark.parametrize(
     ("case", "kind"),
     [
         ("another order of mesh axes", "auto"),
         ("loop", "explicit"),
-        *(pytest.param(case, kind, marks=pytest.mark.full) for case in EXPORTED for kind in ("auto", "explicit")),
+        *(pytest.param(case, kind, marks=pytest.mark.fast(0)) for case in EXPORTED for kind in ("auto", "explicit")),
     ],
 )
 def test_exported_to_a_file_and_loaded(case, kind, tmp_path):
@@ -598,7 +598,7 @@ FORMS = {
 }
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("name", FORMS)
 def test_a_function_of_a_gathered_array_is_reduced_and_scattered(name):
     body, argnums, expected = FORMS[name]

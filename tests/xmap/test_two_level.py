@@ -117,7 +117,7 @@ def test_sizes_that_do_not_divide_are_padded(shape):
     }
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("order", [BOTH, BOTH[::-1]])
 @pytest.mark.parametrize("kind", KINDS)
 def test_gathers_and_scatters_keep_the_order_of_elements(order, kind):
@@ -388,7 +388,7 @@ def test_machines_know_when_two_levels_pay():
         machine.two_level_from("dcm", "ici", {"dcn": 2, "ici": 4})
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("slow", [{"a": 0}, {"b": 0}, {"c": 0}, {"a": 0, "c": 0}])
 @pytest.mark.parametrize("kind", KINDS)
 def test_three_axes_in_any_order(slow, kind):

@@ -143,7 +143,7 @@ def test_the_list_of_in_axes_is_a_container():
     close(f(x, y), jnp.einsum("bnk,km->bnm", x, y))
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("mode", MODES)
 def test_vdot_over_left_and_right_is_a_matrix_product(mode):
     resources = {"left": "x", "right": "y"}
@@ -154,7 +154,7 @@ def test_vdot_over_left_and_right_is_a_matrix_product(mode):
         assert have.sharding.spec == P("x", "y")
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("mode", MODES[1:])
 def test_two_names_on_one_mesh_axis_that_never_meet(mode):
     def sum_two_args(x, y):
@@ -338,7 +338,7 @@ def test_sizes_that_disagree():
 # --- results --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("mode", MODES)
 def test_named_arrays_in_and_out(mode):
     def f(x, y):
@@ -369,7 +369,7 @@ def test_a_named_array_that_is_mapped_gets_more_names():
     close(have, 2 * jnp.moveaxis(x.data, 1, 0))
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_result_is_broadcast_along_a_placed_name_that_it_lacks(mode):
     with wrapped(mode, lambda x, y: (nx.sum(x, ("a", "k")), nx.sum(x, "k"), 1.0), out_axes=OUT) as f:
@@ -407,7 +407,7 @@ def scaled(x, how, y):
     return product(x, y) * {"once": 1.0, "twice": 2.0}[how]
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("static_argnums", [1, -2, (1,), [-2]])
 @pytest.mark.parametrize("jit", [True, False])
 def test_static_arguments(static_argnums, jit):
@@ -482,7 +482,7 @@ def test_eager_values_are_concrete_where_nothing_is_mapped():
     assert seen[1:] == [True]  # inside of jax.shard_map a body is always traced
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("kind", "partitioning"), [("auto", "manual"), ("explicit", "manual"), ("mixed", "manual"), ("explicit", "auto")]
 )
@@ -504,7 +504,7 @@ def test_eager_and_mapped(kind, partitioning):
 # --- wrapping -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_wrapping_again_compiles_nothing():
     traced = []
 
@@ -520,7 +520,7 @@ def test_wrapping_again_compiles_nothing():
     assert len(traced) == 2
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_partial_application_that_is_kept_is_compiled_once():
     traced = []
 
@@ -595,8 +595,8 @@ STALE = {
 }
 
 
-@pytest.mark.rest(7)
-@pytest.mark.part(2)
+@pytest.mark.full(7)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(("make", "function"), STALE.values(), ids=STALE)
 @pytest.mark.parametrize("options", [{}, {"axis_resources": {"a": "x"}, "mesh": make_mesh()}], ids=["unmapped", "mapped"])
 def test_what_may_have_changed_is_traced_again(make, function, options):
@@ -704,7 +704,7 @@ def test_a_wrapper_keeps_the_function_s_identity():
     close(decorated(X, Y), WANT)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, RESOURCES])
 def test_a_function_that_nobody_needs_is_collected(resources):
     big = make.arange(8.0)
@@ -769,7 +769,7 @@ def test_a_name_that_nobody_has():
             mapped(resources=resources)(X, Y)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("around", list(KINDS))
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_a_mesh_argument_under_set_mesh_of_other_axis_types(around, kind):
@@ -799,7 +799,7 @@ ARRIVALS = {
 }
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("arrival", list(ARRIVALS))
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_arguments_that_arrive_sharded_otherwise(arrival, kind):
@@ -842,7 +842,7 @@ def partial_mesh(kind):
     return make_mesh(kind, (2, 2, 2), ("x", "y", "z"))
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_mesh_axes_that_nothing_is_mapped_to(kind):
     mesh = partial_mesh(kind)
@@ -893,8 +893,8 @@ TRANSFORMS = {
 }
 
 
-@pytest.mark.rest(8)
-@pytest.mark.part(2)
+@pytest.mark.full(8)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("transform", list(TRANSFORMS))
 @pytest.mark.parametrize("mode", ["auto-argument", "explicit-context", "explicit-partitioner"])
 def test_transformations_outside(transform, mode):
@@ -903,7 +903,7 @@ def test_transformations_outside(transform, mode):
     close(have, jax.jit(TRANSFORMS[transform](plain))(X, Y))
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("mode", ["auto-argument", "explicit-context"])
 def test_hessian(mode):
     def f(x):
@@ -915,7 +915,7 @@ def test_hessian(mode):
     close(have, want, 1e-4)
 
 
-@pytest.mark.part(4)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_gradients_inside_are_those_of_the_whole_program(mode):
     def step(x, y):
@@ -929,7 +929,7 @@ def test_gradients_inside_are_those_of_the_whole_program(mode):
         assert [spec[:1] for spec in specs] == [(), ("x",), ("y",)]
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("mode", ["unmapped", "auto-argument", "explicit-context", "auto-partitioner"])
 def test_transformations_inside(mode):
     def f(x, y):
@@ -946,7 +946,7 @@ def test_transformations_inside(mode):
 # --- the second opinion ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("kind", "resources"),
     [("auto", RESOURCES), ("explicit", RESOURCES), ("mixed", {"k": "x", "a": "y"}), ("auto", {"a": ("y", "x")})],
@@ -981,8 +981,8 @@ HELD = [
 ]
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(1)
+@pytest.mark.full(4)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("shape", "spec", "resources"), HELD, ids=str)
 def test_explicit_axes_that_nobody_maps_and_that_no_longer_divide(shape, spec, resources):
     mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(AxisType.Explicit,) * 3)
@@ -1033,7 +1033,7 @@ WITHIN_AN_OPERATION = {
 }
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("case", WITHIN_AN_OPERATION)
 def test_a_name_that_occurs_within_an_operation_only_may_have_a_size_and_a_place(case):
     x, mesh = array(8, 6), make_mesh()

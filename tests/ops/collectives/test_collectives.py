@@ -58,7 +58,7 @@ PROGRAM = {
 TOGETHER = together(PROGRAM)
 
 
-@pytest.mark.rest(3)
+@pytest.mark.full(3)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_placements(placement):
     named, plain, out_axes = TOGETHER
@@ -152,7 +152,7 @@ COSTS = {
 }
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("label", COSTS)
 def test_costs_of_reductions(label):
     body, forwards, backwards = COSTS[label]

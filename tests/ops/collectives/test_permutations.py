@@ -35,7 +35,7 @@ def over_instances(f, *in_axes):
     return jax.vmap(inner, in_axes=[axes[0] for axes in in_axes], axis_name="a", axis_size=8)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_scatter_and_exchange(placement):
     x, only_b = array(8, 4, 8, 3, seed=1), array(4, 8, 4, seed=2)
@@ -63,7 +63,7 @@ def test_scatter_and_exchange(placement):
     check(ours, theirs, (x, only_b), (["a", "b", ...], ["b", ...]), out, placement, axis_sizes={"a": 8})
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_over_two_names(placement):
     x = array(8, 4, 32, 2, seed=3)
@@ -95,8 +95,8 @@ def test_over_two_names(placement):
     check(ours, oracle, (x,), ["a", "b", ...], ["a", "b", ...], placement)
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(1)
+@pytest.mark.full(4)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_permutations(placement):
     x, only_b = array(8, 4, 3, seed=4), array(4, 2, seed=5)
@@ -320,7 +320,7 @@ def test_values_without_the_name_are_not_sent():
 # --- pgather and pdot -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_pgather(placement):
     x, tokens, at = array(8, 4, 3, 2, seed=6), make.array([[1, -1], [7, 0], [3, 3]]), make.array([5, 9, -24, 2])
@@ -368,7 +368,7 @@ def test_pgather_out_of_range():
         pgather(x, make.array([0.5]), "k")
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_pdot(placement):
     x, y, z = array(8, 4, 5, 3, 2, seed=7), array(8, 2, 6, 3, seed=8), array(4, 3, seed=9)

@@ -93,7 +93,7 @@ OUT_AXES = [
 ]
 
 
-@pytest.mark.rest(2)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("placement", [*CHOSEN, PARTITIONER[3]], ids=str)
 def test_in_every_placement(placement):
     check(several, oracles, (X, Y, Z, W, S), AXES, OUT_AXES, with_stored_axis(placement), tol=1e-4)
@@ -144,7 +144,7 @@ def test_numbers_of_other_types(placement):
     check(body, oracle, (small, large, truth, real), ["a", None], out_axes, placement, grad=False)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_accumulation():
     """The type to accumulate in counts from the first sum on, sharded or not."""
     x = make.asarray(np.full((8, 4096), 1.0), jnp.bfloat16)
@@ -164,7 +164,7 @@ def test_precision_reaches_dot_general():
     assert set(eqn.params["precision"]) == {jax.lax.Precision.HIGH}
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_weak_types():
     """As `jnp.einsum`: weak with weak is weak, and gives way to the next operand."""
     weak, number = jnp.broadcast_to(2.0, (3,)), jnp.broadcast_to(3, (3,))
@@ -212,7 +212,7 @@ POSITIONAL = [
 ]
 
 
-@pytest.mark.part(10)
+@pytest.mark.fast(10)
 @pytest.mark.parametrize("spec", POSITIONAL)
 def test_positional(spec):
     """Plain arrays, all sizes different; `...` stands for two axes, for one or two, for none or one, some of size 1."""
@@ -528,14 +528,14 @@ def compare(case, options, grad):
         np.testing.assert_allclose(have, wanted, rtol=1e-3, atol=1e-3 * (1 + np.abs(wanted).max(initial=0)))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
 @hypothesis.given(cases())
 def test_random_specifications(case):
     compare(case, {}, grad=False)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @hypothesis.settings(max_examples=12, deadline=None, derandomize=True)
 @hypothesis.given(cases(least_operands=2))
 def test_random_specifications_and_assignments(case):

@@ -77,8 +77,8 @@ FORMS = ("contracted", "free", "batch", "scattered", "reduced")
 PLACES = [(YX, "auto", "bidirectional"), (X, "auto", True), (XY, "explicit", True)]
 
 
-@pytest.mark.rest(3)
-@pytest.mark.part(2)
+@pytest.mark.full(3)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("case", "axes", "kind", "overlap"),
     [(case, *place) for case in CASES for place in (PLACES if case in FORMS else PLACES[:1])],
@@ -90,8 +90,8 @@ def test_values_and_gradients(case, axes, kind, overlap):
         check(mapped(case, overlap, axes, kind), equation, operands(equation))
 
 
-@pytest.mark.rest(2)
-@pytest.mark.full
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("n", "overlap"), [(1, True), (2, True), (2, "bidirectional"), (3, "bidirectional"), (5, True), (5, "bidirectional")]
 )
@@ -114,8 +114,8 @@ def sent(case, overlap, axes):
     return [collectives(jax.jit(g).lower(*args).compile()) for g in (f, grad)]
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(2)
+@pytest.mark.full(4)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("case", "overlap"),
     [
@@ -136,7 +136,7 @@ def test_costs(case, overlap):
     assert sum(once) + steps * sum(c.bytes for c in ring if c.in_loop) == sum(c.wire_bytes for c in plain)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("case", "overlap", "axes"),
     [
@@ -164,7 +164,7 @@ def test_costs_of_a_sum_that_all_have(case, overlap, axes):
         assert 2 * (n - 1) * ring[0][0].bytes == plain[0][0].wire_bytes
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("overlap", BOTH)
 def test_a_sum_that_all_have_is_the_same_for_all(overlap):
     """To the last bit: each block is added up once, and then sent to everyone. JAX's checker is not asked."""
@@ -179,7 +179,7 @@ def test_a_sum_that_all_have_is_the_same_for_all(overlap):
     np.testing.assert_allclose(shards[0], want(x, w), rtol=1e-4, atol=1e-1)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_sum_that_is_not_sent_in_parts():
     """A vector, or a matrix of which no axis divides by the number of devices: one all-reduce."""
     for equation, sizes in (("bk,k->b", (8, 16)), ("bk,km->bm", (6, 16, 10))):
@@ -192,7 +192,7 @@ def test_a_sum_that_is_not_sent_in_parts():
         assert [c.kind for c in collectives(f.lower(*args).compile())] == ["all-reduce"]
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_stored_on_two_mesh_axes():
     """One axis is gathered at once, the other goes around."""
     spec, in_axes, resources = "{b,k},{k:kf,m:mf}->{b,m}", (["b", "k"], ["kf", "mf"]), {"b": XY, "kf": "x", "mf": "y"}
@@ -206,7 +206,7 @@ def test_stored_on_two_mesh_axes():
         assert {c.kind for c in collectives(grad)} == {"all-gather", "reduce-scatter", "collective-permute"}
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("overlap", BOTH)
 def test_beside_an_axis_in_time(overlap):
     """A body that is executed in steps: the first half of an all-reduce is a ring."""
@@ -221,7 +221,7 @@ def test_beside_an_axis_in_time(overlap):
         assert {c.kind for c in collectives(f.lower(*args).compile())} == kinds
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_three_operands_and_no_compilation():
     """The sum of the smallest product is around the ring; the same where every operation runs by itself."""
     args = [array(8, 16), array(16, 4, seed=1), array(4, 12, seed=2)]
@@ -237,7 +237,7 @@ def test_three_operands_and_no_compilation():
     assert {(c.kind, c.bytes) for c in collectives(f.lower(*args).compile())} == {("collective-permute", 4 * 8 * 4 // 4)}
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("overlap", BOTH)
 def test_the_gathered_operand_never_exists(overlap):
     # 8 MiB of weights in blocks of 1 MiB; a few blocks are on their way at a time.
@@ -291,7 +291,7 @@ def test_where_there_is_nothing_to_overlap():
     np.testing.assert_array_equal(mapped("contracted", True, "x")(*integers), jnp.einsum(equation, *integers))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("overlap", BOTH)
 @pytest.mark.parametrize("case", ["contracted", "scattered", "reduced"])
 def test_sixteen_bits(case, overlap):
@@ -310,7 +310,7 @@ def test_sixteen_bits(case, overlap):
     np.testing.assert_allclose(have, jnp.einsum(equation, *args, preferred_element_type=jnp.float32), rtol=1e-2, atol=1e-2)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_within_a_scan_and_twice_differentiated():
     def body(w, x):
         def layer(h, w):
@@ -333,7 +333,7 @@ def test_within_a_scan_and_twice_differentiated():
     np.testing.assert_allclose(jax.jit(lambda: hvp(f))(), hvp(oracle), rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_sum_that_all_have_within_a_scan_and_remat():
     """On a part of an Explicit mesh; and vectorised by JAX over all of it."""
 
@@ -394,7 +394,7 @@ def depends(jaxpr, on, of):
     return found, counts[on], counts[of]
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("overlap", BOTH)
 @pytest.mark.parametrize("case", ["contracted", "free", "batch", "scattered", "reduced"])
 def test_what_travels_does_not_wait(case, overlap):

@@ -278,7 +278,7 @@ def compiled(whole):
     )
 
 
-@pytest.mark.rest(3)
+@pytest.mark.full(3)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_placements(placement):
     named, plain, out_axes = compiled(placement in FEW)

@@ -97,8 +97,8 @@ WHERE = [
 ]
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(2)
+@pytest.mark.full(1)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", WHERE, ids=str)
 def test_placements(placement):
     logits = 2 * array(4, 8, 8, seed=5)
@@ -118,7 +118,7 @@ def test_placements(placement):
 UNEVEN = [
     on("tokens", (3,), a="x"),
     *(
-        pytest.param(p, marks=pytest.mark.full)
+        pytest.param(p, marks=pytest.mark.fast(0))
         for p in (
             on("groups-and-experts", (8,), b="x", expert="x"),
             on("tokens-and-experts", (3, 2), "explicit", a="x", expert=("y", "x")),
@@ -130,8 +130,8 @@ UNEVEN = [
 ]
 
 
-@pytest.mark.full
-@pytest.mark.rest(1)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("placement", UNEVEN, ids=str)
 def test_sizes_that_do_not_divide(placement):
     """Seven tokens, five groups and four experts: padding chooses nobody, takes no slot, and counts for nobody's capacity."""
@@ -171,7 +171,7 @@ def by_hand(index, weight, x, scale, capacity):
     return result
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @hypothesis.settings(max_examples=12, deadline=None, derandomize=True)
 @hypothesis.given(st.data())
 def test_any_routing_under_any_placement(data):
@@ -200,7 +200,7 @@ def test_any_routing_under_any_placement(data):
     np.testing.assert_allclose(f(index, weight, x, scale), by_hand(index, weight, x, scale, capacity), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_tokens_of_two_names_are_counted_in_the_order_given():
     index, weight, x = np.zeros((2, 4, 4, 1), int), array(2, 4, 4, 1), array(2, 4, 4, 3)
 
@@ -228,8 +228,8 @@ def test_tokens_of_two_names_are_counted_in_the_order_given():
 # --- what is differentiated, and where --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("capacity", [None, 8])
 def test_in_a_scan_of_layers_that_are_computed_again(capacity):
     w, router, x = array(3, 4, EMBED, EMBED), array(3, EMBED, 4, seed=1), array(4, 8, EMBED, seed=2)
@@ -273,8 +273,8 @@ def test_in_a_scan_of_layers_that_are_computed_again(capacity):
         np.testing.assert_allclose(h, v, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.rest(2)
-@pytest.mark.full
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"b": "x", "expert": "x"}, {"b": "x", "expert": "y"}], ids=str)
 def test_what_the_function_closes_over_has_its_gradient(resources):
     index, weight, x, w, c = (
@@ -303,8 +303,8 @@ def test_what_the_function_closes_over_has_its_gradient(resources):
         np.testing.assert_allclose(h, v, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("capacity", [None, 4])
 def test_element_types(capacity):
     x, w = array(4, 8, EMBED, seed=1), array(4, EMBED, 3, seed=2)
@@ -320,7 +320,7 @@ def test_element_types(capacity):
     assert [ct.dtype for ct in pull(y)] == [jnp.bfloat16, jnp.bfloat16]
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_tokens_may_be_integers():
     # The numbers of rows of a table.
     w = array(4, EMBED, 3, seed=2)
@@ -382,7 +382,7 @@ def mapped(resources, shape=(8,), **options):
     )
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_expert_parallelism_sends_what_a_person_would():
     mesh = make_mesh((8,))
     args = example()
@@ -406,8 +406,8 @@ def test_rounds_send_one_all_to_all_there_and_one_back():
     assert gradient == {"all-reduce": (1, 4), "all-to-all in a loop": (4, there + back + again)}
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("capacity", [None, 3])
 def test_what_other_placements_send(capacity):
     args = example()
@@ -428,7 +428,7 @@ def test_what_other_placements_send(capacity):
         assert forward == {"all-gather": (2, 4 * 8 * 8 * 2 * 8 + slots * OUT), "reduce-scatter": (1, slots * EMBED)}
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_rounds_need_no_memory_for_all_tokens_and_experts():
     tokens, experts, size = 4096, 64, 64
     types = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((experts, size, size), (tokens, size), (tokens, experts))]

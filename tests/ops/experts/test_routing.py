@@ -58,13 +58,13 @@ OUT_AXES = {
 }
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [*FEW, Placement("tokens", (4, 2), (("b", ("y",)), ("c", None)))], ids=str)
 def test_placements(placement):
     check(named, plain, [array(4, 8, 3)], (["b", "a", "c"],), OUT_AXES, placement)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("k", "normalize"), [(1, True), (1, False), (8, False)])
 def test_choices(k, normalize):
     logits = array(4, 8, 3)
@@ -91,7 +91,7 @@ def test_a_routing_is_a_pytree():
     assert (again.experts, again.choice, again.weight.dims) == (8, "nth", ("token", "nth"))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_even_choices_cost_one_and_equal_ones_as_many_as_there_are():
     for rows, want in ((60 * make.eye(4), 1), (jnp.full((5, 4), -60.0).at[:, 2].set(0), 4)):
         routing = nx.nn.top_k_routing(nx.named(rows, ["token", "route"]), "route", 1)

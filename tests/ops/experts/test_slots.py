@@ -10,7 +10,7 @@ import pytest
 from namedax.ops.experts.slots import rank_among_equals
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @hypothesis.settings(deadline=None, max_examples=25)
 @hypothesis.given(
     st.sampled_from([(1, 1), (1, 9), (3, 8), (2, 0)]),

@@ -73,7 +73,7 @@ OUT_AXES = (
 )
 
 
-@pytest.mark.rest(2)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_reads_as_jnp_does(placement):
     check(program, oracle, (X, PICK, OWN, PER_B, WIDE), IN_AXES, OUT_AXES, placement, grad=str(placement) in GRAD)
@@ -145,8 +145,8 @@ SLICES = [
 ]
 
 
-@pytest.mark.rest(5)
-@pytest.mark.part(1)
+@pytest.mark.full(5)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("index", SLICES, ids=str)
 def test_slices_of_a_sharded_axis_of_its_own_name(index):
     fun = nx.xmap(

@@ -57,7 +57,7 @@ OUT_AXES = [[None, "b", "j"]] * 3 + [
 ]
 
 
-@pytest.mark.rest(2)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("placement", CHOSEN, ids=str)
 def test_in_every_placement(placement):
     """Values are those of `jnp.take`, and so is the gradient with respect to the table."""
@@ -82,7 +82,7 @@ def test_what_is_filled_in():
             np.testing.assert_array_equal(np.asarray(have, complex), np.asarray(wanted, complex))
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "uint32", "int32"])
 def test_small_indices(dtype):
     """The type of the indices may be too small for the size of the axis."""
@@ -94,7 +94,7 @@ def test_small_indices(dtype):
         np.testing.assert_array_equal(f(table, -index[1:]), table[-index[1:].astype(int)])
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("label", ["unmapped", "one-each", "blocks", "two-reversed"])
 def test_indices_with_the_axis_that_is_read(label):
     """A permutation of the axis, say: the result has the axis as the indices do."""

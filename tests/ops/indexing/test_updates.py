@@ -70,15 +70,15 @@ IN_AXES = (AXES, ["b", None], ["a", "b"], [None, None], ["a"], ["b"])
 OUT_AXES = (AXES, AXES, AXES, AXES, AXES, AXES, AXES, AXES, AXES, ["n", *AXES], AXES, AXES)
 
 
-@pytest.mark.rest(2)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_updates_as_jnp_does(placement):
     args = (X, V, W, U, OWN, PER_B)
     check(program, oracle, args, IN_AXES, OUT_AXES, placement, grad=str(placement) in GRAD)
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_all_methods(placement):
     x, y = jnp.abs(X) + 0.5, jnp.abs(V) + 0.5
@@ -149,7 +149,7 @@ def test_integers_and_truth_values(placement):
     check(fun, jax.jit(want), (x,), (["a", "b"],), (["a", "b"],) * 3, placement, grad=False)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_nothing_is_sent():
     def fun(x, v):
         return (
@@ -168,7 +168,7 @@ def test_nothing_is_sent():
     assert collectives(backward.lower(x).compile()) == ()
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_an_index_that_another_device_has_leaves_the_gradient_alone():
     # XLA of jaxlib 0.10.2 gets this wrong for a scatter at one index out of range.
     options = {"mesh": make_mesh((4, 2)), "axis_resources": {"a": "x", "b": "y"}}

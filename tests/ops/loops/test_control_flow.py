@@ -198,8 +198,8 @@ def cases():
                 yield pytest.param(label, placement, id=f"{label}-{placement}")
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(3)
+@pytest.mark.full(4)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize(("label", "placement"), list(cases()))
 def test_programs(label, placement):
     named, plain, out_axes = PROGRAMS[label]
@@ -342,7 +342,7 @@ REDUCED_ONCE = {
 }
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("label", REDUCED_ONCE)
 def test_a_gradient_is_reduced_once_after_the_loop(label):
     named, plain = REDUCED_ONCE[label]
@@ -515,7 +515,7 @@ def test_a_scan_without_xs_over_a_sharded_name():
     assert (last, each.tolist()) == (8, list(range(8)))
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("loop", [nx.SerialLoop(4), ("x", nx.SerialLoop(2))], ids=str)
 def test_serial_loops(loop):
     """Time as a resource: entries are computed in steps."""
@@ -536,7 +536,7 @@ def test_serial_loops(loop):
         np.testing.assert_allclose(h, w, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_scan_over_a_serial_loops_name_and_beside_it():
     f = nx.xmap(
         lambda x: nx.scan(lambda c, x: (c * 0.5 + x, None), 0.0, x, axis="a")[0],
@@ -559,7 +559,7 @@ def test_scan_over_a_serial_loops_name_and_beside_it():
     np.testing.assert_allclose(have[1], want[1], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_arrays_on_an_explicit_mesh_outside_of_a_mapped_function():
     """JAX tracks shardings in types there: the carry begins with the one that it gets."""
     mesh = make_mesh((4, 2), "explicit")
@@ -578,7 +578,7 @@ def test_arrays_on_an_explicit_mesh_outside_of_a_mapped_function():
         assert np.abs(np.asarray(halved.data)).max() <= 1
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_under_jit_and_jax_vmap(kind):
     mesh = make_mesh((4, 2), kind)
@@ -692,8 +692,8 @@ MEETING = {
 }
 
 
-@pytest.mark.rest(2)
-@pytest.mark.full
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "placement", [p for p in FEW if str(p) in ("unmapped-auto", "both-explicit", "two-mesh-axes-auto")], ids=str
 )
@@ -729,7 +729,7 @@ def test_branches_meet_in_any_order(placement):
     check(named, plain, inputs(), IN_AXES, out_axes, placement)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_branches_meet_eagerly_and_without_compilation():
     x, y = nx.named(array(4, 3), ["k", "j"]), nx.named(array(3), ["j"])
     for first in (True, False):

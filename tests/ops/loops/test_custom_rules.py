@@ -111,7 +111,7 @@ def gradients():
     )
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize(("form", "placement"), cases(), ids=str)
 def test_rules_reduce_over_names(form, placement):
     args = inputs()
@@ -322,7 +322,7 @@ RAW_RULES = {
 }
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("rule", RAW_RULES.values(), ids=RAW_RULES)
 def test_raw_rules_that_reduce_are_refused_where_the_body_has_ended(rule):
     x = array(8, 4)
@@ -339,7 +339,7 @@ def test_raw_rules_that_reduce_are_refused_where_the_body_has_ended(rule):
     np.testing.assert_allclose(inside(x), unmapped(x), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("resources", [{"a": ("x", nx.SerialLoop(2))}, {"a": nx.SerialLoop(2)}, {"a": ("y", "x")}], ids=str)
 def test_raw_rules_are_refused_under_every_assignment(resources, kind):
@@ -405,7 +405,7 @@ def test_raw_rules_that_act_on_every_entry():
     np.testing.assert_allclose(slope({"a": "x"}), slope({}), rtol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_shard_map_of_one_s_own_may_use_the_same_names():
     # Whatever was mapped before, and whatever went wrong there, a block's axis is what its owner says.
     mesh, x = make_mesh((4, 2)), array(8, 4)

@@ -115,7 +115,11 @@ FULL = (
 
 def marked(case, kind):
     marks = (
-        [] if (case, kind) in FIRST else [pytest.mark.full] if (case, kind) in FULL else [pytest.mark.full, pytest.mark.product]
+        []
+        if (case, kind) in FIRST
+        else [pytest.mark.fast(0)]
+        if (case, kind) in FULL
+        else [pytest.mark.fast(0), pytest.mark.full(0)]
     )
     return pytest.param(case, kind, marks=marks, id=f"{case}-{kind}")
 
@@ -133,8 +137,8 @@ def is_the_fold(f):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("case", "kind"), [marked(case, kind) for case in CASES for kind in ("auto", "explicit")])
 def test_values_and_gradients_are_those_of_the_fold(case, kind):
     shape, resources, options, more = CASES[case]
@@ -144,9 +148,9 @@ def test_values_and_gradients_are_those_of_the_fold(case, kind):
     is_the_fold(f)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
-    "place", [pytest.param({"rounds": "pipe"}, marks=pytest.mark.product), {"layers": "pipe", "o": "model"}], ids=str
+    "place", [pytest.param({"rounds": "pipe"}, marks=pytest.mark.full(0)), {"layers": "pipe", "o": "model"}], ids=str
 )
 def test_rounds_may_have_a_name_of_their_own_and_nothing_of_the_weights_is_sent(place):
     (_, want), want_grads = expected()
@@ -174,7 +178,7 @@ def test_rounds_may_have_a_name_of_their_own_and_nothing_of_the_weights_is_sent(
     assert all(c.in_loop for c in sent)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_gradients_inside():
     (_, want), want_grads = expected()
     axes = (["layers", "k", "o"], ["k"], ["layers"], ["batch", "k"])
@@ -233,9 +237,9 @@ WIDE, LONG = 32, 64
     ("stages", "data", "microbatches", "rounds", "remat"),
     [
         (4, 1, 8, 1, False),
-        pytest.param(4, 2, 8, 1, True, marks=[pytest.mark.full, pytest.mark.product]),
-        pytest.param(2, 2, 4, 2, True, marks=[pytest.mark.full, pytest.mark.product]),
-        pytest.param(2, 2, 4, 2, False, marks=pytest.mark.full),
+        pytest.param(4, 2, 8, 1, True, marks=[pytest.mark.fast(0), pytest.mark.full(0)]),
+        pytest.param(2, 2, 4, 2, True, marks=[pytest.mark.fast(0), pytest.mark.full(0)]),
+        pytest.param(2, 2, 4, 2, False, marks=pytest.mark.fast(0)),
     ],
 )
 def test_it_sends_and_keeps_what_a_pipeline_by_hand_does(stages, data, microbatches, rounds, remat):
@@ -282,7 +286,7 @@ def test_it_sends_and_keeps_what_a_pipeline_by_hand_does(stages, data, microbatc
     assert f"idles     {100 * bubble:.1f} %" in str(report)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_stage_that_is_computed_anew_keeps_the_boundaries_of_its_microbatches_only():
     w, x = array(LAYERS, WIDE, WIDE) / 5, array(LONG, WIDE)
 
@@ -301,7 +305,7 @@ def test_a_stage_that_is_computed_anew_keeps_the_boundaries_of_its_microbatches_
     assert temporary(False) - temporary(True) > 6 * one
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_other_names_may_be_uneven():
     """Six entries over four devices."""
     w, x = array(4, 6, 6) / 2, array(8, 6)
@@ -338,13 +342,13 @@ def uneven_layer(closed):
     return layer
 
 
-@pytest.mark.rest(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(
     ("count", "mesh", "places", "options"),
     [
         (10, {"pipe": 2, "data": 4}, {"batch": "data"}, {"microbatches": 3}),
         *(
-            pytest.param(*case, marks=pytest.mark.full)
+            pytest.param(*case, marks=pytest.mark.fast(0))
             for case in (
                 (10, {"pipe": 4}, {}, {"microbatches": 4}),
                 (1, {"pipe": 2, "data": 4}, {"batch": "data"}, {"microbatches": 2}),
@@ -356,7 +360,7 @@ def uneven_layer(closed):
         ),
     ],
 )
-@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
+@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])
 def test_a_batch_that_does_not_divide(count, mesh, places, options, kind):
     """Nor does what devices have divide into microbatches: entries of the batch are in other blocks within the pipeline."""
     x, w, m = array(count, 3), array(4, 3, 3), array(count, seed=4) + 2.0

@@ -36,11 +36,11 @@ FULL = (
 
 
 def marked(*case):
-    marks = [] if case in FIRST else [pytest.mark.full] if case in FULL else [pytest.mark.full, pytest.mark.product]
+    marks = [] if case in FIRST else [pytest.mark.fast(0)] if case in FULL else [pytest.mark.fast(0), pytest.mark.full(0)]
     return pytest.param(*case, marks=marks, id="-".join(case))
 
 
-@pytest.mark.rest(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(
     ("case", "schedule", "kind"),
     [marked(case, schedule, kind) for case in CASES for schedule in ("1f1b", "interleaved", "zero_bubble") for kind in KINDS],
@@ -67,15 +67,15 @@ def plain(w, x, closed):
     return jnp.sum(x**2 * jnp.arange(1.0, x.shape[1] + 1))
 
 
-@pytest.mark.rest(2)
+@pytest.mark.full(2)
 @pytest.mark.parametrize(
     ("schedule", "rows", "microbatches", "shape", "remat"),
     [
-        pytest.param("1f1b", 10, 3, {"pipe": 2, "data": 2}, False, marks=pytest.mark.full),
+        pytest.param("1f1b", 10, 3, {"pipe": 2, "data": 2}, False, marks=pytest.mark.fast(0)),
         ("1f1b", 7, 5, {"pipe": 4}, True),
-        pytest.param("zero_bubble", 10, 4, {"pipe": 2, "data": 4}, False, marks=pytest.mark.full),
-        pytest.param("interleaved", 11, 4, {"pipe": 2, "data": 2}, False, marks=pytest.mark.full),
-        pytest.param("zero_bubble", 3, 5, {"pipe": 4}, False, marks=[pytest.mark.full, pytest.mark.product]),
+        pytest.param("zero_bubble", 10, 4, {"pipe": 2, "data": 4}, False, marks=pytest.mark.fast(0)),
+        pytest.param("interleaved", 11, 4, {"pipe": 2, "data": 2}, False, marks=pytest.mark.fast(0)),
+        pytest.param("zero_bubble", 3, 5, {"pipe": 4}, False, marks=[pytest.mark.fast(0), pytest.mark.full(0)]),
     ],
 )
 def test_batches_and_microbatches_need_not_divide(schedule, rows, microbatches, shape, remat):
@@ -106,7 +106,7 @@ def same(x):
 same.defvjp(lambda x: (x, None), lambda _, ct: (ct + nx.roll(nx.roll(ct, 1, "pos"), -1, "pos"),))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("schedule", "is_rule"), [("1f1b", False), ("zero_bubble", False), ("1f1b", True), ("gpipe", True)])
 def test_layers_may_permute_blocks(schedule, is_rule):
     """Then idle stages compute too, because a permutation concerns all devices. It may be in the rule of a derivative only."""
@@ -166,7 +166,7 @@ def test_experts_need_microbatches_that_divide():
         jax.eval_shape(f, *EXPERTS)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_layers_may_have_experts():
     def plain(router, w, x):
         for r, experts in zip(router, w, strict=True):
@@ -307,7 +307,7 @@ def test_1f1b_sends_and_stores_what_a_pipeline_by_hand_does():
     assert 0.9 < report.memory.peak / peak < 1.6
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_memory_of_1f1b_does_not_grow_with_the_microbatches():
     """Apart from inputs, outputs and their gradients, of which each is as large as `x`."""
 
@@ -321,7 +321,7 @@ def test_the_memory_of_1f1b_does_not_grow_with_the_microbatches():
     assert temporary("gpipe", 16) - temporary("gpipe", 8) > 1.5 * grown
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("schedule", "stored"), [("1f1b", 7), ("zero_bubble", 7)])
 def test_the_report_shows_bubble_and_storage(schedule, stored):
     f, args, _ = compiled(schedule, 16)

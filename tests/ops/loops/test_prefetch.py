@@ -86,12 +86,12 @@ LAYOUTS = [
 
 
 OTHERS = [
-    pytest.param(*one, marks=[pytest.mark.full, pytest.mark.product] if i in (0, 2, 3, 6) else pytest.mark.full)
+    pytest.param(*one, marks=[pytest.mark.fast(0), pytest.mark.full(0)] if i in (0, 2, 3, 6) else pytest.mark.fast(0))
     for i, one in enumerate(LAYOUTS[1:])
 ]
 
 
-@pytest.mark.rest(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(("shape", "resources", "sizes"), [LAYOUTS[0], *OTHERS])
 def test_values_and_gradients_are_those_of_the_unmapped_program(shape, resources, sizes):
     if "layer" in resources:  # the names of one array need separate mesh axes
@@ -101,8 +101,8 @@ def test_values_and_gradients_are_those_of_the_unmapped_program(shape, resources
         is_right(mapped(fold_of(step), resources, mesh_of(shape)), w, x)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("shape", "resources", "sizes"), [LAYOUTS[0], LAYOUTS[4], LAYOUTS[5]])
 def test_on_explicit_meshes(shape, resources, sizes):
     w, x = arrays(**sizes)
@@ -116,14 +116,14 @@ def test_on_explicit_meshes(shape, resources, sizes):
 WRAPPED = [
     (jax.checkpoint(renamed), jax.checkpoint),
     *(
-        pytest.param(step, around, marks=pytest.mark.product)
+        pytest.param(step, around, marks=pytest.mark.full(0))
         for step in (layer, jax.checkpoint(layer), jax.jit(renamed))
         for around in (lambda f: f, jax.checkpoint)
     ),
 ]
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("step", "around"), WRAPPED, ids=range(len(WRAPPED)))
 def test_under_checkpoint_and_jit(step, around):
     w, x = arrays()
@@ -131,7 +131,7 @@ def test_under_checkpoint_and_jit(step, around):
     is_right(mapped(around(fold_of(step)), FSDP, mesh_of((4,))), w, x)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_scan_from_the_end_with_results():
     w, x = arrays(5)
 
@@ -154,7 +154,7 @@ def test_a_scan_from_the_end_with_results():
     is_right(mapped(scanned, FSDP, mesh_of((4,))), w, x, oracle)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_closed_over_values_have_gradients():
     w, x = arrays()
 
@@ -177,7 +177,7 @@ def test_closed_over_values_have_gradients():
     is_right(mapped(closing, FSDP, mesh_of((4,))), w, x, oracle)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_inside_of_a_serial_loop_and_a_loop():
     w, x = arrays(batch=16)
     loop = {"batch": ("x", nx.SerialLoop(2)), "embed_fsdp": "x"}
@@ -189,7 +189,7 @@ def test_inside_of_a_serial_loop_and_a_loop():
     close(jax.jit(mapped(twice, FSDP, mesh_of((4,))))(w, x), by_hand(w, by_hand(w, x)))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_loop_in_a_loop():
     w, x = arrays(6)
 
@@ -200,7 +200,7 @@ def test_a_loop_in_a_loop():
     is_right(mapped(nested, FSDP, mesh_of((4,))), w, x)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_gradient_in_the_body_of_the_mapped_function():
     w, x = arrays()
 
@@ -293,7 +293,7 @@ def dependences(text):
     return found
 
 
-@pytest.mark.parametrize("step", [layer, pytest.param(renamed, marks=pytest.mark.full)])
+@pytest.mark.parametrize("step", [layer, pytest.param(renamed, marks=pytest.mark.fast(0))])
 def test_no_computation_of_a_step_waits_for_a_collective(step):
     w, x = arrays()
     mesh = mesh_of((4,))
@@ -306,7 +306,7 @@ def test_no_computation_of_a_step_waits_for_a_collective(step):
     assert all(before or after for loop in waiting for _, before, after in loop)
 
 
-@pytest.mark.parametrize("layers", [4, pytest.param(7, marks=pytest.mark.full)])
+@pytest.mark.parametrize("layers", [4, pytest.param(7, marks=pytest.mark.fast(0))])
 def test_each_layer_is_gathered_once_in_each_pass(layers):
     w, x = arrays(layers)
     f = jax.grad(loss(mapped(fold_of(), FSDP, mesh_of((4,)))), (0, 1))
@@ -323,7 +323,7 @@ def test_each_layer_is_gathered_once_in_each_pass(layers):
     assert sum(one.trips * one.wire_bytes for one in nx.hlo.collectives(compiled)) == report.wire_bytes
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_memory_and_time_are_estimated():
     w, x = arrays(8, 64, 64, 128)
     mesh, reports, temporary = mesh_of((8,)), [], []
@@ -352,7 +352,7 @@ def test_memory_and_time_are_estimated():
         assert ahead.hidden == pytest.approx(sent if hides_all else sum(computed.values()), rel=1e-6)
 
 
-@pytest.mark.parametrize("what", ["the carry", pytest.param("the slice", marks=pytest.mark.full)])
+@pytest.mark.parametrize("what", ["the carry", pytest.param("the slice", marks=pytest.mark.fast(0))])
 def test_callbacks_run_once_a_step(what):
     """A callback is no part of the gather, which has no carry."""
     w, x = arrays()

@@ -76,10 +76,10 @@ def test_none_and_false_store_everything():
         assert program(mapped(loss_of(remat=value)), *args) == program(mapped(loss_of()), *args)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.parametrize("loop", ["fold", pytest.param("scan", marks=pytest.mark.full)])
+@pytest.mark.full(1)
+@pytest.mark.parametrize("loop", ["fold", pytest.param("scan", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize(
-    ("shape", "resources"), [LAYOUTS[0], *(pytest.param(*one, marks=pytest.mark.full) for one in LAYOUTS[1:])]
+    ("shape", "resources"), [LAYOUTS[0], *(pytest.param(*one, marks=pytest.mark.fast(0)) for one in LAYOUTS[1:])]
 )
 def test_gradients_are_exact_in_all_layouts(shape, resources, loop):
     w, x = arrays()
@@ -92,7 +92,7 @@ def test_gradients_are_exact_in_all_layouts(shape, resources, loop):
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5), got, want)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_peaks_follow_the_compiler():
     """With few activations stored, explain and XLA's memory analysis both decrease, and agree within a quarter."""
     types = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((12, 64, 512), (2048, 64))]
@@ -110,7 +110,7 @@ def test_peaks_follow_the_compiler():
             assert dots < none
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_policy_of_a_pipeline():
     args = arrays(layers=4)
 

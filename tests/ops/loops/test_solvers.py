@@ -53,8 +53,8 @@ def oracle(m, c, b):
 COVER = [("cg", FEW[1]), ("bicgstab", FEW[2]), ("gmres", FEW[0]), ("gmres", FEW[3]), ("cg", PARTITIONER[3])]
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("solver", "placement"), COVER, ids=str)
 def test_values_and_gradients(solver, placement):
     m, c = matrix(8, solver == "cg"), make.array([2.0, 1.5, 1.0, 3.0], jnp.float32)
@@ -87,8 +87,8 @@ def dense_laplacian(n):
     return 2.5 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_iterates_are_those_of_jax(solver):
     """After a few steps, far from the solution, and with a preconditioner and a beginning."""
@@ -112,7 +112,7 @@ def test_the_iterates_are_those_of_jax(solver):
             assert code is None or int(code) == int(info)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_complex_systems():
     half = array(8, 8) + 1j * array(8, 8, seed=3)
     b = (array(8) + 1j * array(8, seed=5)).astype(jnp.complex64)
@@ -146,7 +146,7 @@ def test_what_a_step_sends():
     assert len(inside) <= 3, inside
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_plain_arrays_are_left_to_jax():
     m, b = matrix(5, symmetric=True), array(5).astype(jnp.float32)
     for solver in SOLVERS:
@@ -158,7 +158,7 @@ def test_plain_arrays_are_left_to_jax():
     np.testing.assert_allclose(nx.positional(have, ["n", None])[1], jnp.linalg.solve(m, 2 * b), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_resources_do_not_matter_for_derivatives_of_other_kinds():
     b, t = array(8).astype(jnp.float32), array(8, seed=1).astype(jnp.float32)
     f = nx.xmap(
@@ -229,8 +229,8 @@ def test_mistakes(call, error, words):
 # --- sizes that do not divide ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("solver", "n", "devices"), [("cg", 10, 4), ("bicgstab", 5, 4), ("gmres", 9, 8)])
 def test_uneven_axes(solver, n, devices):
     m, b = matrix(n, solver == "cg"), array(n, seed=4)

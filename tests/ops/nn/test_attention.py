@@ -44,7 +44,7 @@ Q, K, V = array(4, 8, 2, 5), array(4, 8, 2, 5, seed=1), array(4, 8, 2, 6, seed=2
 NAMES = ["b", "a", "h", "d"]
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [*places("unmapped-auto", "both-explicit", "two-reversed-auto"), PARTITIONER[3]], ids=str)
 def test_causal(placement):
     def named(q, k, v):
@@ -56,7 +56,7 @@ def test_causal(placement):
     check(named, jax.jit(oracle), (Q, K, V), (NAMES, NAMES, ["b", "a", "h", "e"]), ["b", "a", "h", "e"], placement)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("reach", [2**31 - 1, 2**40])
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=["whole", "ring"])
 def test_a_window_that_reaches_further_than_numbers_of_32_bits_hides_nothing(resources, reach):
@@ -69,7 +69,7 @@ def test_a_window_that_reaches_further_than_numbers_of_32_bits_hides_nothing(res
     np.testing.assert_allclose(f(Q, K, V), plain(Q, K, V, allowed=causal(8, 8)), rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", places("unmapped-auto", "crossed-auto", "two-mesh-axes-explicit"), ids=str)
 def test_bias_mask_window_and_lengths(placement):
     """Heads that share keys by a name of their own; a bias of a part of the axes; physical orders that differ; one row is empty."""
@@ -116,8 +116,8 @@ HEADS = [
 ]
 
 
-@pytest.mark.rest(2)
-@pytest.mark.full
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("placement", "count"), [(HEADS[0], 6), *((HEADS[1], n) for n in (1, 3, 8)), (HEADS[2], 6)], ids=str)
 def test_heads_that_are_a_multiple(placement, count):
     """Heads of queries on four devices share those of the keys, so that blocks and groups meet every way; biases of either."""
@@ -147,7 +147,7 @@ CROSS = [
 ]
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", CROSS, ids=str)
 def test_queries_and_keys_of_different_sequences(placement):
     def named(q, k, v, bias, mask):
@@ -165,7 +165,7 @@ AROUND = Placement("self-and-bias", (4, 2), (("s", "x"), ("key", "x")))
 APART = Placement("apart", (4, 2), (("t", "x"), ("s", "y")))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_bias_of_the_keys_that_is_mapped_goes_round_with_them():
     def named(q, bias):
         return attention(q, q, q, bias, bias > 0, axis="s", key_axis="key", features="d")
@@ -177,7 +177,7 @@ def test_bias_of_the_keys_that_is_mapped_goes_round_with_them():
     check(named, jax.jit(oracle), (array(2, 8, 5), array(8)), (["b", "s", "d"], ["key"]), ["b", "s", "d"], AROUND)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_bias_of_both_positions_on_mesh_axes_of_their_own():
     def named(q, k, bias):
         return attention(q, k, k, bias, axis="t", key_axis="s", features="d")
@@ -196,7 +196,7 @@ FEATURES = [
 ]
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEATURES, ids=str)
 def test_features_that_are_mapped(placement):
     def named(q, k, v):
@@ -209,7 +209,7 @@ def test_features_that_are_mapped(placement):
     check(named, jax.jit(oracle), args, (NAMES, NAMES, ["b", "a", "h", "e"]), ["b", "a", "h", "e"], placement)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", places("one-each-auto"), ids=str)
 def test_positional_axes_are_batch_axes_too(placement):
     def named(q, k, v):
@@ -234,7 +234,7 @@ def test_positional_axes_are_batch_axes_too(placement):
 # --- as JAX's own ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_as_in_jax(dtype):
     q, k = array(2, 8, 6, 4).astype(dtype), array(2, 8, 3, 4).astype(dtype)
@@ -258,7 +258,7 @@ def test_as_in_jax(dtype):
         np.testing.assert_allclose(have.astype(float), want.astype(float), rtol=tol, atol=tol)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_without_axis_it_is_jax_own():
     q, k = array(2, 4, 6, 4), array(2, 8, 3, 4)
     np.testing.assert_allclose(attention(q, k, k), jax.nn.dot_product_attention(q, k, k), rtol=1e-6)
@@ -270,7 +270,7 @@ def test_without_axis_it_is_jax_own():
     assert residual.shape == (2, 4, 6)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=str)
 def test_bfloat16(resources):
     """The result and the gradients are as good as the type of the values lets them be: sums are made in float32."""
@@ -293,7 +293,7 @@ def test_bfloat16(resources):
         np.testing.assert_allclose(h.astype(jnp.float32), w, rtol=0.05, atol=0.03)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"key": "x"}], ids=str)
 def test_large_scores_and_rows_without_a_key(resources):
     """Scores of a thousand do not overflow, and a row whose keys are all masked, or have a bias of minus infinity, is zero."""
@@ -331,7 +331,7 @@ def mapped(resources, mesh, **options):
     return nx.xmap(body, (NAMES, NAMES, out), out, axis_resources=resources, mesh=mesh)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_second_derivatives_of_the_ring():
     f = mapped({"a": "x"}, make_mesh((4, 2)), is_causal=True)
     oracle = functools.partial(plain, allowed=causal(8, 8))
@@ -345,7 +345,7 @@ def test_second_derivatives_of_the_ring():
     np.testing.assert_allclose(jax.jit(twice(f))(Q), jax.jit(twice(oracle))(Q), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_forward_mode():
     tangents = tuple(array(*x.shape, seed=7) for x in (Q, K, V))
     _, want = jax.jvp(plain, (Q, K, V), tangents)
@@ -364,7 +364,7 @@ def test_forward_mode():
         jax.jvp(mapped({"a": "x"}, make_mesh((8,))), (Q, K, V), tangents)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=str)
 def test_a_scale_that_is_an_array_has_a_gradient(resources):
     def body(q, k, v, scale):
@@ -382,7 +382,7 @@ def test_a_scale_that_is_an_array_has_a_gradient(resources):
     np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_gradient_inside_of_the_body():
     def body(q, k, v):
         return jax.grad(lambda k: nx.sum(nx.sin(attention(q, k, v, axis="a", features="d")), ("b", "a", "h", "e")))(k)
@@ -414,7 +414,7 @@ def trip_counts(f):
     return sorted(map(int, re.findall(r"\blength=(\d+)", str(jax.make_jaxpr(f)(Q, K, V)))))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_gradient_of_the_ring():
     """Backwards keys and values go round again (three times), and their gradients behind them (three times)."""
     f = mapped({"a": "x"}, make_mesh((4, 2)))
@@ -466,7 +466,7 @@ def test_batch_and_heads_send_nothing(resources):
     assert permitted <= {Q.itemsize}  # the sum over all, which is the caller's
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_memory():
     """A sequence of 8192 on eight devices: all scores of a device would be 32 MiB, one block of them is 4 MiB."""
     x = jax.ShapeDtypeStruct((8192, 16), jnp.float32)

@@ -56,7 +56,7 @@ def test_variance_scaling(mode):
     np.testing.assert_array_equal(nx.positional(have, ["o", "i"]), want)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_under_every_assignment(placement):
     a_b, b_a = {"a": 8, "b": 4}, {"b": 4, "a": 8}

@@ -90,7 +90,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.part(5)
+@pytest.mark.fast(5)
 @pytest.mark.parametrize("placement", PLACES, ids=str)
 def test_prompts_and_steps_equal_full_attention(placement):
     def named(*args):
@@ -99,8 +99,8 @@ def test_prompts_and_steps_equal_full_attention(placement):
     check(named, oracle_of(), ARGS, tuple(IN_AXES), OUT_AXES, placement, tol=5e-5, axis_sizes={"cache": SLOTS})
 
 
-@pytest.mark.rest(3)
-@pytest.mark.part(2)
+@pytest.mark.full(3)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", [PLACES[0], PLACES[3], PLACES[5], PLACES[8]], ids=str)
 @pytest.mark.parametrize("order", [("cache", "heads", "key", "batch"), ("heads", "batch", "key", "cache")], ids="-".join)
 def test_other_orders_of_storage_with_a_window_and_a_cap(placement, order):
@@ -142,8 +142,8 @@ SENT = [
 ]
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(4)
+@pytest.mark.full(4)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize(("resources", "kinds"), SENT)
 def test_a_donated_cache_is_updated_in_place_and_little_is_sent(resources, kinds, kind):
@@ -187,9 +187,9 @@ LAYERS = [
 ]
 
 
-@pytest.mark.part(4)
-@pytest.mark.rest(3)
-@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.full)])
+@pytest.mark.fast(4)
+@pytest.mark.full(3)
+@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize(("how", "resources"), LAYERS)
 def test_layers_of_a_scan(how, resources, kind):
     """A decoder of two layers: each uses a part of one cache, along a named or a positional axis."""
@@ -261,7 +261,7 @@ def test_a_selected_layer_is_written_in_place(resources, rows):
     assert memory.temp_size_in_bytes < 1.3 * block / layers
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_selected_layer_is_the_only_one_that_changes():
     """Also outside a loop, in other storage orders, with padded prompts, and if rows are full."""
     lengths = nx.named(jnp.array([3, 1]), ["batch"])
@@ -293,7 +293,7 @@ def test_a_selected_layer_is_the_only_one_that_changes():
             assert not any(np.any(whole["layers", i].data) for i in (0, 2))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_generation_in_one_compiled_loop():
     """The cache as the carry of a loop; `positions` are those of rotary embeddings."""
     x = array(2, 6, 4)
@@ -330,7 +330,7 @@ def test_queries_that_see_all_slots_of_an_encoder():
         np.testing.assert_allclose(have["batch", row].data, weights @ memory[row, :n], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_heads_mask_and_bias_are_those_of_attention():
     k, q = array(5, 2, 4), array(5, 6, 4, seed=1)
     bias, mask = array(6, 8), array(8, kind="bool").at[0].set(True)

@@ -91,8 +91,8 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.rest(4)
-@pytest.mark.part(3)
+@pytest.mark.full(4)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("placement", MORE, ids=str)
 def test_every_placement_of_features_and_of_positions(placement):
     """Features {a} and positions {b}; those of a batch {c} too, whose axis the queries lack."""

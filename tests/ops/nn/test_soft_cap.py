@@ -32,7 +32,7 @@ RING += [
 ]
 
 
-@pytest.mark.part(4)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("placement", RING, ids=str)
 def test_unmapped_and_around_the_ring(placement):
     """The cap comes before the bias and the masks; the gradients of all operands are those of the formula."""
@@ -59,7 +59,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", KEYS, ids=str)
 def test_sharded_keys(placement):
     def named(q, k, v, lengths):
@@ -75,7 +75,7 @@ def test_sharded_keys(placement):
     check(named, jax.jit(oracle), args, axes, ["b", "t", "e"], placement)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_positional_axes():
     """With a cap so large that it changes nothing, every argument does what it does in JAX's function."""
     q, k, v = array(3, 8, 4, 5), array(3, 6, 2, 5, seed=1), array(3, 6, 2, 5, seed=2)
@@ -106,7 +106,7 @@ def test_positional_axes_are_capped_as_named_ones_are(batched):
     np.testing.assert_allclose(nx.positional(have, ["b", ...]) if batched else have, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_second_derivatives_of_the_ring():
     def second(resources):
         f = nx.xmap(

@@ -73,8 +73,8 @@ def programs():
     )
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [*FEW, *PLACEMENTS[-5:-4], PARTITIONER[3]], ids=str)
 def test_values_and_gradients(placement):
     named, oracle, out_axes = programs()
@@ -84,7 +84,7 @@ def test_values_and_gradients(placement):
     check(named, oracle, args, (["b", "a", None], ["b", None], ["b"], ["a"]), out_axes, placement, grad=grad)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_positions():
     x, y = array(3, 5, 4), make.array([[1, 0, 4, 2], [3, 3, 0, 1], [2, 4, 1, 0]])
     want = plain(x.swapaxes(1, 2), y)
@@ -107,7 +107,7 @@ def mapped(f, in_axes, out_axes, resources, shape=(4, 2), kind="auto"):
     return nx.xmap(f, in_axes, out_axes, axis_resources=resources, mesh=make_mesh(shape, kind))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_extreme_logits():
     rows = {
         "large": [3e4, 3e4 - 1, -3e4, 0, 1, 2, 3, 3e4],
@@ -128,7 +128,7 @@ def test_extreme_logits():
     np.testing.assert_allclose(have, jax.nn.softmax(x[:4]) - jax.nn.one_hot(y[:4], 8), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{}, {"v": "x"}, {"v": ("y", "x"), "t": ()}], ids=str)
 def test_a_label_that_is_no_class(resources):
     x, y = array(4, 8), make.array([-1, 3, 8, 7])
@@ -140,7 +140,7 @@ def test_a_label_that_is_no_class(resources):
     assert np.isfinite(slope[1::2]).all()
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_element_types():
     x, y = array(4, 8), make.arange(4)
     for dtype, result in (
@@ -160,7 +160,7 @@ def test_element_types():
     np.testing.assert_allclose(slope.astype(jnp.float32), want, rtol=2**-8)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_derivatives_of_other_kinds():
     """Forward mode, and the second derivative."""
     x, y, t = array(4, 8), make.arange(4), array(4, 8, seed=1)
@@ -178,7 +178,7 @@ def test_derivatives_of_other_kinds():
         np.testing.assert_allclose(jax.jit(lambda derivative=derivative: derivative(f))(), want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_in_a_scan_with_remat_and_without_jit():
     x, y = array(6, 4, 8), make.asarray(np.random.default_rng(0).integers(0, 8, (6, 4)))
 
@@ -194,8 +194,8 @@ def test_in_a_scan_with_remat_and_without_jit():
     np.testing.assert_allclose(eager(x, y), jnp.sum(plain(x, y)), rtol=1e-5)
 
 
-@pytest.mark.rest(2)
-@pytest.mark.full
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "resources", [{"v": SerialLoop(4)}, {"v": ("x", SerialLoop(2))}, {"t": SerialLoop(4), "v": "x"}], ids=str
 )
@@ -240,7 +240,7 @@ def loss_by_hand(x, y):
     return jnp.log(total) - picked
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_loss_sends_what_one_would_send_by_hand():
     x, y = array(16, 64), make.asarray(np.random.default_rng(0).integers(0, 64, 16))
     named = mapped(lambda x, y: loss(x, y, "v"), (["t", "v"], ["t"]), ["t"], {"v": "x", "t": "y"})
@@ -260,7 +260,7 @@ def test_the_loss_sends_what_one_would_send_by_hand():
 # --- the embedding ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [FEW[1], FEW[2], FEW[4], PARTITIONER[3]], ids=str)
 def test_embedding(placement):
     """The table is {a, c}, the tokens are {b}[5]; the loss of the looked-up rows against the same table (tied weights)."""
@@ -298,7 +298,7 @@ def test_the_embedding_sends_what_one_would_send_by_hand():
     assert jax.jit(gradient)(placed, ids).sharding.is_equivalent_to(placed.sharding, 2)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_embedding_written_onto_the_mesh_axis_of_the_vocabulary():
     """Sequence parallel: a sum of which every device keeps its positions is one reduce-scatter."""
     table, ids = array(64, 6), make.asarray(np.random.default_rng(0).integers(0, 64, (2, 16)))
@@ -327,7 +327,7 @@ def test_the_embedding_written_onto_the_mesh_axis_of_the_vocabulary():
         np.testing.assert_allclose(jax.jit(gradient)(table, ids), want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_language_model_never_gathers_its_vocabulary():
     """Embedding, tied output weights and loss in one; the vocabulary is by far the largest axis."""
     table, ids = array(512, 6), make.asarray(np.random.default_rng(0).integers(0, 512, 16))

@@ -97,31 +97,31 @@ def compare(size, shape, kind, resources, options, wrap=lambda f: f, whole=False
         np.testing.assert_allclose(slopes[name], expected[name], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("label", PLAIN)
 def test_values_and_gradients(label):
     compare(*CASES[label])
 
 
-@pytest.mark.full
-@pytest.mark.rest(2)
+@pytest.mark.fast(0)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("label", [label for label in CASES if label not in PLAIN])
 def test_values_and_gradients_in_other_layouts(label):
     compare(*CASES[label])
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_rematerialized():
     compare(*CASES["blocks of three"], wrap=jax.checkpoint)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_accumulated_over_steps():
     size, shape, kind, resources, options = CASES["blocks of two"]
     compare(size, shape, kind, resources | {"b": nx.SerialLoop(2)}, options)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_second_derivatives():
     mesh, (q, k, v) = make_mesh((4,)), (array(1, 8, 2, 3, seed=i) for i in range(3))
 
@@ -192,7 +192,7 @@ CHUNKS = np.arange(16)
 ZIGZAG, CONTIGUOUS = np.minimum(CHUNKS, 15 - CHUNKS), CHUNKS // 2
 
 
-@pytest.mark.parametrize("gradient", [False, pytest.param(True, marks=pytest.mark.full)], ids=["forward", "gradient"])
+@pytest.mark.parametrize("gradient", [False, pytest.param(True, marks=pytest.mark.fast(0))], ids=["forward", "gradient"])
 def test_every_device_computes_the_same_number_of_pairs(gradient):
     pairs = computed("zigzag", gradient=gradient)
     np.testing.assert_array_equal(pairs, needed())
@@ -200,7 +200,7 @@ def test_every_device_computes_the_same_number_of_pairs(gradient):
     np.testing.assert_array_equal(np.bincount(ZIGZAG, pairs.sum(1)), np.full(8, 17))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_blocks_in_order_are_not_balanced():
     assert most_by_mean(computed(None), CONTIGUOUS) == pytest.approx(32 / 18)
 
@@ -208,8 +208,8 @@ def test_blocks_in_order_are_not_balanced():
 PACKED = np.repeat(np.arange(5, dtype=np.int32), [20, 3, 25, 9, 7])
 
 
-@pytest.mark.rest(3)
-@pytest.mark.full
+@pytest.mark.full(3)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("gradient", [False, True], ids=["forward", "gradient"])
 @pytest.mark.parametrize(("segments", "reach"), [(None, 9), (PACKED, 64), (PACKED, 9)], ids=["window", "packed", "both"])
 def test_pairs_that_are_masked_completely_are_not_computed(segments, reach, gradient):
@@ -248,7 +248,7 @@ def test_the_program_of_a_causal_mask_has_no_conditional():
 # --- communication --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gradient", [False, pytest.param(True, marks=pytest.mark.full)], ids=["forward", "gradient"])
+@pytest.mark.parametrize("gradient", [False, pytest.param(True, marks=pytest.mark.fast(0))], ids=["forward", "gradient"])
 def test_the_exchange_sends_one_block_of_each_array(gradient):
     block = 2 * 2 * 2 * 4 * 4  # bytes: two positions of each of two sequences, two heads, four features
     x = nx.named(array(2, 16, 2, 4), NAMES).astype(jnp.float32)

@@ -95,7 +95,7 @@ def same(have, want, tol=2e-5):
     jax.tree.map(lambda h, w: np.testing.assert_allclose(np.asarray(h), w, rtol=tol, atol=tol), have, want)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_every_token_meets_the_weights_of_its_group(placement):
     fun = nx.xmap(named, AXES, OUT, **placement.options)
@@ -152,7 +152,7 @@ COSTS = [
 ]
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(("resources", "width", "want", "gradient"), COSTS)
 def test_what_is_sent(resources, width, want, gradient):
     def named(x, w, ids):
@@ -168,7 +168,7 @@ def test_what_is_sent(resources, width, want, gradient):
         assert sorted((c.kind, c.bytes) for c in have) == sorted((kind, BYTES * n) for kind, n in gradient)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_rows_of_a_ragged_have_weights_of_their_own():
     lengths = (3, 0, 6, 4)
     x, w = array(16, 6, seed=7).at[13:].set(jnp.nan), array(4, 6, 5, seed=8)
@@ -189,7 +189,7 @@ def test_the_rows_of_a_ragged_have_weights_of_their_own():
     same((value, gradients), jax.value_and_grad(plain, (0, 1))(x, w), 1e-4)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_vectorised_over_any_operand_and_twice():
     ids = nx.named(IDS, ["token"])
 
@@ -254,7 +254,7 @@ def test_sizes_and_placements_that_do_not_fit():
         fun(x, nx.named(W, ["expert", "embed", "out"]), nx.named(IDS, ["token"]))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_batches_of_rows_have_weights_of_their_own():
     """Rows are in order in every batch, and not over all of them."""
     x, lengths = array(2, 6, 3, seed=3), np.array([[1, 0, 4], [2, 3, 1]])
@@ -269,7 +269,7 @@ def test_batches_of_rows_have_weights_of_their_own():
             np.testing.assert_allclose(have[i, j], x[i, starts[j] : starts[j] + n].sum(0) @ w[j], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint32"])
 def test_numbers_of_groups_of_any_type(dtype):
     """Of a type that cannot hold the number of groups, too; and numbers that are beyond all of another type are of no group."""
@@ -289,7 +289,7 @@ UNEVEN = [
 ]
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("resources", UNEVEN, ids=str)
 def test_nothing_has_to_divide(resources):
     """10 tokens, 5 groups and 3 features over 2 and 4 devices; some tokens are of no group, one of them by the next number."""

@@ -42,7 +42,7 @@ PLACEMENTS = [
     Placement("unmapped", None, ()),
     *(Placement(*kind) for kind in KINDS),
     *(Placement(*kind, "explicit") for kind in KINDS if kind[0] in ("tokens", "same", "crossed")),
-    pytest.param(Placement("uneven", (3, 2), (("token", "x"), ("doc", "x"))), marks=pytest.mark.full),
+    pytest.param(Placement("uneven", (3, 2), (("token", "x"), ("doc", "x"))), marks=pytest.mark.fast(0)),
 ]
 placed = pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 
@@ -139,7 +139,7 @@ def body(values, lengths, scale):
     return reductions(r * scale)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(3)
 @placed
 def test_rows_in_every_placement(placement):
     fun = nx.xmap(body, in_axes=(["token", "embed"], ["doc"], ["doc"]), out_axes=OUT, **placement.options)
@@ -177,7 +177,7 @@ COSTS = [
 ]
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize(("method", "resources", "want"), COSTS)
 def test_what_is_sent_is_of_rows_and_never_of_tokens(method, resources, want):
     def fun(r):
@@ -188,7 +188,7 @@ def test_what_is_sent_is_of_rows_and_never_of_tokens(method, resources, want):
     assert [(c.kind, c.bytes) for c in collectives(mapped.lower(ragged()).compile())] == want
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_gradient_of_a_sum_sends_nothing_more():
     fun = nx.xmap(lambda r: r.sum(), mesh=make_mesh((4, 2)), axis_resources={"token": "x"})
     r = ragged()
@@ -199,7 +199,7 @@ def test_the_gradient_of_a_sum_sends_nothing_more():
 # --- conversions ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     "mesh_axes", [{}, {"token": "x"}, {"doc": "x"}, {"token": "x", "doc": "x"}, {"token": "x", "doc": "y"}], ids=str
 )
@@ -230,7 +230,7 @@ def test_lists_and_back():
     assert again.values.named_shape["token"] == 4
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_batches_have_rows_of_their_own():
     values, lengths = array(2, 6, seed=1), np.array([[1, 4, 0], [0, 2, 3]], np.int32)
     r = nx.Ragged(
@@ -245,7 +245,7 @@ def test_batches_have_rows_of_their_own():
 # --- unused tokens ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{}, {"token": "x"}], ids=str)
 def test_unused_tokens_leave_no_trace_in_gradients_of_what_is_shared(resources):
     values = np.arange(1.0, 17, dtype="float32")
@@ -359,7 +359,7 @@ def test_operators():
     assert repr(r) == "Ragged(i32[]{token:3}, 2 rows 'doc')"
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_types_of_results():
     r = nx.Ragged.from_rows([np.full(1000, 100, "int8"), []], rows="doc", tokens="token")
     assert r.sum().data.tolist() == [100000, 0]
@@ -591,8 +591,8 @@ def attend_oracle(lengths, q, k, v, segments):
 MIXED = make.array([0, 2, 2, -1, 0, 1, 1, 5, 5, 5, -1, 2, 2, 2, 0, -1], "int32")  # of no Ragged: in any order
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", ATTENTION, ids=str)
 def test_attention_within_rows(placement):
     names = ["token", "head", "d"]

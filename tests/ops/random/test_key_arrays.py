@@ -73,7 +73,7 @@ MOVES = {
 }  # fmt: skip
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("resources", "kind"),
     [

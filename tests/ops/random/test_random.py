@@ -72,8 +72,8 @@ def test_every_public_name_of_jax_random():
     assert len(SAMPLERS) >= 30
 
 
-@pytest.mark.rest(9)
-@pytest.mark.part(6)
+@pytest.mark.full(9)
+@pytest.mark.fast(6)
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_sampler_draws_names_in_front(name):
     parameters = PARAMETERS.get(name, {})
@@ -90,7 +90,6 @@ def test_without_names_it_is_jax():
     np.testing.assert_array_equal(random.choice(KEY, 9, (4,)), jax.random.choice(KEY, 9, (4,)))
 
 
-@pytest.mark.part(1)
 @pytest.mark.parametrize("placement", [FEW[0], *FEW[-2:]], ids=str)
 def test_the_numbers_do_not_depend_on_the_assignment(placement):
     def ours(key, low, shift, concentration):
@@ -122,7 +121,7 @@ def test_the_numbers_do_not_depend_on_the_assignment(placement):
     check(ours, oracle, args, in_axes, out_axes, placement)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [FEW[0], *FEW[-2:]], ids=str)
 def test_along_an_axis(placement):
     def ours(key, logits, x, p):
@@ -164,7 +163,7 @@ def test_along_an_axis(placement):
     check(ours, theirs, (KEY, logits, x, p), in_axes, out_axes, placement, grad=False)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_gradient_of_a_permutation_along_a_sharded_name():
     x, w = array(8, 3), array(8, 3, seed=9)
     f = nx.xmap(lambda x: random.permutation(KEY, x, "a"), ["a", None], ["a", None], **BLOCKS.options)
@@ -172,7 +171,7 @@ def test_gradient_of_a_permutation_along_a_sharded_name():
     np.testing.assert_allclose(have, jax.jit(jax.grad(lambda x: jnp.sum(jax.random.permutation(KEY, x) * w)))(x))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("key", [KEY, OLD_KEY], ids=["new", "old"])
 def test_named_keys(key):
     keys = random.split(key, named_shape={"layer": 3})
@@ -236,7 +235,7 @@ def test_the_physical_order_does_not_matter():
     np.testing.assert_array_equal(nx.positional(x, ["k", "a"]), jax.random.geometric(KEY, p))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_what_is_sent():
     def sent(f, in_axes, out_axes, *args):
         return hlo.summary(jax.jit(nx.xmap(f, in_axes, out_axes, **BLOCKS.options)).lower(*args).compile())

@@ -77,7 +77,7 @@ def test_ported_code_does_not_return_its_argument():
     )
 
 
-@pytest.mark.part(4)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_without_an_axis(name):
     function = getattr(nx, name)
@@ -108,7 +108,7 @@ def test_quantiles_without_an_axis(q):
             q(getattr(nx, name))
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", RESOURCES)
 def test_all_axes(resources):
     clean = np.nan_to_num(X)
@@ -126,8 +126,8 @@ def test_all_axes(resources):
             np.testing.assert_allclose(have, wants[name], rtol=1e-5, err_msg=name)
 
 
-@pytest.mark.rest(3)
-@pytest.mark.part(2)
+@pytest.mark.full(3)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("resources", RESOURCES)
 def test_the_index_over_several_axes(resources, kind):
@@ -151,7 +151,7 @@ def test_the_index_over_several_axes(resources, kind):
         np.testing.assert_array_equal(result.data if isinstance(result, nx.NamedArray) else result, want)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_sets_and_views():
     clean = nx.nan_to_num(SOME)
     want = np.nan_to_num(X).sum((0, 2))

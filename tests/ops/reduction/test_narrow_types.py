@@ -121,8 +121,8 @@ def test_reductions_round_once(name):
     _check(name, "uneven", ["sum", "prod", "mean", "max", "argmax", "all_gather"])
 
 
-@pytest.mark.rest(20)
-@pytest.mark.full
+@pytest.mark.full(20)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", _LAYOUTS)
 @pytest.mark.parametrize("name", _FLOATS + _INTEGERS)
 def test_every_reduction_of_every_narrow_type(name, layout):

@@ -142,7 +142,7 @@ def compiled(whole):
     )
 
 
-@pytest.mark.rest(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_placements(placement):
     named, plain, out_axes = compiled(placement in FEW)
@@ -151,8 +151,8 @@ def test_placements(placement):
     check(named, plain, ARGS, IN_AXES, out_axes, placement, grad=grad)
 
 
-@pytest.mark.rest(9)
-@pytest.mark.part(19)
+@pytest.mark.full(9)
+@pytest.mark.fast(19)
 @pytest.mark.parametrize("label", [*CORE, *MORE])
 def test_eager(label):
     """Outside of mapped functions, through the kernels: named arrays in any physical order, and arrays without names."""
@@ -167,7 +167,7 @@ def test_eager(label):
 REDUCTIONS = "all amax amin any argmax argmin count_nonzero max mean min prod std sum var".split()
 
 
-@pytest.mark.part(4)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_an_array_without_names_is_just_an_array(name):
     x = array(4, 3)
@@ -209,7 +209,7 @@ class _Jax:
         return getattr(jnp, name)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_special_values(placement):
     out_axes = [["b"]] * 11 + [["b", "a"]] * 2
@@ -224,7 +224,7 @@ HOLES[3] = -INF
 HOLES = jnp.asarray(HOLES, float)  # [b, a]; the last row has nothing else
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_gradients_of_ties_and_of_minus_infinity(placement):
     """Equal maxima share the gradient equally, wherever they are."""
@@ -259,7 +259,7 @@ def test_entries_that_a_mask_leaves_out_are_no_ties(resources):
         np.testing.assert_array_equal(jax.grad(f)(sign * x, keep), want)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_everything_masked(placement):
     """Rows of which the mask leaves nothing."""
@@ -342,7 +342,7 @@ def test_empty_axes():
             getattr(nx, name)(named, "b")
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [ONE_EACH, BLOCKS], ids=str)
 def test_an_empty_axis_beside_a_sharded_one(placement):
     check(
@@ -395,8 +395,8 @@ def of_every_type(jnp, axis):
 OF_EVERY_TYPE = jax.jit(of_every_type(jnp, 1))
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_element_types(placement):
     arrays = dict(NUMBERS)
@@ -406,7 +406,7 @@ def test_element_types(placement):
     check(of_every_type(nx, "a"), OF_EVERY_TYPE, (arrays,), (["b", "a"],), ["b"], placement, grad=False, tol=2e-2)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
 def test_halves_do_not_overflow_on_the_way(dtype):
     """A mean of numbers whose sum, and a variance of numbers whose squares, are beyond the type."""
@@ -430,7 +430,7 @@ def test_halves_do_not_overflow_on_the_way(dtype):
 # --- Gradients ------------------------------------------------------------------------------------
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_gradients_inside_of_the_body(placement):
     """`jax.grad` in the body gives what it gives outside, and what the positional program gives."""
@@ -451,7 +451,7 @@ def test_gradients_inside_of_the_body(placement):
     check(body, want, args, ([None], ["b", "a", None]), ([], ([None], ["b", "a", None])), placement, grad=False)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_second_derivatives():
     """Forward over reverse, and reverse over forward."""
 
@@ -543,7 +543,7 @@ def test_collectives_are_offered_in_a_mapped_function_only():
         assert ("(nx.lax.psum)" in str(raised.value)) == offered, raised.value
 
 
-@pytest.mark.rest(9)
+@pytest.mark.full(9)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, *PARTITIONER], ids=str)
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_extrema_with_index(name, placement):
@@ -557,7 +557,7 @@ def test_extrema_with_index(name, placement):
     check(lambda x: tuple(getattr(nx, f"{name}_with_index")(x, "a")), oracle, [x], ["b", "a", None], ["b", None], placement)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_extrema_with_index_cost_what_the_index_costs():
     def collectives(f):
         mapped = nx.xmap(f, ["b", "a"], ["b"], axis_resources={"a": "x"}, mesh=make_mesh((8,)))

@@ -66,8 +66,8 @@ def wanted():
 CASES = [("auto", *p) for p in PLACED] + [("explicit", *p) for p in PLACED if p[0] in ("axis", "same", "crossed")]
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("mesh_kind", "label", "shape", "resources"), CASES, ids=[f"{c[1]}-{c[0]}" for c in CASES])
 def test_segments(mesh_kind, label, shape, resources):
     mesh = None if shape is None else make_mesh(shape, mesh_kind)
@@ -107,7 +107,7 @@ COSTS = [
 ]
 
 
-@pytest.mark.part(3)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize(("kind", "resources", "want"), COSTS)
 def test_costs(kind, resources, want):
     fun = nx.xmap(
@@ -133,7 +133,7 @@ def test_the_gradient_of_a_sum_sends_nothing_more():
     assert [c.kind for c in collectives(backward.lower(jnp.zeros((16, 6)), IDS).compile())] == ["all-reduce"]
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_positional_axes():
     x = nx.named(array(2, 6, 3, 5), ["b", None, None, "k"])
     ids = make.array([2, 0, 1, 1, 9, 0])

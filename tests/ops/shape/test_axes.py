@@ -324,7 +324,7 @@ def test_positional_of_plain_arrays():
     assert message(nx.positional, x, ["a", ...])[0] is AxisMappingError
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @quick
 @hypothesis.given(st.data())
 def test_there_and_back(data):
@@ -344,7 +344,7 @@ def test_there_and_back(data):
 # --- in a mapped body -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_named_in_a_body(placement):
     # `v` and `w` are whole positional arrays that every instance sees; of a named one every device keeps its block.
@@ -357,7 +357,7 @@ def test_named_in_a_body(placement):
     check(body, oracle, (array(8), array(8, 3), array(4)), (["a"], {}, {}), ["a", "b", None], placement)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_positional_in_a_body(placement):
     # Gathered, so that every instance sees the whole axis.
@@ -732,7 +732,7 @@ def test_the_outer_product_of_dot_products():
     assert f.__name__ == "vdot"
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_other_functions_of_jax_as_bodies(placement):
     x, y = array(8, 3, 3), array(4, 3, seed=1)
@@ -763,7 +763,7 @@ def test_a_gradient_of_a_function_of_jax_as_a_body():
     np.testing.assert_allclose(grad, np.broadcast_to(y, (8, 4, 3)), rtol=1e-6)
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_a_wrapper_of_user_code_sees_names(placement):
     def loss(x, y):

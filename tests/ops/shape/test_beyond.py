@@ -95,8 +95,8 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACES, ids=str)
 def test_values_and_gradients(placement):
     check(*together(PROGRAMS)[:2], (array(8, 4, 3),), (["a", "b", None],), together(PROGRAMS)[2], placement, tol=1e-4)
@@ -151,7 +151,7 @@ def test_masks(placement):
             assert not hlo.collectives(f.lower().compile())
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_mask_in_attention():
     q, kv = array(8, 2, 4), array(8, 2, 4, seed=1)
 
@@ -181,7 +181,7 @@ def parts(resources, size, entry, new="p"):
     return mapped, [(one.kind, one.bytes) for one in sent]
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("resources", "entry", "sends"),
     [
@@ -250,7 +250,7 @@ def test_one_answer(resources):
 # --- small forms -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_plain_arrays_are_left_to_jax():
     x = array(3, 5)
     np.testing.assert_array_equal(nx.tril(x, 1), jnp.tril(x, 1))

@@ -55,7 +55,7 @@ def join_oracle(x, y, z):
     )
 
 
-@pytest.mark.rest(4)
+@pytest.mark.full(4)
 @pytest.mark.parametrize("placement", SOME + PARTITIONER[:1], ids=str)
 def test_joining(placement):
     ab = ["a", "b", None]
@@ -117,7 +117,7 @@ def test_only_what_is_needed_travels(case):
 # --- outside, and mistakes ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_outside_of_mapped_functions():
     data = array(6, 3)
     x = nx.named(data, ["k", None])

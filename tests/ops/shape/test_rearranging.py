@@ -69,7 +69,7 @@ CHANGED = (
 )
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", SOME + PARTITIONER[:1], ids=str)
 def test_rearranging(placement):
     # Names of the result are where the shards are, or elsewhere, or nowhere.
@@ -77,7 +77,7 @@ def test_rearranging(placement):
     check(change, change_oracle, (array(8, 4, 3),), (["a", "b", None],), CHANGED, also(placement, new))
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW[2:4], ids=str)
 def test_names_and_positions(placement):
     def body(x, y):
@@ -114,7 +114,7 @@ def compiled(body, resources, out):
     return summary(f.lower(jnp.zeros((4, 32))).compile())
 
 
-@pytest.mark.part(4)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("case", SENT)
 def test_only_what_is_needed_travels(case):
     pattern, resources, sent = SENT[case]
@@ -181,7 +181,7 @@ def text_of(terms, named, prefix):
     return plain, braces, names
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 @hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
 @hypothesis.given(patterns())
 def test_any_pattern(drawn):
@@ -217,7 +217,7 @@ EINOPS = [
 ]
 
 
-@pytest.mark.part(4)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize(("op", "shape", "pattern", "sizes"), EINOPS, ids=[case[2] for case in EINOPS])
 def test_like_einops(op, shape, pattern, sizes):
     function, oracle = {"rearrange": rearrange, "reduce": reduce, "repeat": repeat}[op], getattr(einops, op)

@@ -58,7 +58,7 @@ COSTS = {
 }
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("old", ONE_AXIS, ids=str)
 def test_one_axis(old):
     mesh = make_mesh((M, N))

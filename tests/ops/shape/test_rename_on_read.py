@@ -197,8 +197,8 @@ def projected(f):
     return lambda *args: jnp.sum(jnp.sin(f(*args)) * jnp.arange(1.0, 17)[:, None])
 
 
-@pytest.mark.rest(3)
-@pytest.mark.part(1)
+@pytest.mark.full(3)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("case", CASES)
 def test_as_by_hand(case):
     named, hand, plain, given, resources, out = CASES[case]
@@ -221,7 +221,7 @@ def test_as_by_hand(case):
     assert scattered == (0 if case in LOOKED_UP_FIRST else len(argnums))
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("case", ["over two mesh axes", "layer_norm over two mesh axes", "take from a sharded vocabulary"])
 def test_within_the_body_and_on_an_explicit_mesh(case):
     named, _, plain, given, resources, out = CASES[case]

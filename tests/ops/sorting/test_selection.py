@@ -66,8 +66,8 @@ def oracle():
     }
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACES, ids=str)
 def test_values(placement):
     f = nx.xmap(
@@ -83,7 +83,7 @@ def test_values(placement):
             np.testing.assert_array_equal(h, w, err_msg=key)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_floats_and_nans():
     x = np.array([2.0, np.nan, -0.5, 2.0, np.inf, np.nan, -0.5, 7.0], np.float32)
     for resources in ({}, {"a": "x"}):
@@ -168,7 +168,7 @@ def test_without_a_size_in_a_mapped_function(op, resources):
     assert "racer" not in text
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_positions_are_left_to_jax():
     x = array(3, 5, kind="ties")
     for have, want in zip(nx.nonzero(x), jnp.nonzero(x), strict=True):

@@ -59,8 +59,8 @@ def _order_arguments():
     return x, ties, array(8, 3, 4, kind="int")
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 def test_orders_in_every_placement(placement):
     # Ties: the gradient shows that each value comes from where it comes from in jnp.
@@ -80,7 +80,7 @@ def test_sort_in_every_placement(placement):
     )
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("shape", [(3,), (5,), (6,), (7,)])
 def test_a_number_of_devices_that_is_no_power_of_two(shape):
     mesh = jax.make_mesh(shape, ("x",), devices=jax.devices()[: shape[0]], axis_types=(jax.sharding.AxisType.Auto,))
@@ -126,8 +126,8 @@ def _pick_arguments():
     return x, nans, array(8, 3, 4, kind="ties").astype(int)
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 def test_picks_in_every_placement(placement):
     # A name's k largest stand behind the positional axes.
@@ -152,7 +152,8 @@ def test_top_k_with_a_named_result(resources):
 
 
 @pytest.mark.parametrize(
-    ("k", "sent"), [(3, 4 * 3), pytest.param(5, 4 * 5, marks=pytest.mark.full), pytest.param(20, 4 * 8, marks=pytest.mark.full)]
+    ("k", "sent"),
+    [(3, 4 * 3), pytest.param(5, 4 * 5, marks=pytest.mark.fast(0)), pytest.param(20, 4 * 8, marks=pytest.mark.fast(0))],
 )
 def test_top_k_in_steps_sends_the_candidates_of_a_device_once(k, sent):
     logits = array(32, 3, kind="ties").at[7, 1].set(jnp.nan)
@@ -167,7 +168,7 @@ def test_top_k_in_steps_sends_the_candidates_of_a_device_once(k, sent):
     assert [(c.kind, c.bytes) for c in found] == [("all-gather", 3 * sent * itemsize) for itemsize in (logits.itemsize, 4)]
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_searchsorted(side):
     edges, values = jnp.sort(array(8, 3, kind="ties"), 0), make.array([-2.0, -1.0, 0.0, 0.5, 1.0, jnp.nan])
@@ -189,7 +190,7 @@ def test_searchsorted(side):
     assert int(have) == int(jnp.searchsorted(jnp.array([2.0, 3.0, 1.0]), 2.5, sorter=jnp.argsort(order)))
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_plain_arrays_and_flattened_positional_axes():
     x = array(3, 4)
     named = nx.named(array(3, 4, 5), [None, "k", None])
@@ -212,7 +213,7 @@ def test_plain_arrays_and_flattened_positional_axes():
     assert nx.argsort(x, dtype=jnp.int16).dtype == jnp.int16
 
 
-@pytest.mark.part(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("devices", "rounds"), [(2, 1), (4, 3), (8, 6)])
 def test_communication_of_sort(devices, rounds):
     mesh = jax.make_mesh((devices,), ("x",), devices=jax.devices()[:devices], axis_types=(jax.sharding.AxisType.Auto,))

@@ -78,17 +78,16 @@ PROGRAMS |= {
 }
 
 
-@pytest.mark.full
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("placement", PLACES, ids=str)
 def test_values_and_gradients(placement):
     named, plain, out_axes = together(PROGRAMS)
     check(named, plain, (array(8, 4, 3),), (["a", "b", "c"],), out_axes, placement, tol=1e-4)
 
 
-@pytest.mark.rest(2)
-@pytest.mark.full
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("size", "method"), [(128, "linear"), (32, "cubic"), (64, "nearest"), (128, "nearest"), (96, "linear")]
 )
@@ -189,7 +188,7 @@ def test_mistakes(call, error, words):
     assert words in str(raised.value), raised.value
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_a_size_that_changes_needs_a_name():
     with pytest.raises(AxisSizeError, match=r"resize: axis 'a' would have size 4, but it has size 8 in this mapped function"):
         nx.xmap(lambda x: nx.image.resize(x, {"a": 4}, "linear"), ["a"], ["a"])(array(8))

@@ -66,8 +66,8 @@ def _plain_finite(*args):
     return jax.tree.map(lambda r: jnp.where(jnp.isnan(r), 7, r) if jnp.issubdtype(r.dtype, jnp.floating) else r, _plain(*args))
 
 
-@pytest.mark.rest(1)
-@pytest.mark.part(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 def test_reductions_in_every_placement(placement):
     x = array(8, 3, 4)
@@ -84,8 +84,8 @@ def test_reductions_in_every_placement(placement):
     check(_named_finite, _plain_finite, args, (IN,) * 4, out, placement, tol=1e-4)
 
 
-@pytest.mark.rest(3)
-@pytest.mark.part(1)
+@pytest.mark.full(3)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [*OTHERS, SOME[0], PARTITIONER[3]], ids=str)
 def test_counts_in_every_placement(placement):
     def named(x, i, w):
@@ -134,7 +134,7 @@ def test_counts_in_every_placement(placement):
     check(named, oracle, args, (IN,) * 3, out, placement, grad=False)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_the_weights_of_a_histogram_have_a_gradient():
     x, w = array(8, 3), array(8, 3, seed=1)
     for mesh in (None, make_mesh((4, 2))):
@@ -192,7 +192,7 @@ def test_weights_of_an_average_by_name_and_by_position():
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_plain_arrays_are_those_of_jnp():
     x = array(3, 4)
     np.testing.assert_allclose(nx.norm(x), jnp.linalg.norm(x), rtol=1e-6)
@@ -230,7 +230,7 @@ def test_norm_over_all_axes():
     np.testing.assert_allclose(f(g), np.sqrt((values**2).sum()), rtol=1e-6)
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_communication():
     x, ids = array(64, 5), make.arange(64 * 5).reshape(64, 5) % 7
     mesh = make_mesh((4, 2))

@@ -43,7 +43,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("placement", "more"),
     [
@@ -72,7 +72,7 @@ def test_values_and_gradients(placement, more):
     )
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_valid_and_other_strides():
     x, k = array(4, 8, 3), array(3, 2, 3, 5, seed=1)
     for strides, padding in (((3, 1), "VALID"), ((1, 4), "VALID"), ((3, 2), "SAME"), ((2, 5), ((4, 4), (7, 0)))):

@@ -64,7 +64,7 @@ def neighbours_oracle(x, k):
     )
 
 
-@pytest.mark.rest(2)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("placement", SOME + PARTITIONER[:1], ids=str)
 def test_neighbours(placement):
     ab, windows = ["a", "b", None], ["a", "b", None, None]
@@ -89,7 +89,7 @@ def convolutions_oracle(x, w, v, k):
 
 
 # Not with the partitioner: on CPUs it computes a wrong gradient of a strided, dilated convolution over a sharded axis.
-@pytest.mark.rest(3)
+@pytest.mark.full(3)
 @pytest.mark.parametrize("placement", FEW + [p for p in PLACEMENTS if str(p) in ("crossed-auto", "two-reversed-auto")], ids=str)
 def test_convolutions(placement):
     args = (array(8, 4, 3), array(3, 2, 3, 5, seed=1), array(3, 3, seed=2), array(9, seed=3))
@@ -113,8 +113,8 @@ def test_a_sharded_feature_is_summed_over():
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("axes", [("x", "y"), ("y", "x"), ("x",)], ids=str)
 def test_any_map_of_rows(axes):
     rng = np.random.default_rng(3)
@@ -171,7 +171,7 @@ SENT = {  # of 32 rows in blocks of 4, on 8 devices: collective-permutes, and ro
 }
 
 
-@pytest.mark.part(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("case", SENT)
 def test_only_what_is_needed_travels(case):
     body, count, rows = SENT[case]
@@ -218,7 +218,7 @@ def test_conv_sends_its_halo():
 # --- outside, and mistakes ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full
+@pytest.mark.fast(0)
 def test_outside_of_mapped_functions():
     data = array(6, 3)
     x = nx.named(data, ["k", None])

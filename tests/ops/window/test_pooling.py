@@ -65,8 +65,8 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.rest(2)
-@pytest.mark.part(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [FEW[0], FEW[1], FEW[2], FEW[3], PARTITIONER[3]], ids=str)
 def test_values_and_gradients(placement):
     named, plain, out_axes = together(PROGRAMS)
@@ -91,8 +91,8 @@ def test_what_pooling_sends():
     np.testing.assert_array_equal(gathered(x), x.reshape(32, 2, 3).max(1))
 
 
-@pytest.mark.rest(1)
-@pytest.mark.full
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"w": "x"}], ids=str)
 def test_types(resources):
     for dtype in (jnp.int8, jnp.uint16, jnp.bfloat16, jnp.bool_):
