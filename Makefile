@@ -22,9 +22,10 @@ X64_ARGS ?= $(addprefix tests/ops/,elementwise/test_elementwise.py reduction/tes
 LEAKS_ARGS ?= $(shell grep -rl --include="test_*.py" "mark.leaks" tests 2>/dev/null) -m leaks
 # What make test-full leaves out: tests of files, which no JAX changes, and which make test has run.
 FULL_ARGS ?= $(foreach name,house make prose public_jax reference site_check site_pages,--ignore=tests/house/test_$(name).py)
-# Compiled as users compile, and under each flag that later versions of JAX will have switched on: a part of the tests.
-OPTIMIZED_ARGS ?= tests --tier full --one-in 150
-FLAGS_ARGS ?= tests --tier fast --one-in 60
+# Compiled as users compile: a part of the tests. And under each flag that later versions of JAX will have switched on, some of the tests
+# of what these flags change.
+OPTIMIZED_ARGS ?= tests/ops tests/whole --tier full --one-in 80
+FLAGS_ARGS ?= tests/ops/loops tests/programs $(addprefix tests/xmap/test_,coming_jax.py transformations.py) --tier fast --one-in 6
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
 FUZZ_ARGS ?= --minutes 10
 # Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.

@@ -64,6 +64,8 @@ from namedax.core.element_types import NUMPY
 from namedax.core.explicit_fallback import Explicit, may_fall_back
 from namedax.core.functions import LIBRARIES, packages_of
 from namedax.core.name_scopes import Scope, is_open
+from namedax.core.names import Dims
+from namedax.core.padded_sharding import StoredPadding
 from namedax.core.region import active_regions
 from namedax.core.strict_broadcasting import is_strict, strict_scopes
 from namedax.core.tracebacks import shorten_eager
@@ -298,7 +300,7 @@ _CONSTANTS = frozenset(
 _VIEWS = (KeysView, ValuesView, ItemsView, set, frozenset)
 _JITTED = type(jax.jit(lambda: None))
 # Marks in keys, so that two calls with the same parts in another order have different keys.
-_ARRAY, _NUMBER, _FUNCTION, _TREE = object(), object(), object(), object()
+_ARRAY, _PADDED, _NUMBER, _FUNCTION, _TREE = (object() for _ in range(5))
 # The mark of a function that is not cached.
 _UNKEPT = object()
 
@@ -358,7 +360,7 @@ def call_program(
       keeps: False if the functions of the user are called each time, as those of `jax.vmap`, and
         need a program only on Explicit mesh axes, where it is not kept; default: True.
     """
-    if active_regions or getattr(jax.config, "jax_disable_jit", False):
+    if active_regions or (is_pytree and getattr(jax.config, "jax_disable_jit", False)):
         return function(*args, **kwargs)
     parts: list[Any] = [
         key or function,
@@ -369,15 +371,11 @@ def call_program(
     arrays: list[Any] = []
     try:
         for i, arg in enumerate(args):
-            if type(arg) is NamedArray:  # the most common case, without a call
-                parts.append(_ARRAY)
-                arrays.append(arg)
-            else:
-                _describe(arg, parts, arrays, is_pytree, i)
+            _describe(arg, parts, arrays, is_pytree, i)
         for name, arg in kwargs.items():
             parts.append(name)
             _describe(arg, parts, arrays, is_pytree, name)
-        is_mapped, is_traced = _placement(arrays)
+        datas, is_placed, is_mapped, is_traced = _placement(arrays)
         if is_mapped:
             parts.append(_MAPPED)
         found = _programs.get(entry := tuple(parts))
@@ -400,15 +398,16 @@ def call_program(
     if by_types:
         if is_traced:
             return function(*args, **kwargs)
-        entry = (entry, tuple(map(_type_of, arrays)))
+        entry = (entry, tuple(map(_type_of, datas)))
         found = _kernel_calls.get(entry) or _programs.get(entry)
     if type(found) is tuple:
         call, dims, picked = found
-        datas = [x._data if type(x) is NamedArray else x for x in arrays]
         try:
-            if picked is not None:
-                datas = [value if i is None else datas[i] for i, value in picked]
-            data = call(*datas)
+            data = call(
+                *datas
+                if picked is None
+                else [value if i is None else datas[i] for i, value in picked]
+            )
             return data if dims is None else make(data, dims)
         except Exception:  # the call itself raises it again, with names
             found = _DIRECT
@@ -417,16 +416,20 @@ def call_program(
     if found is _DIRECT:
         return function(*args, **kwargs)
     if found is None and is_pytree is None and not is_mapped:
-        return _first_call(entry, by_types, function, args, kwargs, arrays)
+        return _first_call(entry, by_types, function, args, kwargs, arrays, datas)
     if type(found) is int:
         _programs.put(entry, found - 1 if found > 1 else _SEEN)
         return function(*args, **kwargs)
     is_new = found is None or found is _SEEN
     if is_new:
-        found = _Program(function, args, kwargs, is_pytree)
+        found = _Program(function, args, kwargs, is_pytree, arrays)
     try:
-        mesh = current_mesh()
-        result = found.call([_on_mesh(x, mesh) for x in arrays] if mesh else arrays)
+        if is_placed and (mesh := current_mesh()) is not None:
+            datas = [
+                on_ambient_mesh(x, "the call", mesh) if isinstance(x, jax.Array) else x
+                for x in datas
+            ]
+        result = found.call(datas)
     except Exception:
         found = None
     if found is None:  # the call itself raises the error again, with names
@@ -435,7 +438,7 @@ def call_program(
             return result
         if not by_types:
             _programs.put(entry, _BY_TYPES)
-            entry = (entry, tuple(map(_type_of, arrays)))
+            entry = (entry, tuple(map(_type_of, datas)))
         _programs.put(entry, _DIRECT)
     elif is_new and keeps and found.is_closed and not any(x is _UNKEPT for x in parts):
         _programs.put(entry, found)
@@ -461,6 +464,7 @@ def _first_call(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     arrays: Sequence[Any],
+    datas: Sequence[Any],
 ) -> Any:
     """Run a call directly, and choose how to run equal calls later.
 
@@ -477,9 +481,9 @@ def _first_call(
       args: its positional arguments.
       kwargs: its keyword arguments.
       arrays: the arrays among these.
+      datas: their data.
     """
     result, calls = watched(function, args, kwargs)
-    datas = [stored_leaf(x) for x in arrays]
     known: Any = _SEEN
     if not calls:
         if len(datas) == 1 and result is arrays[0]:
@@ -498,10 +502,9 @@ def _first_call(
         and any(type(x) in SCALARS for kernel in calls for x in kernel.datas)
     ):
         known = _DIRECT_CALLS
-    # Whether a call of one array returns it depends on the types.
-    if (len(arrays) == 1 or type(known) is tuple) and not by_types:
+    if (known is _ITSELF or type(known) is tuple) and not by_types:
         _programs.put(entry, _BY_TYPES)
-        entry = (entry, tuple(map(_type_of, arrays)))
+        entry = (entry, tuple(map(_type_of, datas)))
     if type(known) is tuple:
         remember(_kernel_calls, entry, known)
     else:
@@ -539,15 +542,17 @@ def _same(data: jax.Array) -> jax.Array:
     return data
 
 
-def _placement(arrays: Sequence[Any]) -> tuple[bool, bool]:
-    """Return True if an operation may run as a mapped function, and True if an array is traced.
+def _placement(arrays: Sequence[Any]) -> tuple[list[Any], bool, bool, bool]:
+    """Return the data of arrays, and whether one may be on a mesh, be mapped, and be traced.
 
-    A mapped function takes long to trace.
+    An operation may run as a mapped function, which takes long to trace, on arrays that are stored
+    padded or sharded over Explicit mesh axes.
 
     Raises:
       _NotAProgramError: a named array is not on a device.
     """
-    is_mapped = is_traced = False
+    is_placed = is_mapped = is_traced = False
+    datas: list[Any] = []
     for array in arrays:
         data = array
         is_array = type(array) is NamedArray
@@ -556,16 +561,18 @@ def _placement(arrays: Sequence[Any]) -> tuple[bool, bool]:
                 data = get_data(array)
             except AttributeError:
                 is_mapped, data = True, array._stored
+        datas.append(data)
         if type(data) not in whole_types:
             varies(data)  # adds its type to `whole_types`
             if isinstance(data, jax.core.Tracer):
                 is_traced = True
             elif is_array and not isinstance(data, jax.Array):
                 raise _NotAProgramError  # the data is not on a device
-        elif not is_array or type(data.sharding) is not NamedSharding:
+        elif is_array and type(data.sharding) is not NamedSharding:
             continue
+        is_placed = True
         is_mapped = is_mapped or (is_array and may_fall_back((array,)))
-    return is_mapped, is_traced
+    return datas, is_placed, is_mapped, is_traced
 
 
 # --- one mesh -------------------------------------------------------------------------------------
@@ -626,14 +633,11 @@ def _on_mesh(value: Any, mesh: Any, op: str = "the call") -> Any:
     return make(there, value._dims)
 
 
-def _type_of(array: Any) -> tuple[Any, ...]:
-    """Return what decides which kernel runs on a concrete array."""
-    if type(array) is NamedArray:
-        data = stored_data(array)  # the tail has the padding
-        return (array._dims, array._tail, data.shape, data.dtype, data.sharding)
+def _type_of(data: Any) -> tuple[Any, ...]:
+    """Return what decides which kernel runs on a concrete array, beside its dims."""
     # JAX computes the sharding of an array of random keys at each access.
-    sharding = getattr(array, "sharding", None) if isinstance(array.dtype, np.dtype) else None
-    return (array.shape, array.dtype, sharding)
+    sharding = getattr(data, "sharding", None) if isinstance(data.dtype, np.dtype) else None
+    return (data.shape, data.dtype, sharding)
 
 
 def _describe(
@@ -650,7 +654,13 @@ def _describe(
     """
     kind = type(value)
     if kind is NamedArray:
-        parts.append(_ARRAY)
+        if value._block is not None:  # of a body that has ended
+            raise _NotAProgramError
+        try:
+            get_data(value)
+            parts.append(value._dims)
+        except AttributeError:
+            parts += (_PADDED, value._dims, padding_of(value))
         arrays.append(value)
     elif kind in _CONSTANTS:
         if is_pytree is not None and (kind is int or kind is bool) and is_pytree(which):
@@ -738,6 +748,14 @@ def _rebuilt(value: Any, leaf: Callable[[Any, int | str], Any], which: int | str
     return jax.tree.unflatten(tree, [_rebuilt(entry, leaf, which) for entry in leaves])
 
 
+def _as_given(data: Any, named: tuple[Dims, StoredPadding | None] | None) -> Any:
+    """Return an argument of a call from its data and its dims."""
+    if named is None:
+        return data
+    dims, padding = named
+    return make(data, dims) if padding is None else make_padded(data, dims, padding)
+
+
 class _Program:
     """A compiled call: a function of its arrays.
 
@@ -745,7 +763,7 @@ class _Program:
       functions: weak references to the functions of the user among its arguments.
       alive: weak references that remove the program from the table.
       captured: the arrays that these functions close over.
-      call: returns the result for the arrays of a call.
+      call: returns the result for the data of a call.
       is_closed: False if a function closes over values of another trace.
     """
 
@@ -755,12 +773,18 @@ class _Program:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         is_pytree: Callable[[int | str], bool] | None,
+        arrays: Sequence[Any],
     ):
         self.functions: list[weakref.ref[Any]] = []
         self.alive: list[weakref.ref[Any]] = []
         self.captured: list[Any] = []
         self.call: Callable[[list[Any]], Any]
         self.is_closed = True
+        # `jax.jit` passes data in less time than named arrays (benchmarks/eager.py). The dims of
+        # arguments are in the key. Those of results are `_form`, from the first trace: dims of one
+        # array, or a tree. Another trace has the same or raises.
+        self._named = [(x._dims, padding_of(x)) if type(x) is NamedArray else None for x in arrays]
+        self._form: Any = None
 
         def template(value: Any, which: int | str) -> Any:
             if isinstance(value, (NamedArray, jax.Array, *NUMPY)) or (
@@ -777,22 +801,30 @@ class _Program:
         self._kwargs = {name: _rebuilt(arg, template, name) for name, arg in kwargs.items()}
         self._lock, self._state = threading.Lock(), threading.local()
         if is_pytree is None:
-            self.call = jax.jit(self._run, inline=True)
+            self._compiled = jax.jit(self._run, inline=True)
+            self.call = self._call
         else:
             self._compiled = jax.jit(self._run_with_captured, inline=True)
             self.call = self._call_with_captured
 
-    def _call_with_captured(self, arrays: list[Any]) -> Any:
+    def _call(self, datas: list[Any]) -> Any:
+        return self._with_names(self._compiled(datas))
+
+    def _with_names(self, found: Any) -> Any:
+        form = self._form
+        return make(found, form) if type(form) is tuple else jax.tree.unflatten(form, found)
+
+    def _call_with_captured(self, datas: list[Any]) -> Any:
         while True:
             try:
-                return self._compiled([*self.captured], arrays)
+                return self._with_names(self._compiled([*self.captured], datas))
             except _CapturedError as found:
                 with self._lock:
                     known = set(map(id, self.captured))
                     self.captured += [x for x in found.arrays if id(x) not in known]
 
-    def _run(self, arrays: list[Any]) -> Any:
-        supply = iter(arrays)
+    def _run(self, datas: list[Any]) -> Any:
+        supply = iter(map(_as_given, datas, self._named))
 
         def leaf(value: Any, which: int | str) -> Any:
             if value is _HOLE:
@@ -802,15 +834,21 @@ class _Program:
         args = [_rebuilt(arg, leaf, 0) for arg in self._args]
         kwargs = {name: _rebuilt(arg, leaf, name) for name, arg in self._kwargs.items()}
         result = self._function(*args, **kwargs)
-        if not all(isinstance(x, jax.Array) for x in jax.tree.leaves(result)):
+        leaves, tree = jax.tree.flatten(result)
+        if not all(isinstance(x, jax.Array) for x in leaves):
             raise _NotAProgramError
-        return result
+        is_one = type(result) is NamedArray and padding_of(result) is None
+        form = result._dims if is_one else tree
+        if self._form is not None and self._form != form:
+            raise _NotAProgramError  # the dims of results depend on types
+        self._form = form
+        return leaves[0] if is_one else leaves
 
-    def _run_with_captured(self, captured: list[Any], arrays: list[Any]) -> Any:
+    def _run_with_captured(self, captured: list[Any], datas: list[Any]) -> Any:
         """Run the call with the arrays that its functions close over as arguments."""
         traced = getattr(self._state, "traced", None)
         if traced is None:
-            traced = jax.make_jaxpr(self._run, return_shape=True)(arrays)
+            traced = jax.make_jaxpr(self._run, return_shape=True)(datas)
         self._state.traced = None
         closed, shapes = traced
         # Another thread may append to `self.captured`.
@@ -822,7 +860,7 @@ class _Program:
             self._state.traced = traced  # for the same call, with these as arguments
             raise _CapturedError(new)
         consts = [known.get(id(x), x) for x in closed.consts]
-        results = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*jax.tree.leaves(arrays))
+        results = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*jax.tree.leaves(datas))
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 

@@ -371,3 +371,40 @@ def positional(tree):
     if not isinstance(leaf, nx.NamedArray):
         return np.asarray(leaf)
     return np.asarray(nx.positional(leaf, [*sorted(leaf.named_shape), ...]))
+
+
+def square(*dims):
+    return nx.named(jnp.arange(9.0).reshape(3, 3) ** 2, list(dims))
+
+
+# Calls of one operation whose arguments differ in one way: none may get the program of another.
+ALIKE = {
+    "positional dimensions": [
+        functools.partial(lambda n: nx.diff(nx.named(jnp.ones((*[2] * n, 4)), [*[None] * n, "k"]), axis="k"), n) for n in (1, 3, 0)
+    ],
+    "dims": [functools.partial(lambda dims: nx.diff(square(*dims), axis="t"), dims) for dims in [("t", "k"), ("k", "t"), ("t", None)]],
+    "element types": [
+        functools.partial(lambda dtype: nx.ptp(nx.named(jnp.arange(4, dtype=dtype), ["k"]), "k"), dtype) for dtype in ("float32", "int8", "bfloat16")
+    ],
+    "sizes": [functools.partial(lambda n: nx.diff(nx.named(jnp.arange(1.0 * n) ** 2, ["k"]), axis="k"), n) for n in (4, 5, 2)],
+    "trees": [functools.partial(lambda dims: nx.top_k(square(*dims), 2, axis="t"), dims) for dims in [("t", "k"), ("k", "t")]],
+    # The dims of the result depend on the size.
+    "positional axes of size 1": [functools.partial(lambda n: nx.squeeze(nx.named(jnp.arange(4.0 * n).reshape(n, 4), [None, "k"])), n) for n in (1, 3)],
+    "results that are one": [
+        functools.partial(lambda n: nx.numpy.unwrap(nx.named(jnp.arange(1.0 * n), ["k"]), axis="k"), n) for n in (1, 4)
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ALIKE)
+def test_calls_whose_arguments_differ_in_one_way_alternate(kind):
+    """In whatever order they come and repeat, results have the dims, types and values of a call that is traced anew."""
+    wants = [jax.jit(lambda call=call: call())() for call in ALIKE[kind]]
+    for _ in range(4):
+        for call, want in zip(ALIKE[kind], wants, strict=True):
+            for _ in range(3):
+                have = call()
+                assert jax.tree.structure(have) == jax.tree.structure(want)
+                for a, b in zip(jax.tree.leaves(have), jax.tree.leaves(want), strict=True):
+                    assert (a.dtype, a.weak_type) == (b.dtype, b.weak_type)
+                    np.testing.assert_array_equal(a, b)
