@@ -309,6 +309,10 @@ class _NotAProgramError(Exception):
     """The call has an argument or a result that a program cannot have."""
 
 
+class _OtherFormError(Exception):
+    """The results of a program have other dims or another tree for arrays of other types."""
+
+
 class _CapturedError(Exception):
     """The functions of a program close over arrays that are not among its arguments yet."""
 
@@ -430,7 +434,8 @@ def call_program(
                 for x in datas
             ]
         result = found.call(datas)
-    except Exception:
+    except Exception as error:
+        later = _SEEN if isinstance(error, _OtherFormError) else _DIRECT
         found = None
     if found is None:  # the call itself raises the error again, with names
         result = function(*args, **kwargs)
@@ -439,7 +444,7 @@ def call_program(
         if not by_types:
             _programs.put(entry, _BY_TYPES)
             entry = (entry, tuple(map(_type_of, datas)))
-        _programs.put(entry, _DIRECT)
+        _programs.put(entry, later)
     elif is_new and keeps and found.is_closed and not any(x is _UNKEPT for x in parts):
         _programs.put(entry, found)
         for ref in found.functions:  # when one of its functions is freed, so is the program
@@ -634,7 +639,9 @@ def _on_mesh(value: Any, mesh: Any, op: str = "the call") -> Any:
 
 
 def _type_of(data: Any) -> tuple[Any, ...]:
-    """Return what decides which kernel runs on a concrete array, beside its dims."""
+    """Return what decides which kernel runs on a concrete array or number, beside its dims."""
+    if type(data) in SCALARS:
+        return (type(data),)
     # JAX computes the sharding of an array of random keys at each access.
     sharding = getattr(data, "sharding", None) if isinstance(data.dtype, np.dtype) else None
     return (data.shape, data.dtype, sharding)
@@ -840,7 +847,7 @@ class _Program:
         is_one = type(result) is NamedArray and padding_of(result) is None
         form = result._dims if is_one else tree
         if self._form is not None and self._form != form:
-            raise _NotAProgramError  # the dims of results depend on types
+            raise _OtherFormError
         self._form = form
         return leaves[0] if is_one else leaves
 

@@ -377,6 +377,10 @@ def square(*dims):
     return nx.named(jnp.arange(9.0).reshape(3, 3) ** 2, list(dims))
 
 
+def by_size(carry, entry):
+    return carry + 1, (entry, -entry) if entry.shape == (1,) else entry
+
+
 # Calls of one operation whose arguments differ in one way: none may get the program of another.
 ALIKE = {
     "positional dimensions": [
@@ -389,7 +393,10 @@ ALIKE = {
     "sizes": [functools.partial(lambda n: nx.diff(nx.named(jnp.arange(1.0 * n) ** 2, ["k"]), axis="k"), n) for n in (4, 5, 2)],
     "trees": [functools.partial(lambda dims: nx.top_k(square(*dims), 2, axis="t"), dims) for dims in [("t", "k"), ("k", "t")]],
     # The dims of the result depend on the size.
-    "positional axes of size 1": [functools.partial(lambda n: nx.squeeze(nx.named(jnp.arange(4.0 * n).reshape(n, 4), [None, "k"])), n) for n in (1, 3)],
+    "positional axes of size 1": [
+        functools.partial(lambda n: nx.squeeze(nx.named(jnp.arange(4.0 * n).reshape(n, 4), [None, "k"])), n) for n in (1, 3)
+    ],
+    "trees of results": [functools.partial(lambda n: nx.scan(by_size, 0.0, nx.named(jnp.ones((5, n)), ["t", None]), axis="t"), n) for n in (1, 3)],
     "results that are one": [
         functools.partial(lambda n: nx.numpy.unwrap(nx.named(jnp.arange(1.0 * n), ["k"]), axis="k"), n) for n in (1, 4)
     ],
@@ -397,7 +404,7 @@ ALIKE = {
 
 
 @pytest.mark.parametrize("kind", ALIKE)
-def test_calls_whose_arguments_differ_in_one_way_alternate(kind):
+def test_calls_whose_arguments_differ_in_one_way_alternate(kind, events):
     """In whatever order they come and repeat, results have the dims, types and values of a call that is traced anew."""
     wants = [jax.jit(lambda call=call: call())() for call in ALIKE[kind]]
     for _ in range(4):
@@ -408,3 +415,7 @@ def test_calls_whose_arguments_differ_in_one_way_alternate(kind):
                 for a, b in zip(jax.tree.leaves(have), jax.tree.leaves(want), strict=True):
                     assert (a.dtype, a.weak_type) == (b.dtype, b.weak_type)
                     np.testing.assert_array_equal(a, b)
+    events.clear()
+    for call in ALIKE[kind]:
+        call()
+    assert events == []
