@@ -360,7 +360,7 @@ def example(layout, layers=2):
 
 
 # The others are in test_by_hand, where they are compiled anyway.
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", ["single", "dp+tp", "fsdp", "tp+accumulation", "fsdp+accumulation", "ring", "ep"])
 def test_the_layouts_of_the_transformer(layout):

@@ -537,6 +537,7 @@ def test_three_operands_in_any_order(xs):
         check(nx.where(condition, xs[1], xs[2]), np.where, condition, xs[1], xs[2])
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @quick
 @hypothesis.given(st.permutations(range(4)), st.permutations(range(4)))

@@ -153,7 +153,7 @@ LAYOUTS = [
 ]
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", LAYOUTS, ids=str)
 def test_fourier_transforms_along_a_sharded_name(placement):

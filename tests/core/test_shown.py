@@ -221,6 +221,7 @@ def _refusal(call):
     return ""
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_no_message_shows_values():
     """Each argument of every call of the reference at the top level and in `nx.nn` is replaced by an array, and by trees of one."""

@@ -19,7 +19,7 @@ from tests.house import page_runner
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 WITH_CODE = [page for page in PAGES if page_runner.blocks(page.read_text())]
-# `make docs` executes the notebooks, each in a kernel of its own; what these state is compared before a release.
+# `make docs` executes the notebooks, each in a kernel of its own; what these state is compared before a release, and what takes a minute.
 _LONG = (
     "2_a_network.md",
     "3_eight_devices.md",
@@ -27,6 +27,7 @@ _LONG = (
     "5_science.md",
     "6_your_own_operation.md",
     "7_a_published_model.md",
+    "choose_a_layout.md",
 )
 
 
@@ -39,6 +40,7 @@ def run_alone(page):
     return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=600)
 
 
+@pytest.mark.full(20)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "page", [pytest.param(p, marks=pytest.mark.full(0) if p.name in _LONG else ()) for p in WITH_CODE], ids=lambda p: p.name

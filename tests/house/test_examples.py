@@ -54,6 +54,7 @@ def rows(digits):
     return {title: rest for title, *rest in columns}
 
 
+@pytest.mark.full(0)
 def test_the_table_has_every_assignment(rows):
     assert list(rows) == list(PLACED)
 
@@ -119,6 +120,7 @@ def test_a_network_that_learned_too_little_is_an_error(tmp_path):
     assert re.search(r"AssertionError: none: only \d\d\.\d%", run.stderr), run.stderr
 
 
+@pytest.mark.full(0)
 def test_a_layout_is_planned_from_the_command_line(tmp_path):
     command = [
         sys.executable,
@@ -175,6 +177,7 @@ def test_packing_trains_as_padding_does():
     assert "the losses per token agree" in run.stdout
 
 
+@pytest.mark.full(0)
 def test_the_transformer_takes_the_layout_that_is_planned(tmp_path):
     command = [
         sys.executable,
@@ -196,6 +199,7 @@ def test_the_transformer_takes_the_layout_that_is_planned(tmp_path):
     assert "a step sends" in run.stdout
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_diloco_sends_a_part_of_the_bytes_over_the_slow_axis(tmp_path):
     picture = tmp_path / "diloco.png"

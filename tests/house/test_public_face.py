@@ -630,6 +630,7 @@ def pyright(folder):
     return found
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_pyright_accepts_the_typed_examples_and_rejects_what_is_wrong(tmp_path):
     """In one test, because workers would each run it: it takes seconds."""

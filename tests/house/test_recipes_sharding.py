@@ -111,6 +111,7 @@ def test_fft_in_jax():
     assert partitioned(fft, P("x", None), P("x", None), a) == (gather if jax_version() == (0, 10) else {})
 
 
+@pytest.mark.full(0)
 def test_shuffle():
     page = scope_of("shuffle_without_gather")
     key, inputs, rows, axes = page["key"], page["inputs"], page["rows"], page["axes"]

@@ -715,6 +715,7 @@ def test_measure_wants_devices():
 # --- the present machine -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_measure():
     mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
@@ -741,6 +742,7 @@ def test_measure():
     assert predicted / 30 < sorted(seconds)[2] < predicted * 30
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_measure_under_a_mesh():
     # Of two devices: the other tests keep all eight busy.

@@ -48,6 +48,7 @@ def test_experts_are_sent_to_by_all_to_alls():
     assert re.search(r"all-to-all +data +batch, expert +forward", text)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_model_without_a_fitting_layout_says_so():
     step = show.Step("llama")

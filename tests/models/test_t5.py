@@ -44,7 +44,7 @@ def test_greedy_tokens_are_those_of_pytorch(case, title, remembers):
     np.testing.assert_array_equal(nx.positional(found, ["batch", "new"]), golden(case)["greedy"])
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"source": "x", "pos": "x", "source_sp": "x", "pos_sp": "x"}], ids=["whole", "ring"])
 def test_padding_of_the_inputs_has_no_influence(resources):

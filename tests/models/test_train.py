@@ -86,6 +86,7 @@ def test_a_training_continues_under_another_layout(expected, tmp_path):
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_two_processes_train_as_one(expected, tmp_path):
     mesh = ["--mesh", '{"data": 4, "model": 2}', "--resources", '{"batch": "data", "embed_fsdp": "data", "kv_heads": "model"}']

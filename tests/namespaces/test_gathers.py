@@ -306,6 +306,7 @@ def sizes_of_gathers(sent):
     return sorted(one.bytes for one in sent if one.kind == "all-gather")
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_the_documentation_has_a_table_of_what_gathers():
     text = (Path(__file__).parents[2] / "docs" / "guides" / "operations.md").read_text()

@@ -31,6 +31,7 @@ FUNCTIONS = {
 KINDS = list(itertools.product((AxisType.Auto, AxisType.Explicit), repeat=2))
 
 
+@pytest.mark.full(4)
 @pytest.mark.fast(8)
 @pytest.mark.parametrize("kinds", KINDS, ids=str)
 @pytest.mark.parametrize("place", ["inside", "outside"])

@@ -127,6 +127,7 @@ def test_a_position_is_told_from_what_equals_it():
             assert nx.sum(x, axis).ndim == 1
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_the_types_of_numbers_are_those_of_jax():
     for dtype in (jnp.bfloat16, jnp.int8, jnp.bool_, jnp.float32):

@@ -139,6 +139,7 @@ def test_what_computes_has_the_same_infinities(layout, kind):
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-38, err_msg=name)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_values_that_occur_once():
     for column in X.T:

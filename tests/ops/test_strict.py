@@ -131,6 +131,7 @@ def test_a_mask_of_integers():
         np.testing.assert_allclose(have, getattr(jnp, name)(x, 0, where=mask > 0), rtol=1e-5)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_debug_nans():
     """No function makes a NaN on the way to numbers without one."""

@@ -25,6 +25,7 @@ def planned(memory=None, **options):
     return nx.plan(mapped(**options[1]), *SHAPES, **options[0])
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_less_memory_needs_another_schedule():
     plan = planned(memory=100 << 20)

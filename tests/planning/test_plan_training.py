@@ -87,6 +87,7 @@ def test_zero_1_is_exact():
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), got, want)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_zero_1_is_chosen_and_sharded_parameters_if_it_does_not_fit():
     names = ["batch", "embed_opt", "hidden"]

@@ -97,6 +97,7 @@ def test_apply_runs_each_function_in_its_layout():
         assert "psum" not in str(jax.make_jaxpr(f)(*args))
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_what_is_counted_between_functions_is_what_the_compiler_sends():
     mesh = jax.make_mesh((8,), ("x",))

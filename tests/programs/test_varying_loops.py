@@ -71,6 +71,7 @@ def test_values(name, layout):
     np.testing.assert_allclose(have.data, jax.vmap(function)(X), rtol=1e-5)
 
 
+@pytest.mark.full(14)
 @pytest.mark.fast(4)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize(

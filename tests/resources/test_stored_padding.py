@@ -274,6 +274,7 @@ IN_BODIES = {"where", "segment_sum"}  # of an axis whose size only a body has
 OUTSIDE = [label for label in OPERATIONS if label not in IN_BODIES]
 
 
+@pytest.mark.full(21)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("explicit", [False, pytest.param(True, marks=pytest.mark.fast(0))])
@@ -306,6 +307,7 @@ def test_every_operation_is_right_or_raises(label, explicit, traced):
     np.testing.assert_allclose(have, want, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.full(0)
 @pytest.mark.parametrize("count", [5, pytest.param(None, marks=pytest.mark.fast(0))])
 def test_arithmetic_and_methods(count):
     mesh = mesh_of()

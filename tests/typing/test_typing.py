@@ -314,6 +314,7 @@ def spell(pattern, shape, values):
     return want, {**(named if more else {}), **{name: values.get(s, 2 if s is None else s) for name, s in names.items()}}
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @hypothesis.settings(max_examples=300, deadline=None)
 @hypothesis.given(

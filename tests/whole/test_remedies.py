@@ -338,6 +338,7 @@ if __name__ == "__main__":
 SPACES = ("", "numpy", "lax", "nn", "numpy.linalg", "numpy.fft", "scipy.special", "scipy.stats", "scipy.fft")
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_all_axes_can_be_passed_where_messages_advise_it():
     """`Pass axis=...` is advice of dozens of operations. A call that fails without an axis runs with it."""

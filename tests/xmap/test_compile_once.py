@@ -443,6 +443,7 @@ def two_processes(tmp_path_factory):
     return reports, files
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_programs_do_not_depend_on_the_process(two_processes):
     (first, second), _ = two_processes

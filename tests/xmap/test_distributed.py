@@ -419,6 +419,7 @@ def reports(tmp_path_factory):
     return [json.loads((folder / str(number)).read_text()) | {"folder": folder} for number in range(2)]
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_every_process_brings_its_part_in_every_layout(reports):
     for report in reports:

@@ -297,6 +297,7 @@ def test_global_norm_of_other_types():
     assert float(global_norm({})) == 0.0
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_clipping_as_optax_does():
     for tree in (

@@ -208,6 +208,7 @@ def test_settings_of_muon(case, layout):
         assert any(one.kind == "all-reduce" for one in sent)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_bfloat16():
     """The iteration runs in float32, so the result is that of float32 but for the rounding of the momentum and of the update."""

@@ -144,6 +144,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_different_calls_are_errors_in_every_process(reports):
     for name, text in EXPECTED.items():

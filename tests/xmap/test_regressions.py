@@ -316,6 +316,7 @@ def test_names_of_size_one(shape, resources):
 # --- the physical order ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_the_same_named_shape_in_every_physical_order():
     # Square on purpose: a wrong order would go unnoticed by shapes.

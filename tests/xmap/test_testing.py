@@ -197,7 +197,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("case", FAULTS)
 def test_a_fault_is_no_rounding(case):

@@ -59,6 +59,7 @@ def test_every_equation_of_a_long_body_keeps_its_line(mesh):
         assert all(first + line in own for own in found), kind
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_long_body_is_the_same_program_for_gradients_from_outside(mesh):
     def body(x, w):
@@ -333,6 +334,7 @@ def test_integers_that_a_loop_closes_over_stay_where_they_are(mesh):
     assert float(nx.xmap(body, axis_resources={"b": "x"}, mesh=mesh)(x)) == 8 * sum((1.0 + k) ** 3 for k in range(8))
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_numbers_in_a_mapped_body_are_taken_as_outside(mesh):
     small = jnp.arange(8, dtype=jnp.uint8)

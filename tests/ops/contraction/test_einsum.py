@@ -528,6 +528,7 @@ def compare(case, options, grad):
         np.testing.assert_allclose(have, wanted, rtol=1e-3, atol=1e-3 * (1 + np.abs(wanted).max(initial=0)))
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
 @hypothesis.given(cases())

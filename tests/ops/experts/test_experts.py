@@ -406,7 +406,7 @@ def test_rounds_send_one_all_to_all_there_and_one_back():
     assert gradient == {"all-reduce": (1, 4), "all-to-all in a loop": (4, there + back + again)}
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("capacity", [None, 3])
 def test_what_other_placements_send(capacity):

@@ -106,6 +106,7 @@ def same(x):
 same.defvjp(lambda x: (x, None), lambda _, ct: (ct + nx.roll(nx.roll(ct, 1, "pos"), -1, "pos"),))
 
 
+@pytest.mark.full(3)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(("schedule", "is_rule"), [("1f1b", False), ("zero_bubble", False), ("1f1b", True), ("gpipe", True)])
 def test_layers_may_permute_blocks(schedule, is_rule):

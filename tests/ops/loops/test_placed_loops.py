@@ -338,7 +338,7 @@ def loss(named):
     return of
 
 
-@pytest.mark.full(60)
+@pytest.mark.full(24)
 @pytest.mark.fast(6)
 @pytest.mark.parametrize("mode", ["jit", "eager, set_mesh", "jit, set_mesh"])
 @pytest.mark.parametrize("layout", LAYOUTS)

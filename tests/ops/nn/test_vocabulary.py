@@ -160,6 +160,7 @@ def test_element_types():
     np.testing.assert_allclose(slope.astype(jnp.float32), want, rtol=2**-8)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_derivatives_of_other_kinds():
     """Forward mode, and the second derivative."""

@@ -97,6 +97,7 @@ def compare(size, shape, kind, resources, options, wrap=lambda f: f, whole=False
         np.testing.assert_allclose(slopes[name], expected[name], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("label", PLAIN)
 def test_values_and_gradients(label):
@@ -121,6 +122,7 @@ def test_accumulated_over_steps():
     compare(size, shape, kind, resources | {"b": nx.SerialLoop(2)}, options)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_second_derivatives():
     mesh, (q, k, v) = make_mesh((4,)), (array(1, 8, 2, 3, seed=i) for i in range(3))

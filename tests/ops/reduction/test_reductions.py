@@ -451,6 +451,7 @@ def test_gradients_inside_of_the_body(placement):
     check(body, want, args, ([None], ["b", "a", None]), ([], ([None], ["b", "a", None])), placement, grad=False)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_second_derivatives():
     """Forward over reverse, and reverse over forward."""
