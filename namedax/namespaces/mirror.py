@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
 from namedax.core.array import is_named
 from namedax.core.call_errors import bound, check_flags, flags_of, refuse_miscall
@@ -151,6 +152,7 @@ def _has_rare_type(args: tuple[Any, ...]) -> bool:
     """
     return any(
         isinstance(x, jax.Array)
+        and isinstance(x.dtype, np.dtype)  # a random key has another one
         and (
             x.dtype.kind == "c" or (x.dtype.itemsize <= 1 and accumulation_type(x.dtype) != x.dtype)
         )

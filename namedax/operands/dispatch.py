@@ -288,8 +288,6 @@ _DIRECT: Any = object()
 _DIRECT_CALLS = 8
 #: Such calls return their array.
 _ITSELF: Any = object()
-#: A part of the key of calls that may run as mapped functions.
-_MAPPED: Any = object()
 #: The key of the entry has the types of the arrays too.
 _BY_TYPES: Any = object()
 
@@ -373,16 +371,25 @@ def call_program(
         jax.config.jax_enable_x64,  # type: ignore[attr-defined]
     ]
     arrays: list[Any] = []
+    datas: list[Any] = []
     try:
         for i, arg in enumerate(args):
-            _describe(arg, parts, arrays, is_pytree, i)
+            _describe(arg, parts, arrays, datas, is_pytree, i)
         for name, arg in kwargs.items():
             parts.append(name)
-            _describe(arg, parts, arrays, is_pytree, name)
-        datas, is_placed, is_mapped, is_traced = _placement(arrays)
-        if is_mapped:
-            parts.append(_MAPPED)
+            _describe(arg, parts, arrays, datas, is_pytree, name)
         found = _programs.get(entry := tuple(parts))
+        if (
+            type(found) is _Program
+            and is_pytree is None
+            and whole_types.issuperset(map(type, datas))
+            and current_mesh() is None
+        ):
+            try:
+                return found.call(datas)
+            except Exception:  # it is raised again below
+                pass
+        is_mapped, is_traced = _placement(arrays, datas)
     except (_NotAProgramError, TypeError):  # not hashable
         return function(*args, **kwargs)
     if is_pytree is None:
@@ -421,14 +428,14 @@ def call_program(
         return function(*args, **kwargs)
     if found is None and is_pytree is None and not is_mapped:
         return _first_call(entry, by_types, function, args, kwargs, arrays, datas)
-    if type(found) is int:
+    if type(found) is int and not is_mapped:
         _programs.put(entry, found - 1 if found > 1 else _SEEN)
         return function(*args, **kwargs)
-    is_new = found is None or found is _SEEN
+    is_new = type(found) is not _Program
     if is_new:
         found = _Program(function, args, kwargs, is_pytree, arrays)
     try:
-        if is_placed and (mesh := current_mesh()) is not None:
+        if (mesh := current_mesh()) is not None:
             datas = [
                 on_ambient_mesh(x, "the call", mesh) if isinstance(x, jax.Array) else x
                 for x in datas
@@ -547,37 +554,27 @@ def _same(data: jax.Array) -> jax.Array:
     return data
 
 
-def _placement(arrays: Sequence[Any]) -> tuple[list[Any], bool, bool, bool]:
-    """Return the data of arrays, and whether one may be on a mesh, be mapped, and be traced.
+def _placement(arrays: Sequence[Any], datas: Sequence[Any]) -> tuple[bool, bool]:
+    """Return True if an operation may run as a mapped function, and True if an array is traced.
 
-    An operation may run as a mapped function, which takes long to trace, on arrays that are stored
-    padded or sharded over Explicit mesh axes.
+    A mapped function takes long to trace.
 
     Raises:
       _NotAProgramError: a named array is not on a device.
     """
-    is_placed = is_mapped = is_traced = False
-    datas: list[Any] = []
-    for array in arrays:
-        data = array
+    is_mapped = is_traced = False
+    for array, data in zip(arrays, datas, strict=True):
         is_array = type(array) is NamedArray
-        if is_array:
-            try:
-                data = get_data(array)
-            except AttributeError:
-                is_mapped, data = True, array._stored
-        datas.append(data)
         if type(data) not in whole_types:
             varies(data)  # adds its type to `whole_types`
             if isinstance(data, jax.core.Tracer):
                 is_traced = True
             elif is_array and not isinstance(data, jax.Array):
                 raise _NotAProgramError  # the data is not on a device
-        elif is_array and type(data.sharding) is not NamedSharding:
-            continue
-        is_placed = True
-        is_mapped = is_mapped or (is_array and may_fall_back((array,)))
-    return datas, is_placed, is_mapped, is_traced
+        is_mapped = is_mapped or (
+            is_array and (padding_of(array) is not None or may_fall_back((array,)))
+        )
+    return is_mapped, is_traced
 
 
 # --- one mesh -------------------------------------------------------------------------------------
@@ -644,17 +641,18 @@ def _type_of(data: Any) -> tuple[Any, ...]:
         return (type(data),)
     # JAX computes the sharding of an array of random keys at each access.
     sharding = getattr(data, "sharding", None) if isinstance(data.dtype, np.dtype) else None
-    return (data.shape, data.dtype, sharding)
+    return (data.shape, data.dtype, sharding if type(sharding) is NamedSharding else None)
 
 
 def _describe(
     value: Any,
     parts: list[Any],
     arrays: list[Any],
+    datas: list[Any],
     is_pytree: Callable[[int | str], bool] | None,
     which: int | str,
 ) -> None:
-    """Append the key of an argument to `parts`, and its arrays to `arrays`.
+    """Append the key of an argument to `parts`, its arrays to `arrays`, their data to `datas`.
 
     Raises:
       _NotAProgramError: an array is traced, or the argument may differ in a later call.
@@ -664,21 +662,24 @@ def _describe(
         if value._block is not None:  # of a body that has ended
             raise _NotAProgramError
         try:
-            get_data(value)
+            datas.append(get_data(value))
             parts.append(value._dims)
         except AttributeError:
+            datas.append(value._stored)
             parts += (_PADDED, value._dims, padding_of(value))
         arrays.append(value)
     elif kind in _CONSTANTS:
         if is_pytree is not None and (kind is int or kind is bool) and is_pytree(which):
             parts += (_NUMBER, kind)
             arrays.append(value)
+            datas.append(value)
         else:
             parts += (kind, value)
     elif kind is float or kind is complex:
         if is_pytree is not None and is_pytree(which):
             parts += (_NUMBER, kind)
             arrays.append(value)
+            datas.append(value)
         else:
             parts += (kind, repr(value))
     elif kind in whole_types or isinstance(value, (jax.Array, np.ndarray, np.generic)):
@@ -688,19 +689,20 @@ def _describe(
             raise _NotAProgramError
         parts.append(_ARRAY)
         arrays.append(value)
+        datas.append(value)
     elif kind is tuple or kind is list:
         parts += (kind, len(value))
         for entry in value:
-            _describe(entry, parts, arrays, is_pytree, which)
+            _describe(entry, parts, arrays, datas, is_pytree, which)
     elif kind is dict:
         parts += (kind, len(value))
         for name, entry in value.items():
             parts += (type(name), name)
-            _describe(entry, parts, arrays, is_pytree, which)
+            _describe(entry, parts, arrays, datas, is_pytree, which)
     elif kind is slice:
         parts.append(kind)
         for entry in (value.start, value.stop, value.step):
-            _describe(entry, parts, arrays, is_pytree, which)
+            _describe(entry, parts, arrays, datas, is_pytree, which)
     elif isinstance(value, (np.dtype, enum.Enum, type)):
         parts.append(value)
     elif (
@@ -722,7 +724,7 @@ def _describe(
             return
         parts += (_TREE, tree)
         for leaf in leaves:
-            _describe(leaf, parts, arrays, is_pytree, which)
+            _describe(leaf, parts, arrays, datas, is_pytree, which)
 
 
 def _is_of_library(function: Any) -> bool:

@@ -122,6 +122,13 @@ def test_no_number_comes_in_among_keys(call, text, resources):
         nx.xmap(call, axis_resources=resources, mesh=make_mesh((2, 2)))(KEYS)
 
 
+def test_plain_keys_get_the_error_of_jax():
+    """A wrong argument beside a key is what the message is about, as in `jnp`."""
+    for pad in (jnp.pad, nx.numpy.pad):
+        with pytest.raises(ValueError, match="unsupported shape"):
+            pad(ONE, np.zeros(0))
+
+
 def test_pgather_takes_indices_of_narrow_types():
     x = make.arange(300.0)
     np.testing.assert_array_equal(
