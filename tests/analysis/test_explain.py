@@ -377,7 +377,7 @@ def test_the_layouts_of_the_transformer(layout):
     assert report.memory.peak == pytest.approx(whole, rel=0.2 if jax.__version__.startswith("0.10.") else 0.25)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", ["single", "dp", "ep"])
 def test_operations_are_those_that_xla_counts(layout):

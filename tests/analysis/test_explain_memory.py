@@ -90,7 +90,7 @@ PROGRAMS = {
 BEYOND = {"gradient of graph attention": 0.35, "associative scan": 0.4, "gradient of unrolled layers": 0.25}
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_peak_is_that_of_the_compiled_program(name):

@@ -72,6 +72,7 @@ def test_the_loss_falls(rows):
     assert all(0 < float(columns[-2]) < 0.5 for columns in rows.values()), rows
 
 
+@pytest.mark.full(0)
 def test_a_step_communicates_no_more_than_it_must(rows):
     assert {title: columns[0].partition(" (")[0] for title, columns in rows.items()} == {
         "none": "none",
@@ -84,6 +85,7 @@ def test_a_step_communicates_no_more_than_it_must(rows):
     }
 
 
+@pytest.mark.full(1)
 @pytest.mark.parametrize("title", PLACED)
 def test_every_array_is_placed_as_the_assignment_says(digits, title):
     paragraphs = digits[0].stdout.split("\n\n")
@@ -109,11 +111,13 @@ def test_the_picture_is_a_png(digits):
     assert run.stdout.rstrip().endswith("digits.png.")
 
 
+@pytest.mark.full(0)
 def test_no_progress_bar_where_there_is_no_terminal(digits):
     run, _ = digits
     assert "█" not in run.stdout + run.stderr
 
 
+@pytest.mark.full(0)
 def test_a_network_that_learned_too_little_is_an_error(tmp_path):
     run = run_digits("--steps", 1, "--out", tmp_path / "digits.png")
     assert run.returncode != 0
@@ -141,6 +145,7 @@ def test_a_layout_is_planned_from_the_command_line(tmp_path):
     assert (tmp_path / "new" / "plan.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
+@pytest.mark.full(0)
 def test_a_training_goes_on_under_every_layout():
     command = [sys.executable, str(ROOT / "examples" / "checkpoints.py"), "--steps", "6", "--layout", "both over all"]
     run = subprocess.run(command, env=environment_without_devices(), capture_output=True, encoding="utf-8", timeout=300)
@@ -152,6 +157,7 @@ def test_a_training_goes_on_under_every_layout():
     assert "requested as f32[]{inputs:12, hiden:16}: no axis 'hiden' is stored there. Did you mean 'hidden'?" in run.stdout
 
 
+@pytest.mark.full(0)
 def test_a_training_goes_on_with_half_of_the_devices():
     """Transferred, restored after a failure, and from the copy of the other half: the script compares the losses."""
     command = [sys.executable, str(ROOT / "examples" / "elastic.py"), "--steps", "6", "--memory", "1024"]
@@ -166,6 +172,7 @@ def test_a_training_goes_on_with_half_of_the_devices():
     assert run.stdout.rstrip().endswith("The losses agree.")
 
 
+@pytest.mark.full(0)
 def test_packing_trains_as_padding_does():
     """Padded documents, and packed ones whose tokens are on eight devices: the script compares their losses, which fall."""
     command = [sys.executable, str(ROOT / "examples" / "packing.py"), "--steps", "12", "--ways", "0", "4"]

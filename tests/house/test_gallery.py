@@ -40,7 +40,7 @@ SENDS = {
 }
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("name", GALLERY)
 def test_an_example_compares_its_assignments(name, tmp_path):

@@ -590,6 +590,7 @@ def f(x: nx.NamedArray, w: nx.NamedArray) -> nx.NamedArray | jax.Array:
 """
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_mypy_accepts_the_attributes_of_results(tmp_path):
     (tmp_path / "results.py").write_text(RESULTS)

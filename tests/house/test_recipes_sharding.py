@@ -140,6 +140,7 @@ def test_shuffle():
         assert np.bincount([by_origin[row.tobytes()] for row in block]).tolist() == [128] * 8
 
 
+@pytest.mark.full(0)
 @pytest.mark.skipif(jax_version() not in ((0, 10), (0, 12)), reason="the page is about these versions of JAX")
 def test_shuffle_in_jax():
     page = scope_of("shuffle_without_gather")

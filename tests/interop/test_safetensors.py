@@ -486,6 +486,7 @@ print("done")
 """
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_two_processes_load_and_save_one_file(file, tmp_path):
     with socket.socket() as probe:

@@ -119,6 +119,7 @@ def side(groups):
     return " ".join(group[0] if len(group) == 1 else f"({' '.join(group)})" for group in groups)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @settings(max_examples=200, deadline=None)
 @given(cases())

@@ -41,7 +41,7 @@ def test_the_loss_of_the_balance_is_that_of_pytorch(case):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("title", ["ep+fsdp", "fsdp+tp+sp", "fsdp, accumulated", "ring+fsdp", "pipeline+dp"])
 def test_the_balance_does_not_depend_on_the_layout(title, axis_types):

@@ -34,6 +34,7 @@ def test_a_layout_has_the_communication_that_it_needs(name, layout):
     assert wanted[layout] in kinds
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_model_is_shown(capsys):
     show.main("vit", ["--chips", "4", "--layout", "fsdp", "--machine", "h100", "--tries", "4"])

@@ -40,7 +40,7 @@ def expected(tmp_path_factory):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("explicit", [False, True])
 @pytest.mark.parametrize("layout", [title for title in common.LAYOUTS if title not in ("one device", "ep", "ep+fsdp")])
 def test_the_losses_of_every_layout_are_equal(expected, tmp_path, layout, explicit):
@@ -60,7 +60,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", ["fsdp+tp+sp", "ring+fsdp", "pipeline+dp", "fsdp, accumulated"])
 @pytest.mark.parametrize("option", OPTIONS)
@@ -70,6 +70,7 @@ def test_options_mean_the_same_in_every_layout(expected, tmp_path, option, layou
     np.testing.assert_allclose(have, expected(*OPTIONS[option]), rtol=rtol)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_adapters_are_sharded_by_their_axis(expected, tmp_path):
     arguments = ["--lora", "2", "--adapters", "4"]
@@ -77,6 +78,7 @@ def test_adapters_are_sharded_by_their_axis(expected, tmp_path):
     np.testing.assert_allclose(losses(tmp_path, *arguments, *mesh), expected(*arguments), rtol=1e-4)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_training_continues_under_another_layout(expected, tmp_path):
     first = losses(tmp_path, "--layout", "fsdp+tp", "--until", "2", "--save")
@@ -100,7 +102,7 @@ def test_an_unknown_model_type_is_an_error(tmp_path):
         train.main(["--weights", str(tmp_path)])
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("option", [(), ("--packed",), ("--lora", 2), ("--lora", 2, "--adapters", 2)], ids=str)
 @pytest.mark.parametrize("layout", ["ep", "ep+fsdp"])

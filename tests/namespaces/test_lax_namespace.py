@@ -238,7 +238,7 @@ def test_refused_by_name(body, error, message):
 # --- modules that hold more than functions --------------------------------------------------------------------------------
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(("shape", "place"), PLACES[:3])
 def test_rotations(shape, place):

@@ -115,7 +115,7 @@ def _check(name: str, layout: str) -> None:
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("layout", ["uneven", "steps"])
 @pytest.mark.parametrize("name", [name for name in _FAST if name in _TYPES])
 def test_types_without_infinity(name, layout):

@@ -75,7 +75,7 @@ def test_a_small_model_is_data_parallel():
     assert list(best.report.summary()) == ["all-reduce"]
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize(
     "sizes",
     [
@@ -470,6 +470,7 @@ def large():
     return nx.plan(f, *arguments, mesh=abstract(data=32, model=8), machine=machine, names=names, memory=2e10, tries=40)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_large_model_is_sharded_as_experts_do(large):
     assert large.best == {
@@ -482,6 +483,7 @@ def test_a_large_model_is_sharded_as_experts_do(large):
     }
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_experts_live_where_the_batch_does():
     config = dataclasses.replace(Config(), layers=4, embed=1024, hidden=8192, experts=64, pos=256, capacity=16, vocab=512)

@@ -214,6 +214,7 @@ assert "plan" in dir(nx)
 """
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_the_module_does_not_hide_the_function(tmp_path):
     (tmp_path / "planned_program.py").write_text(PROGRAM)

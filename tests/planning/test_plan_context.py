@@ -44,6 +44,7 @@ def test_ring_and_ulysses_on_one_mesh_axis():
     assert plan.best == {}  # nothing is sent; a model has weights and a loss, for which positions are sharded
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_ring_ulysses_and_both_on_two_mesh_axes():
     _, found = candidates(x=4, y=2)

@@ -243,6 +243,7 @@ def test_padded_arguments_are_measured():
             assert any(one.measured is not None for one in plan.candidates if one.padded)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_cells_of_a_notebook_have_separate_options():
     """Two folds at one line number of two cells, of which only the long one is recomputed."""

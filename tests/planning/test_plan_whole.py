@@ -84,6 +84,7 @@ def test_one_layout_is_chosen_where_resharding_does_not_pay():
     assert "One layout for all mapped functions is as fast as any that was tried for each." in plan.advice
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_apply_runs_each_function_in_its_layout():
     plan = planned(LARGE)

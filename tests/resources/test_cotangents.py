@@ -91,7 +91,7 @@ def pulled(f, cos):
     return g
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @placements
 def test_of_vjp(placement):
     programs = {

@@ -104,6 +104,7 @@ def test_cumulative_of_other_types_and_shared_values():
         assert np.isfinite(want)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_cumulative_of_infinities_and_nan():
     x = make.array(
@@ -184,7 +185,7 @@ COUNTS = {
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize(("size", "placement"), SIZES, ids=str)
 def test_values_and_gradients(size, placement):
     named, plain, out_axes = together(
@@ -240,6 +241,7 @@ def test_new_axes_that_do_not_divide():
     np.testing.assert_array_equal(f(x), jax.lax.top_k(x.T, 4)[0].T)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_sorting_sends_what_the_next_size_sends():
     def f(v):

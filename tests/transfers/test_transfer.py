@@ -603,6 +603,7 @@ OPTIONS = st.fixed_dictionaries(
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @given(trees(), layouts(("x", "y", "z")), layouts(("p", "q", "r")), OPTIONS)
 @settings(max_examples=60, **QUIET)

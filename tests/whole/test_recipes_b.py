@@ -246,6 +246,7 @@ def distances(q, p):
     return (q**2).sum(1)[:, None] - 2 * q @ p.T + (p**2).sum(1)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_nearest_neighbors():
     page = program("nearest_neighbors", *range(6))

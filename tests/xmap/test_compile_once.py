@@ -452,6 +452,7 @@ def test_programs_do_not_depend_on_the_process(two_processes):
     assert len(set(first["texts"].values())) == len(first["texts"])  # and differ from one another
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_persistent_cache_knows_the_programs(two_processes):
     (first, second), (files, later) = two_processes

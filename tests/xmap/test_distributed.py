@@ -93,7 +93,7 @@ def trained(tmp_path_factory):
     return {n: (texts, dict(np.load(folder / f"{name}.npz")), folder / f"checkpoint of {name}") for n, name, texts in runs}
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("title", ASSIGNMENTS)
 def test_two_processes_give_the_numbers_of_one(trained, title):
@@ -146,6 +146,7 @@ def test_the_numbers_are_those_of_a_program_without_names(trained):
         np.testing.assert_allclose(have[f"data + model/{name}"], want, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_checkpoint_of_two_processes_is_one_of_one(trained):
     import optax
@@ -163,6 +164,7 @@ def test_a_checkpoint_of_two_processes_is_one_of_one(trained):
     assert np.abs(np.asarray(two[0]["w1"].data) - np.asarray(params["w1"].data)).max() > 0.01  # it was trained
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_only_the_first_process_prints(trained):
     first, second = trained[2][0]
@@ -436,18 +438,21 @@ def test_every_process_brings_its_part_in_every_layout(reports):
         }
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_parts_of_trees(reports):
     for report in reports:
         assert report["trees"] == {"x": "float32", "y": "int32", "flag": "bool", "rate": "float32"}
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_programs_across_processes_ran(reports):
     assert [report["programs"] for report in reports] == ["explicit"] * 2  # the last layout
     assert [report["host_values"] for report in reports] == [16] * 2
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_an_array_of_many_processes_shows_its_type(reports):
     for report in reports:
@@ -457,6 +462,7 @@ def test_an_array_of_many_processes_shows_its_type(reports):
         assert "spans non-addressable" in report["display"]["asarray"]
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_errors_of_a_process(reports):
     for report in reports:

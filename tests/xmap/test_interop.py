@@ -268,6 +268,7 @@ def test_an_optimizer_that_sees_whole_arrays_sees_blocks_in_a_mapped_body():
         nx.xmap(finite.update, axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))(named, finite.init(named))
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_global_norm(placement):
@@ -455,7 +456,7 @@ def linen_block():
     return Block()
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_linen(placement):

@@ -153,6 +153,7 @@ def test_different_calls_are_errors_in_every_process(reports):
     assert reports[0]["parts"] == EXPECTED["parts"]
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_missing_process_is_an_error_within_the_time_limit(reports):
     assert reports[0]["missing"] == (

@@ -35,6 +35,7 @@ def over_instances(f, *in_axes):
     return jax.vmap(inner, in_axes=[axes[0] for axes in in_axes], axis_name="a", axis_size=8)
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_scatter_and_exchange(placement):

@@ -171,6 +171,7 @@ def by_hand(index, weight, x, scale, capacity):
     return result
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @hypothesis.settings(max_examples=12, deadline=None, derandomize=True)
 @hypothesis.given(st.data())
@@ -228,7 +229,7 @@ def test_tokens_of_two_names_are_counted_in_the_order_given():
 # --- what is differentiated, and where --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("capacity", [None, 8])
 def test_in_a_scan_of_layers_that_are_computed_again(capacity):

@@ -178,6 +178,7 @@ def test_rounds_may_have_a_name_of_their_own_and_nothing_of_the_weights_is_sent(
     assert all(c.in_loop for c in sent)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_gradients_inside():
     (_, want), want_grads = expected()

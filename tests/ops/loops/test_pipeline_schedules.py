@@ -308,6 +308,7 @@ def test_1f1b_sends_and_stores_what_a_pipeline_by_hand_does():
     assert 0.9 < report.memory.peak / peak < 1.6
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_the_memory_of_1f1b_does_not_grow_with_the_microbatches():
     """Apart from inputs, outputs and their gradients, of which each is as large as `x`."""

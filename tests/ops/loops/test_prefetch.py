@@ -101,7 +101,7 @@ def test_values_and_gradients_are_those_of_the_unmapped_program(shape, resources
         is_right(mapped(fold_of(step), resources, mesh_of(shape)), w, x)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(("shape", "resources", "sizes"), [LAYOUTS[0], LAYOUTS[4], LAYOUTS[5]])
 def test_on_explicit_meshes(shape, resources, sizes):
@@ -200,6 +200,7 @@ def test_a_loop_in_a_loop():
     is_right(mapped(nested, FSDP, mesh_of((4,))), w, x)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_gradient_in_the_body_of_the_mapped_function():
     w, x = arrays()

@@ -75,6 +75,7 @@ def test_sharded_keys(placement):
     check(named, jax.jit(oracle), args, axes, ["b", "t", "e"], placement)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_positional_axes():
     """With a cap so large that it changes nothing, every argument does what it does in JAX's function."""

@@ -73,7 +73,7 @@ def programs():
     )
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [*FEW, *PLACEMENTS[-5:-4], PARTITIONER[3]], ids=str)
 def test_values_and_gradients(placement):

@@ -105,12 +105,13 @@ def test_values_and_gradients(label):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("label", [label for label in CASES if label not in PLAIN])
 def test_values_and_gradients_in_other_layouts(label):
     compare(*CASES[label])
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_rematerialized():
     compare(*CASES["blocks of three"], wrap=jax.checkpoint)

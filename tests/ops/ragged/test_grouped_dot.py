@@ -95,6 +95,7 @@ def same(have, want, tol=2e-5):
     jax.tree.map(lambda h, w: np.testing.assert_allclose(np.asarray(h), w, rtol=tol, atol=tol), have, want)
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_every_token_meets_the_weights_of_its_group(placement):
@@ -189,6 +190,7 @@ def test_the_rows_of_a_ragged_have_weights_of_their_own():
     same((value, gradients), jax.value_and_grad(plain, (0, 1))(x, w), 1e-4)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_vectorised_over_any_operand_and_twice():
     ids = nx.named(IDS, ["token"])

@@ -122,6 +122,7 @@ def test_the_numbers_do_not_depend_on_the_assignment(placement):
     check(ours, oracle, args, in_axes, out_axes, placement)
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [FEW[0], *FEW[-2:]], ids=str)
 def test_along_an_axis(placement):

@@ -430,6 +430,7 @@ def test_halves_do_not_overflow_on_the_way(dtype):
 # --- Gradients ------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_gradients_inside_of_the_body(placement):
