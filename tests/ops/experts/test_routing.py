@@ -58,7 +58,6 @@ OUT_AXES = {
 }
 
 
-@pytest.mark.full(3)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [*FEW, Placement("tokens", (4, 2), (("b", ("y",)), ("c", None)))], ids=str)
 def test_placements(placement):

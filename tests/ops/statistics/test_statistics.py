@@ -67,7 +67,6 @@ def _plain_finite(*args):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 def test_reductions_in_every_placement(placement):
     x = array(8, 3, 4)
