@@ -379,14 +379,14 @@ def call_program(
             parts.append(name)
             _describe(arg, parts, arrays, datas, is_pytree, name)
         found = _programs.get(entry := tuple(parts))
-        if (
-            type(found) is _Program
-            and is_pytree is None
-            and whole_types.issuperset(map(type, datas))
-            and current_mesh() is None
-        ):
+        by_types = found is _BY_TYPES
+        if is_pytree is None and whole_types.issuperset(map(type, datas)):
+            kernel = _kernel_calls.get((entry, tuple(map(_type_of, datas)))) if by_types else None
             try:
-                return found.call(datas)
+                if kernel is not None:
+                    return _call_kernel(kernel, datas)
+                if type(found) is _Program and current_mesh() is None:
+                    return found.call(datas)
             except Exception:  # it is raised again below
                 pass
         is_mapped, is_traced = _placement(arrays, datas)
@@ -405,23 +405,11 @@ def call_program(
         except ValueError:  # a function may close over an array on Explicit mesh axes
             if current_mesh() is not None:
                 raise
-    by_types = found is _BY_TYPES
     if by_types:
         if is_traced:
             return function(*args, **kwargs)
         entry = (entry, tuple(map(_type_of, datas)))
-        found = _kernel_calls.get(entry) or _programs.get(entry)
-    if type(found) is tuple:
-        call, dims, picked = found
-        try:
-            data = call(
-                *datas
-                if picked is None
-                else [value if i is None else datas[i] for i, value in picked]
-            )
-            return data if dims is None else make(data, dims)
-        except Exception:  # the call itself raises it again, with names
-            found = _DIRECT
+        found = _DIRECT if entry in _kernel_calls else _programs.get(entry)
     if found is _ITSELF:
         return arrays[0]
     if found is _DIRECT:
@@ -522,6 +510,14 @@ def _first_call(
     else:
         _programs.put(entry, known)
     return result
+
+
+def _call_kernel(kernel: tuple[Any, ...], datas: Sequence[Any]) -> AnyArray:
+    call, dims, picked = kernel
+    if picked is not None:
+        datas = [value if i is None else datas[i] for i, value in picked]
+    data = call(*datas)
+    return data if dims is None else make(data, dims)
 
 
 def _picked(operands: Sequence[Any], datas: Sequence[Any]) -> list[tuple[int | None, Any]] | None:
@@ -639,9 +635,10 @@ def _type_of(data: Any) -> tuple[Any, ...]:
     """Return what decides which kernel runs on a concrete array or number, beside its dims."""
     if type(data) in SCALARS:
         return (type(data),)
+    dtype = data.dtype
     # JAX computes the sharding of an array of random keys at each access.
-    sharding = getattr(data, "sharding", None) if isinstance(data.dtype, np.dtype) else None
-    return (data.shape, data.dtype, sharding if type(sharding) is NamedSharding else None)
+    sharding = getattr(data, "sharding", None) if isinstance(dtype, np.dtype) else None
+    return (data.shape, dtype, sharding if type(sharding) is NamedSharding else None)
 
 
 def _describe(
