@@ -80,7 +80,7 @@ from namedax.operands.kernels import (
     watched,
     whole_types,
 )
-from namedax.operands.pytree import stored_leaf
+from namedax.operands.pytree import stored_leaf, stored_parts
 from namedax.resources.mesh import current_mesh, in_trace, is_eager, is_tracked, on_ambient_mesh
 
 __all__ = [
@@ -662,8 +662,10 @@ def _describe(
             datas.append(get_data(value))
             parts.append(value._dims)
         except AttributeError:
-            datas.append(value._stored)
-            parts += (_PADDED, value._dims, padding_of(value))
+            data, tail = stored_parts(value)
+            datas.append(data)
+            # Padding with unknown devices is equal to padding with any, and its program to none.
+            parts += (_PADDED, value._dims, tail, tail.padding.devices)  # type: ignore[attr-defined]
         arrays.append(value)
     elif kind in _CONSTANTS:
         if is_pytree is not None and (kind is int or kind is bool) and is_pytree(which):
@@ -754,6 +756,15 @@ def _rebuilt(value: Any, leaf: Callable[[Any, int | str], Any], which: int | str
     return jax.tree.unflatten(tree, [_rebuilt(entry, leaf, which) for entry in leaves])
 
 
+def _names_of(array: Any) -> tuple[Dims, StoredPadding | None] | None:
+    """Return what a program has to know of an argument beside its data; `None` for plain arrays."""
+    if type(array) is not NamedArray:
+        return None
+    return array._dims, getattr(stored_parts(array)[1], "padding", None) if padding_of(
+        array
+    ) else None
+
+
 def _as_given(data: Any, named: tuple[Dims, StoredPadding | None] | None) -> Any:
     """Return an argument of a call from its data and its dims."""
     if named is None:
@@ -789,7 +800,7 @@ class _Program:
         # `jax.jit` passes data in less time than named arrays (benchmarks/eager.py). The dims of
         # arguments are in the key. Those of results are `_form`, from the first trace: dims of one
         # array, or a tree. Another trace has the same or raises.
-        self._named = [(x._dims, padding_of(x)) if type(x) is NamedArray else None for x in arrays]
+        self._named = [_names_of(x) for x in arrays]
         self._form: Any = None
 
         def template(value: Any, which: int | str) -> Any:

@@ -51,6 +51,7 @@ __all__ = [
     "register",
     "scalar_of",
     "stored_leaf",
+    "stored_parts",
     "wide_index",
 ]
 
@@ -148,7 +149,7 @@ def _within(array: NamedArray) -> tuple[Any, Dims]:
     JAX traces rules of derivatives after the body.
     """
     if type(array._tail) is PaddedTail:
-        return _stored_parts(array)
+        return stored_parts(array)
     region, data, tail = ambient(), array._data, array._tail
     if not tail:
         return data, tail
@@ -183,7 +184,7 @@ def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
     try:
         return ((_key(tail), get_data(array)),), tail
     except AttributeError:
-        data, tail = _stored_parts(array)
+        data, tail = stored_parts(array)
         return ((_key(tail), data),), tail
 
 
@@ -205,12 +206,12 @@ def _flatten(array: NamedArray) -> tuple[Any, Dims]:
         return (data,), tail
     tail = array._tail
     if type(tail) is PaddedTail:
-        data, tail = _stored_parts(array)
+        data, tail = stored_parts(array)
         return (data,), tail
     return (array._data,), tail
 
 
-def _stored_parts(array: NamedArray) -> tuple[Any, Dims]:
+def stored_parts(array: NamedArray) -> tuple[Any, Dims]:
     """Return the leaf and the dims of an array that is stored padded.
 
     The dims have the devices of the data, which a trace would not know otherwise.
