@@ -115,8 +115,8 @@ MAPPED = [
 ]
 
 
+@pytest.mark.fast(1)
 @pytest.mark.full(1)
-@pytest.mark.fast(7)
 @pytest.mark.parametrize("case", CASES)
 def test_a_model_equals_pytorch(case):
     check(case, "one device", None)

@@ -84,6 +84,7 @@ def sent(f, *args):
     return {kind: count for kind, (count, _) in nx.hlo.summary(f.lower(*args).compile()).items()}
 
 
+@pytest.mark.fast(2)
 @pytest.mark.full(7)
 @pytest.mark.parametrize(
     ("layout", "body"),

@@ -262,11 +262,11 @@ def run_short(optimizer, params, gradients):
     return updates, state
 
 
+@pytest.mark.fast(2)
 @pytest.mark.full(32)
 @pytest.mark.parametrize("scale", [300, 0])
 @pytest.mark.parametrize("types", [*itertools.product(TYPES, TYPES)], ids="-".join)
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.fast(8)
 def test_states_keep_their_types_and_values_are_those_of_float32(name, types, scale):
     """Arrays without elements and with one, numbers, zero gradients, and gradients whose squares exceed float16."""
     optimizer = EVERY[name]()
