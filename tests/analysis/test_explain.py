@@ -90,7 +90,7 @@ CASES = {
 }
 
 
-@pytest.mark.full(9)
+@pytest.mark.full(8)
 @pytest.mark.parametrize("gradient", ["none", "outside", "inside"])
 @pytest.mark.parametrize("case", CASES)
 def test_kinds_and_bytes_are_those_of_the_compiled_program(case, gradient):
@@ -582,6 +582,7 @@ def two_lines(w, x):
     return nx.mean(nx.square(nx.nn.silu(h)), ["batch", "out"])
 
 
+@pytest.mark.full(3)
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("form", ["mapped", "jitted in a body", "jitted outside", "rematerialized", "callable"])
 def test_lines_do_not_depend_on_the_name_of_a_function(form, gradient):

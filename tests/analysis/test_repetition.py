@@ -83,7 +83,7 @@ LOOPS = {"scan": scanned, "python": unrolled, "fold": folded, "prefetch": prefet
 FORGOTTEN = {"embed_fsdp": "data", "mlp": "model"}
 
 
-@pytest.mark.full(11)
+@pytest.mark.full(9)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("form", FORMS)

@@ -202,6 +202,7 @@ def run(folder, stop):
     return subprocess.run([sys.executable, "-c", PROGRAM, str(folder), str(stop)], capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_program_that_is_killed_leaves_the_old_or_the_new(tmp_path):
     folder, old = tmp_path / "step", {"w": nx.named(jnp.ones((8, 6)), ["inputs", "hidden"])}

@@ -108,7 +108,7 @@ def saved(tmp_path_factory):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("source", ["data", "turned"])
 @pytest.mark.parametrize("target", LAYOUTS)
 def test_every_layout_reads_what_any_has_written(saved, source, target):

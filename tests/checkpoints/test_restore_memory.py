@@ -53,7 +53,7 @@ print("bytes", max(peak, resident()) - before)
 """
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", ["without a mesh", "uneven"])
 def test_restoring_takes_at_most_one_and_a_half_arrays_beside_orbax(layout, tmp_path):

@@ -528,6 +528,7 @@ def test_two_operands_in_any_order(xs):
         check(x - y, np.subtract, x, y)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @quick
 @hypothesis.given(operands(3))
@@ -571,6 +572,7 @@ def element_type(function):
     return result.dtype, result.weak_type
 
 
+@pytest.mark.full(6)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("left", DTYPES)
 def test_element_types_are_jnps(left):

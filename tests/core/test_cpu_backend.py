@@ -68,7 +68,7 @@ def narrow_sums(jaxpr):
     return found, count
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"b": "x"}, {"b": "x", "k": nx.SerialLoop(2)}, {"k": "y"}], ids=str)
 def test_no_sum_is_narrow(resources):

@@ -109,7 +109,7 @@ def test_widths_cuts_and_counts(sequence):
 LONG = np.random.default_rng(5).normal(size=(304, 2)).astype("float32")
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])

@@ -99,6 +99,7 @@ FORMS = [plain, scan, branch, fori_loop, mapped_rows, checkpoint, jitted, mapped
 LOOPS = (scan, fori_loop)
 
 
+@pytest.mark.full(13)
 @pytest.mark.parametrize("form", [*FORMS, while_loop])
 @pytest.mark.parametrize("transform", [lambda f: f, jax.jit, jax.grad, lambda f: jax.jit(jax.grad(f))])
 def test_forms_and_transformations(form, transform):
@@ -112,6 +113,7 @@ def test_forms_and_transformations(form, transform):
         transform(lambda v: form(v, 200))(x())
 
 
+@pytest.mark.full(3)
 @pytest.mark.fast(6)
 @pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if () not in layout.values()], ids=str)
 @pytest.mark.parametrize("form", FORMS[1:])

@@ -73,7 +73,7 @@ def test_a_whole_array_is_shown_once(layout, values):
     assert_shown(seen_by(lambda show: mapped(loss_of(show), layout)(named(values))), values)
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(4)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
@@ -249,6 +249,7 @@ def test_gathers_are_in_the_report_under_their_own_name():
     assert [(c.kind, c.operation, c.bytes) for c in report.collectives] == [("all-gather", "nx.debug.print", VALUES.nbytes)]
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_many_runs_do_not_hang():
     seen = []

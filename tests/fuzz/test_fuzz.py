@@ -16,7 +16,7 @@ from tests.fuzz.worker import CONTROL, outside_trial, report, trial
 PROGRAMS, LAYOUTS = 10, 2
 
 
-@pytest.mark.full(9)
+@pytest.mark.full(2)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_specimens(name):
@@ -40,7 +40,7 @@ def test_random_programs(number):
         assert not outcome.failed, report(ref.program, layout, outcome)
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("number", range(PROGRAMS))
 def test_random_programs_outside_of_mapped_functions(number):
@@ -50,6 +50,7 @@ def test_random_programs_outside_of_mapped_functions(number):
         assert not outcome.failed, report(ref.program, layout, outcome)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_programs_outside_of_mapped_functions_have_every_loop_branch_and_layout():
     trials = [outside_trial(number, LAYOUTS) for number in range(40)]
@@ -62,6 +63,7 @@ def test_programs_outside_of_mapped_functions_have_every_loop_branch_and_layout(
     assert any(layout.uneven for layout in layouts)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_all_numbers_stand_for_programs():
     for number in range(2000, 2200):

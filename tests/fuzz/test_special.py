@@ -32,6 +32,7 @@ def test_most_elements_are_compared():
     assert np.mean([mask.mean() for mask in sure]) > 0.9
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_special_values_in_random_programs():
     assert not run(PROGRAMS)

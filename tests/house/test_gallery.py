@@ -119,6 +119,7 @@ def test_the_page_of_a_model_has_its_reports(name):
         assert axes
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(("name", "case"), [("llama", "qwen3"), ("mixtral", "qwen3_moe")])
 def test_the_page_of_a_model_loads_a_checkpoint(name, case, tmp_path, monkeypatch):

@@ -88,7 +88,7 @@ def there(page, folder):
         return migration_pages.run(page, "there", plain)
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("page", PAGES)
 def test_both_columns_give_the_same(page, tmp_path):

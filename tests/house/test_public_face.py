@@ -180,6 +180,7 @@ def start():
     return json.loads(said)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_importing_traces_and_compiles_nothing(start):
     assert start["events"] == []
@@ -492,6 +493,7 @@ CALLS = {  # a call, and a parameter that its signature shows
 }
 
 
+@pytest.mark.full(8)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("call", CALLS)
 def test_signature_help_and_documentation(call):

@@ -214,7 +214,7 @@ def test_an_all_reduce_of_four_nodes():
     assert round(have / measured - 1, 2) == -0.1
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("example", ["plan.py", "transformer.py", "models/show.py"])
 def test_examples_take_every_machine(example):

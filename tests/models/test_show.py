@@ -24,7 +24,7 @@ def test_a_published_size_has_its_number_of_parameters(name):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("layout", ["dp+tp", "fsdp", "pipeline+dp"])
 @pytest.mark.parametrize("name", show.PUBLISHED)
 def test_a_layout_has_the_communication_that_it_needs(name, layout):

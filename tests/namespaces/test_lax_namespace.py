@@ -104,6 +104,7 @@ def wanted_of_exchanges():
     return both(array(8, 4, seed=4))
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(("shape", "place"), PLACES)
 def test_exchanges_within_groups(shape, place):

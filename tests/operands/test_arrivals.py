@@ -49,7 +49,7 @@ def loss_of(results, weights):
     return sum(jnp.sum(results[label] * weights[label]) for label in results)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(("kind", "layout"), CASES)
 def test_sharded_over_axes_that_nobody_maps(kind, layout):
@@ -104,7 +104,7 @@ CLOSED_OVER = {
 }
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("partitioning", ["manual", "auto"])
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)

@@ -65,6 +65,7 @@ def matmul(x, y):
     return pl.pallas_call(_product, out_shape=out, interpret=True)(x, y)
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_pallas(placement):
@@ -123,7 +124,7 @@ LOOPS = {
 SLOW = {"odeint": ["two-mesh-axes"], "cg": ["one-each", "both"]}
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(1)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("loop", "placement"), [(loop, p) for loop in LOOPS for p in FEW if p.label in SLOW.get(loop, [p.label])], ids=str
@@ -159,6 +160,7 @@ def test_second_derivatives_and_integers():
     np.testing.assert_allclose(jax.vmap(f)(x[None])[0][0], f(x)[0], rtol=1e-6)
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("number", [2.0, 3, True])
 def test_gradient_beside_a_python_number(number):
@@ -174,6 +176,7 @@ def test_gradient_beside_a_python_number(number):
     np.testing.assert_allclose(jax.grad(lambda x: jnp.sum(f(x) ** 2))(x), 2 * (x @ powers)[:, None] * powers, rtol=1e-5)
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"a": ("x", "y")}], ids=str)
 def test_static_numbers_of_what_is_not_checked(resources):
@@ -239,6 +242,7 @@ IN_STEPS = {
 }
 
 
+@pytest.mark.full(2)
 @pytest.mark.parametrize("where", [nx.SerialLoop(4), nx.SerialLoop(3), ("x", nx.SerialLoop(2))], ids=str)
 @pytest.mark.parametrize("loop", IN_STEPS)
 def test_loops_in_steps(loop, where):

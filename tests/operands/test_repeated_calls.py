@@ -173,7 +173,7 @@ def repeat(call, times):
     jax.block_until_ready(result)
 
 
-@pytest.mark.full(40)
+@pytest.mark.full(18)
 @pytest.mark.fast(20)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_repeated_call_traces_and_compiles_nothing(name, events):
@@ -215,7 +215,7 @@ def test_an_initializer_of_another_zero_is_another_initializer():
         assert np.signbit(positional(have)).tolist() == [np.signbit(value)] * 2
 
 
-@pytest.mark.full(16)
+@pytest.mark.full(1)
 @pytest.mark.fast(6)
 @pytest.mark.parametrize("name", CALLS)
 def test_repeated_calls_keep_no_memory(name, events):
@@ -239,7 +239,7 @@ def test_repeated_calls_keep_no_memory(name, events):
         tracemalloc.stop()
 
 
-@pytest.mark.full(10)
+@pytest.mark.full(4)
 @pytest.mark.fast(6)
 @pytest.mark.parametrize("name", WITH_FUNCTIONS)
 def test_a_closure_of_another_value_is_another_function(name):
@@ -342,7 +342,7 @@ def test_a_function_whose_surroundings_change_behaves_as_under_jax(name, monkeyp
 # --- functions that are deleted -----------------------------------------------------------------------------------
 
 
-@pytest.mark.full(10)
+@pytest.mark.full(1)
 @pytest.mark.fast(4)
 @pytest.mark.parametrize("name", WITH_FUNCTIONS)
 def test_functions_that_are_deleted_are_freed(name):

@@ -105,7 +105,7 @@ def has_gradient(name, values, result):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(12)
+@pytest.mark.full(2)
 @pytest.mark.parametrize(("name", "layout"), list(cases()))
 def test_every_operation_runs_on_explicit_axes(name, layout):
     call, names = CALLS[name]
@@ -135,7 +135,7 @@ CHANGES_SIZES = {"nx.nn.glu"}
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(15)
+@pytest.mark.full(5)
 @pytest.mark.parametrize(("name", "layout"), [case for case in cases() if case.values[0] not in CHANGES_SIZES])
 def test_every_operation_runs_on_results_of_inner_functions(name, layout):
     """Inside a mapped function, such a result is sharded over Explicit mesh axes that the outer function does not map."""

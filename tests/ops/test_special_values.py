@@ -113,7 +113,7 @@ def run(table, layout, kind):
 CASES = [(layout, kind) for layout in LAYOUTS for kind in ("auto", "explicit") if kind == "auto" or LAYOUTS[layout][1]]
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(2)
 @pytest.mark.fast(5)
 @pytest.mark.parametrize(("layout", "kind"), CASES)
 def test_what_moves_has_the_same_bits(layout, kind):
@@ -131,7 +131,7 @@ def test_what_is_read(layout, kind):
             np.testing.assert_array_equal(np.signbit(have)[~np.isnan(have)], np.signbit(want)[~np.isnan(want)], err_msg=name)
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.fast(6)
 @pytest.mark.parametrize(("layout", "kind"), CASES)
 def test_what_computes_has_the_same_infinities(layout, kind):
@@ -156,6 +156,7 @@ def test_values_that_occur_once():
                 np.testing.assert_array_equal(f(jnp.asarray(column)), want)
 
 
+@pytest.mark.full(3)
 @pytest.mark.parametrize("n", [16, 2048])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e5m2"])
 def test_zeros_of_every_type_stay_in_their_order(dtype, n):

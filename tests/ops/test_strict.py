@@ -86,7 +86,7 @@ def strict():
         yield
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=["here", "sharded"])
@@ -102,6 +102,7 @@ def test_nothing_is_mixed(dtype, resources):
     assert wrong == {}
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_the_numbers_are_the_same():
     x = X.astype(jnp.bfloat16)
@@ -147,6 +148,7 @@ def test_debug_nans():
 INTEGERS = [np.array(1), np.int64(1), np.array(-1, np.int8), [np.array(1)], (np.int32(0), np.array(1))]
 
 
+@pytest.mark.full(3)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("axis", INTEGERS, ids=repr)
 def test_integers_of_numpy_are_positions(axis):
@@ -240,7 +242,7 @@ DIAGONALS = {
 LAYOUTS = [{}, {"i": "x"}, {"j": "x"}, {"i": "x", "j": "y"}, {"i": ("y", "x")}]
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("spec", DIAGONALS)
 def test_repeated_names(spec):

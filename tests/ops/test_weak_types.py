@@ -57,6 +57,7 @@ MOVES = {"sort", "roll", "shift", "halo"}  # entries from step to step, which is
 DIVIDES = {"cg"}  # likewise, sizes that do not
 
 
+@pytest.mark.full(42)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("body", BODIES)
 def test_weak_types_do_not_depend_on_the_placement(body, placement):

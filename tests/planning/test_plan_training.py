@@ -76,6 +76,7 @@ def test_zero_1_sends_what_an_all_reduce_does_and_stores_a_share_of_the_state():
     assert held["plain"] - held["zero"] == 2 * size * 7 // 8
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_zero_1_is_exact():
     values = np.random.default_rng(0)

@@ -218,7 +218,7 @@ def sent(function, *args):
 
 
 @pytest.mark.fast(5)
-@pytest.mark.full(5)
+@pytest.mark.full(2)
 @pytest.mark.parametrize(("use", "layout", "kind", "inside"), CASES)
 def test_values_gradients_and_what_is_sent(use, layout, kind, inside):
     named, positional = USES[use]
@@ -244,7 +244,7 @@ def test_values_gradients_and_what_is_sent(use, layout, kind, inside):
 USED = ("before, in a helper", "a rule for its JVP", "in both branches", "in one branch", "in parts")
 
 
-@pytest.mark.full(8)
+@pytest.mark.full(4)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("use", USED)
@@ -285,7 +285,7 @@ def test_bytes_are_those_that_explain_counts(use):
     assert counted == {kind: bytes for kind, (_, bytes) in compiled.items()}
 
 
-@pytest.mark.full(8)
+@pytest.mark.full(4)
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("use", ["softmax", "roll", *(pytest.param(use, marks=pytest.mark.fast(0)) for use in USED)])
 def test_what_is_gathered_before_the_steps_of_a_loop_is_reduced_after_them(use, inside):

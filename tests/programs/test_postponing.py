@@ -172,7 +172,7 @@ ON_EXPLICIT = (
 )
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("label", "kind"),
@@ -204,6 +204,7 @@ def parallel_block(x, w1, w2):
     return x + one + two
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("remat", [False, True], ids=["", "checkpoint"])
 def test_within_scan_and_checkpoint(remat):

@@ -112,6 +112,7 @@ def test_entries_along_a_sharded_dimension_are_not_combined(what):
         mapped(COMBINING[what], resources)(X)
 
 
+@pytest.mark.full(42)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"a": nx.SerialLoop(4)}, {"a": ("y", nx.SerialLoop(2))}, {"a": "y"}], ids=str)
 @pytest.mark.parametrize("what", ALONG_ROWS)
@@ -200,7 +201,7 @@ MORE = {"integer_pow": (2,), "reduce_precision": (5, 10)}
 NOT_TRIED = {"clamp", "convert_element_type", "random_gamma_grad"}
 
 
-@pytest.mark.full(25)
+@pytest.mark.full(14)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "name",

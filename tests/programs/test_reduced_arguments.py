@@ -85,7 +85,7 @@ def sent(f, *args):
 
 
 @pytest.mark.fast(2)
-@pytest.mark.full(7)
+@pytest.mark.full(4)
 @pytest.mark.parametrize(
     ("layout", "body"),
     [

@@ -130,7 +130,7 @@ PROGRAMS = {
 EVERYWHERE = ("sum", "batch norm", "matmul")
 
 
-@pytest.mark.full(8)
+@pytest.mark.full(5)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("name", EVERYWHERE)
@@ -143,7 +143,7 @@ def test_everywhere(name, placement):
 ALONE = sorted(set(PROGRAMS).difference(EVERYWHERE))
 
 
-@pytest.mark.full(7)
+@pytest.mark.full(4)
 @pytest.mark.fast(8)
 @pytest.mark.parametrize("name", ALONE)
 def test_programs(name):
@@ -152,7 +152,7 @@ def test_programs(name):
     check(named, oracle, [X, W], (["a", "b", "c"], ["c", "d"]), out, placement, tol=5e-5)
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 @pytest.mark.parametrize("part", range(3))
@@ -196,7 +196,7 @@ def train_step(resources, where, mesh):
     return jax.jit(nx.xmap(lambda *args: inside(*args), AXES, ([], (AXES[0], AXES[1])), **options))
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("where", ["inside", "outside"])
 @pytest.mark.parametrize("base", [(), ("x",), ("x", "y")], ids=str)
@@ -248,6 +248,7 @@ def scanned_layers(ws, x):
     return nx.mean(h**2, ("b", "k"))
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("where", ["inside", "outside"])
 @pytest.mark.parametrize("replicas", [(), ("y",)], ids=["fsdp", "hybrid"])
@@ -341,6 +342,7 @@ def test_a_scan_over_layers_sums_its_gradients_after_all_steps():
         assert (only.kind, only.in_loop, only.bytes) == ("all-reduce", False, ws.nbytes)
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"a": LOOP(4)}, {"a": ("x", LOOP(2))}, {"a": (("y", "x", LOOP(1)))}], ids=str)
 def test_sums_that_a_scan_collects_with_weights_of_its_own(resources):
@@ -394,6 +396,7 @@ def test_a_weight_that_a_scan_uses_every_time():
         )
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"batch": LOOP(4)}, {"batch": ("x", LOOP(2))}], ids=str)
 def test_second_derivatives(resources):
@@ -505,6 +508,7 @@ def test_weak_types_and_integers():
     np.testing.assert_array_equal(more, jnp.arange(1, 9))
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"n": LOOP(2)}, {"n": ("x", LOOP(2))}], ids=str)
 def test_solvers_beside_a_mesh_axis_that_nobody_maps(resources):
@@ -626,6 +630,7 @@ def test_two_names_on_one_loop_do_not_meet():
 # --- control flow that all steps take together ----------------------------------------------------------------------
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{"a": LOOP(4)}, {"a": ("x", LOOP(2))}, {"a": "y", "b": ("x", LOOP(2))}], ids=str)
 def test_reductions_in_every_iteration(resources):
@@ -665,7 +670,7 @@ def test_reductions_in_every_iteration(resources):
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("remat", [False, True])
 @pytest.mark.parametrize(
@@ -704,7 +709,7 @@ SEVERAL = (
 )
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", SEVERAL, ids=str)
 def test_partial_results_are_gathered_over_mesh_axes_and_loops_together(resources):
@@ -751,7 +756,7 @@ def test_results_that_are_arguments_where_an_explicit_mesh_is_set():
             np.testing.assert_array_equal(have, x)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("axes", [("l", "x"), ("y", "l", "x"), ("x", "l")], ids=str)
 def test_the_loop_may_be_any_of_the_axes_of_a_collective(axes):
@@ -897,6 +902,7 @@ def test_placing_knows_no_time():
     assert repr(LOOP(3, keep="whole")) == "SerialLoop(3, keep='whole')" != repr(LOOP(3, keep="parts"))
 
 
+@pytest.mark.full(3)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{"b": nx.SerialLoop(2)}, {"b": ("x", nx.SerialLoop(2))}], ids=str)
 @pytest.mark.parametrize("differentiate", [lambda f: lambda x: jax.jvp(f, (x,), (x,)), jax.jacfwd, jax.hessian])
@@ -1015,6 +1021,7 @@ def test_what_equations_say_to_the_compiler_is_kept_in_steps():
     np.testing.assert_allclose(f(jnp.arange(8.0)), jnp.exp(jnp.arange(8.0)).sum(), rtol=1e-6)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_an_equation_of_a_body_is_not_bound_again_in_steps():
     """Functions called for an operation more: what tracing it costs, and a fifth of that where it is executed in steps."""

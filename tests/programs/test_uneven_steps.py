@@ -72,7 +72,7 @@ def test_every_operation(placement, smooth):
 # --- a training step ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("where", ["outside", pytest.param("inside", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("base", [(), pytest.param(("x",), marks=pytest.mark.fast(0)), ("x", "y")], ids=str)
 @pytest.mark.parametrize("count", [10, pytest.param(509, marks=pytest.mark.fast(0))])

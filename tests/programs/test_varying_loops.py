@@ -62,6 +62,7 @@ def mapped(function, layout):
     return nx.xmap(nx.nmap(function), axis_resources=layout, mesh=make_mesh((4,)))
 
 
+@pytest.mark.full(11)
 @pytest.mark.fast(4)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -71,7 +72,7 @@ def test_values(name, layout):
     np.testing.assert_allclose(have.data, jax.vmap(function)(X), rtol=1e-5)
 
 
-@pytest.mark.full(14)
+@pytest.mark.full(4)
 @pytest.mark.fast(4)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize(
@@ -84,6 +85,7 @@ def test_gradients(name, layout):
     np.testing.assert_allclose(have.data, want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.full(2)
 @pytest.mark.parametrize("layout", [LAYOUTS[0], LAYOUTS[2]], ids=str)
 @pytest.mark.parametrize("name", REFUSED)
 def test_rules_with_loops_are_refused(name, layout):

@@ -108,7 +108,7 @@ def test_what_a_body_closes_over(place):
     np.testing.assert_allclose(jax.jit(jax.grad(of))(X), jax.grad(plain)(X, T), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("place", WHERE)
 def test_further_transformations(place):
     f = loss(renamed, place)

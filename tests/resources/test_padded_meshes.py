@@ -90,7 +90,7 @@ INDEPENDENT = {
 }
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(0)
 @pytest.mark.parametrize(
     ("kinds", "resources"),
     [
@@ -209,7 +209,7 @@ MIXED = [
 ]
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(1)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(("shape", "kinds", "resources"), MIXED, ids=str)
 def test_mixed_axis_types(shape, kinds, resources):
@@ -217,7 +217,7 @@ def test_mixed_axis_types(shape, kinds, resources):
     check(jax.jit(operations)(x, w), OPERATIONS)
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(("shape", "kinds", "resources"), MIXED, ids=str)
 def test_mixed_axis_types_eagerly(shape, kinds, resources):

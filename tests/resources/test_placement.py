@@ -69,6 +69,7 @@ def mesh_axes(dims):
     return frozenset(RESOURCES[dim] for dim in dims if dim in RESOURCES)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_values_vary_over_the_mesh_axes_of_their_names(kind):

@@ -135,7 +135,7 @@ def close(have, want):
     jax.tree.map(lambda h, w: np.testing.assert_allclose(np.asarray(h), np.asarray(w), rtol=2e-4, atol=2e-5), have, want)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("assignment", OUTSIDE, ids=str)
 def test_the_gradient_outside_of_the_body(assignment):
@@ -151,7 +151,7 @@ def test_the_gradient_outside_of_the_body(assignment):
     close(have, wanted())
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("assignment", INSIDE, ids=str)
 def test_the_gradient_inside_of_the_body(assignment):

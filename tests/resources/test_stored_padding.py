@@ -149,7 +149,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("explicit", [False, pytest.param(True, marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("remat", [False, pytest.param(True, marks=pytest.mark.fast(0))])
@@ -274,7 +274,7 @@ IN_BODIES = {"where", "segment_sum"}  # of an axis whose size only a body has
 OUTSIDE = [label for label in OPERATIONS if label not in IN_BODIES]
 
 
-@pytest.mark.full(21)
+@pytest.mark.full(8)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("explicit", [False, pytest.param(True, marks=pytest.mark.fast(0))])
@@ -372,6 +372,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(
     "name", ["adamw and the global norm", *(pytest.param(k, marks=pytest.mark.fast(0)) for k in list(OPTIMIZERS)[1:])]

@@ -35,7 +35,7 @@ EVERY = {
 EVERY |= {label if label not in EVERY else f"{label}-of-lax": program[:4] for label, program in PROGRAMS.items()}
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", [UNEVEN[0], *(pytest.param(p, marks=pytest.mark.fast(0)) for p in UNEVEN[1:])], ids=str)
@@ -83,7 +83,7 @@ def plain_network(w, x, y):
     return sum(parts, jnp.einsum("bm,bm,km->", p, h, w))
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("size", [*(pytest.param(n, marks=pytest.mark.fast(0)) for n in (1, 7, 9)), 10])
 def test_sizes(size, kind):
@@ -92,7 +92,7 @@ def test_sizes(size, kind):
     check(network, plain_network, (w, x, y), (["k", "m"], ["batch", "k"], ["batch", "m"]), [], one, tol=1e-4)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("name", [*(pytest.param(n, marks=pytest.mark.fast(0)) for n in ("k", "m")), "all"])
 def test_contracted_and_kept(name):
     resources = (("k", "x"), ("m", "y")) if name == "all" else ((name, ("x", "y")),)
@@ -127,6 +127,7 @@ EDGES = {
 }
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("label", EDGES)
 def test_slopes_that_are_infinite_at_zero(label):
@@ -172,6 +173,7 @@ def test_ties_are_counted_without_padding():
 # --- where it meets the rest ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_arrays_that_the_body_closes_over_and_nested_functions():
     x, mesh = array(7, 4), UNEVEN[0].options["mesh"]
@@ -237,7 +239,7 @@ LAYERS = {
 LAYERS["fold"] = (LAYERS["fold"][0], lambda x: jnp.cos(1.0) ** jnp.arange(len(x) - 1, -1, -1) @ x, ["b"])
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("size", [7, pytest.param(1, marks=pytest.mark.fast(0)), pytest.param(10, marks=pytest.mark.fast(0))])
 def test_one_entry_after_the_other(size):
     named, plain, out_axes = together(LAYERS)
@@ -262,7 +264,7 @@ def test_no_step_of_a_scan_is_taken_over_padding(reverse):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
     "placement", [Placement("four", (4,), (("a", "x"),)), Placement("steps", (2,), (("a", ("x", nx.SerialLoop(2))),))], ids=str
@@ -388,7 +390,7 @@ ATTENTION = [
 ]
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("is_causal", [True, pytest.param(False, marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize(
     "placement", [ATTENTION[0], *(pytest.param(p, marks=pytest.mark.fast(0)) for p in ATTENTION[1:])], ids=str
@@ -411,6 +413,7 @@ def test_attention(placement, is_causal):
     )
 
 
+@pytest.mark.full(1)
 @pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.fast(0)), 7, pytest.param(9, marks=pytest.mark.fast(0))])
 def test_attention_to_keys_that_are_sharded(size):
     q, k, v, bias = array(2, 5, 1, 4), array(2, size, 1, 4, seed=1), array(2, size, 1, 4, seed=2), array(5, size)
@@ -430,7 +433,7 @@ def test_attention_to_keys_that_are_sharded(size):
 GROUPS = [(12, 4, 8), (15, 5, 2), (21, 7, 4), (8, 4, 8), (6, 2, 4), (3, 1, 2), (10, 10, 4)]
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(
     ("heads", "key_heads", "devices"), [GROUPS[0], *(pytest.param(*g, marks=pytest.mark.fast(0)) for g in GROUPS[1:])]
 )
@@ -455,6 +458,7 @@ def test_groups_of_heads(heads, key_heads, devices, kind, keys):
     check(attend, plain, args, (own, key, key, ["h", "pos", "key_pos"]), own, placement, tol=1e-4)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_groups_of_heads_in_steps_and_beside_other_axes():
     args = array(2, 6, 6, 4), array(2, 6, 2, 4, seed=1), array(2, 6, 2, 4, seed=2)
@@ -556,7 +560,7 @@ MOVES = {
 
 
 @pytest.mark.fast(1)
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("size", [7, pytest.param(9, marks=pytest.mark.fast(0)), pytest.param(10, marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])
 def test_rows_that_move(size, kind):

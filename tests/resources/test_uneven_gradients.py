@@ -76,7 +76,7 @@ def plain_derivatives(u, w):
     return derivatives(jnp, u, w, jnp.dot, jnp.sum)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize(("placement", "labels"), EACH)
 def test_cotangents_that_the_body_computes(placement, labels):
     def some(u, w):
@@ -149,7 +149,7 @@ def losses():
     return found
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
 @pytest.mark.parametrize(("placement", "labels"), EACH)
 def test_rules_that_do_not_map_zero_to_zero(placement, labels, inside):
@@ -190,7 +190,7 @@ MOVES = {
 }
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(
     "label", ["roll", *(pytest.param(label, marks=pytest.mark.fast(0)) for label in MOVES if label != "roll")]
 )

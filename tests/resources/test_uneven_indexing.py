@@ -155,7 +155,7 @@ def moves(n):
 
 
 @pytest.mark.fast(1)
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("family", [reads, writes, moves])
 @pytest.mark.parametrize(
     ("placement", "n"),
@@ -171,6 +171,7 @@ def test_along_a_name_with_padding(placement, n, family):
     check(named, plain, args, (["a", "b"], ["b"], ["a", None]), out_axes, placement, tol=1e-4)
 
 
+@pytest.mark.full(2)
 @pytest.mark.parametrize(
     "resources",
     [

@@ -66,6 +66,7 @@ SCANS = {
 }
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_cumulative_of_other_types_and_shared_values():
     x, w = array(5, 3, kind="int"), make.array(np.float32(0.5))
@@ -194,6 +195,7 @@ def test_values_and_gradients(size, placement):
     check(named, plain, (array(size, 3),), (["a", "b"],), out_axes, placement)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_padding_is_behind_infinities_and_nan():
     below = -np.float32(np.nan)  # with its sign, which selection puts behind everything
@@ -211,6 +213,7 @@ def test_padding_is_behind_infinities_and_nan():
     check(named, plain, (make.array(whole.T),), (["a", "b"],), out_axes, THREE, grad=False)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_ties_of_ordered_entries_keep_their_order():
     named, plain, out_axes = together(
@@ -291,7 +294,7 @@ WHERE = [
 ]
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("placement", WHERE, ids=str)
 def test_segments(placement):
     x = array(10, 3)

@@ -155,7 +155,7 @@ LAYOUTS = {
 
 
 @pytest.mark.fast(5)
-@pytest.mark.full(7)
+@pytest.mark.full(3)
 @pytest.mark.parametrize("wire", [*FORMATS, nx.Wire("int8", "bf16")])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_rename_in_every_layout(layout, wire):
@@ -244,7 +244,7 @@ FSDP_CASES = {
 
 
 @pytest.mark.fast(3)
-@pytest.mark.full(8)
+@pytest.mark.full(3)
 @pytest.mark.parametrize("wire", FORMATS)
 @pytest.mark.parametrize("case", FSDP_CASES)
 def test_fsdp(case, wire):
@@ -293,6 +293,7 @@ def test_a_string_leaves_the_gradient_alone():
     assert backward.count("all-to-all") == 2
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("wire", FORMATS)
 @pytest.mark.parametrize("size", [16, 19])
@@ -361,6 +362,7 @@ def test_the_gradient_of_a_slice_is_a_narrow_gather(resources):
     assert np.all(np.abs(np.asarray(got - c)) <= bounds(c, "int8", blocks))
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_under_vmap_and_twice_differentiated():
     w, x = fsdp_arrays()
@@ -400,6 +402,7 @@ def test_unmapped_programs_are_exact(wire):
     np.testing.assert_array_equal(arrays[0].rename(hidden="h", wire=wire).data, w)
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("wire", [BOTH["bf16"], BOTH["int8"], nx.Wire("float8_e4m3", "int8")])
 def test_gradient_descent_converges(wire):

@@ -133,6 +133,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.full(1)
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_it_moves_what_is_needed_and_gives_what_shard_gives(before, after):
     check(tree(), LAYOUTS[before](), LAYOUTS[after]())
@@ -254,7 +255,7 @@ def test_narrow_dtypes():
     check(arrays, LAYOUTS["columns"](), LAYOUTS["half"]())
 
 
-@pytest.mark.full(9)
+@pytest.mark.full(2)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("memory", [None, 40])
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -263,6 +264,7 @@ def test_every_dtype(dtype, memory):
     check({"w": array(a=8, b=4, dtype=dtype)}, LAYOUTS["columns"](), LAYOUTS["half"](), **options)
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("after", ["both", "half"])
 def test_keys_scalars_none_and_empty_arrays(after):

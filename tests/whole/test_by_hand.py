@@ -154,7 +154,7 @@ def test_by_hand_and_named_give_the_same_and_the_named_one_costs_no_more(layout)
 
 
 # Where layers are not computed again, what they keep for the gradient is most of the memory: an operand broadcast too early would be seen.
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", ["tp", "dp+tp"])  # benchmarks/transformer.py --wide shows the others
 def test_without_rematerialisation_the_named_one_keeps_no_more(layout):
@@ -167,7 +167,7 @@ def test_without_rematerialisation_the_named_one_keeps_no_more(layout):
     assert named.memory <= 1.02 * by_hand.memory
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("title", benchmark.lazy_programs())
 def test_late_sums(title):

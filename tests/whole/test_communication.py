@@ -69,7 +69,7 @@ def plain(model, argnums):
 CASES = [(name, inside) for name in ORACLES for inside in (True, False)]
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(2)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(("name", "inside"), CASES, ids=lambda v: v if isinstance(v, str) else "inside" if v else "outside")
 def test_as_the_oracle(name, inside):
@@ -173,6 +173,7 @@ GRADIENTS = {
 }
 
 
+@pytest.mark.full(5)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradient_of_a_parameter(name):
@@ -365,7 +366,7 @@ def stacked_by_hand(shape, resources, scale):
 
 
 @pytest.mark.fast(2)
-@pytest.mark.full(6)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("layout", FSDP_LAYOUTS)
 @pytest.mark.parametrize(

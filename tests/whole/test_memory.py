@@ -101,7 +101,7 @@ def _mapped(mesh):
     return nx.xmap(lambda x: 2.0 * x, ["b"], ["b"], axis_resources={"b": "x"}, mesh=mesh)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("use", [names, wraps, calls])
 def test_tables_do_not_grow(use):
@@ -120,6 +120,7 @@ def test_tables_do_not_grow(use):
     } == set()
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_shardings_that_are_new_in_every_call_do_not_pile_up():
     # Each is remembered with the wrapper, up to a bound; what is not remembered is compared again.
@@ -205,7 +206,7 @@ KINDS_OF_FUNCTIONS = [
 ]
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(1)
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("make_function", KINDS_OF_FUNCTIONS)

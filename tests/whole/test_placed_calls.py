@@ -239,14 +239,14 @@ def test_every_namespace_has_calls():
     assert all(ast.parse(call) for call in CALLS.values())
 
 
-@pytest.mark.full(60)
+@pytest.mark.full(3)
 @pytest.mark.fast(14)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_public_function_on_a_placement_equals_the_call_without(name):
     check(CALLS[name], *way_of(name, CALLS[name]))
 
 
-@pytest.mark.full(30)
+@pytest.mark.full(8)
 @pytest.mark.fast(12)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: f"{way[0]} {way[1]}{' under set_mesh' if way[2] else ''}")
 @pytest.mark.parametrize("operation", CORE)

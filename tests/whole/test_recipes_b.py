@@ -115,6 +115,7 @@ def test_per_example_gradients():
     check("per_example_gradients", "report.summary()", page["f"], args, hand)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_per_example_gradients_with_stored_parameters():
     page = program("per_example_gradients", *range(7))
@@ -127,6 +128,7 @@ def test_per_example_gradients_with_stored_parameters():
 # --- ensembles --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_ensembles():
     page = program("ensembles", 0, 1)
@@ -152,6 +154,7 @@ def test_ensembles():
     check("ensembles", "nx.explain(inference, params, x).summary()", inference, (page["params"], page["x"]), hand)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_ensembles_with_an_optimizer_and_their_own_batches():
     page = program("ensembles", 0, 1)
@@ -211,6 +214,7 @@ def test_halo_exchange(name, wraps):
     check("halo_exchange", f"nx.explain({name}, u).summary()", page[name], (page["u"],), hand)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_stencils_with_corners_and_wide_ones():
     page = program("halo_exchange", 0, 1, 3, 4, 5, 6)
@@ -309,6 +313,7 @@ def rows_before(x, count, n=8):
     return jnp.concatenate([*found, x])
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_rolling_windows():
     page = program("rolling_windows", 0, 1, 3, 4, 5)
@@ -338,6 +343,7 @@ def test_rolling_windows():
 # --- climatology ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_climatology():
     page = program("climatology", 0, 1, 3, 4)
@@ -466,6 +472,7 @@ jax.distributed.initialize("{options["--coordinator"]}", {options["--processes"]
     report.write_text(json.dumps(run_page(start)))
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_loader_of_two_processes_reads_each_row_once(tmp_path):
     run_two(__file__, "--report", tmp_path)

@@ -30,7 +30,7 @@ COVERING = [
 ]
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("case", COVERING, ids=str)
 def test_loss_and_gradients_are_those_of_one_device(case):
@@ -51,7 +51,7 @@ UNEVEN = [
 ]
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("case", UNEVEN, ids=str)
 def test_sizes_that_do_not_divide(case):
     check(case)
@@ -72,13 +72,13 @@ PIPELINED = [
 ]
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("case", PIPELINED, ids=str)
 def test_layers_over_devices(case):
     check(case)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", ["pp", "pp+dp", "pp+tp", "pp+fsdp"])
 def test_pipelines_learn_as_one_device_does(layout):
@@ -135,7 +135,7 @@ def gradients_of_layers(x, w):
     return jax.grad(loss, argnums=(0, 1))(x, w)
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("loop", ["fold", "scan", "python"])
 @pytest.mark.parametrize(
@@ -162,6 +162,7 @@ def test_rematerialised_layers_of_which_each_device_has_a_part(loop, resources):
         np.testing.assert_allclose(have, grad, rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_what_is_added_once_to_sums_in_a_scan_counts_once():
     # The gradient of a regulariser in each layer meets that of the examples, which is summed after all steps.

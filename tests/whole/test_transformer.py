@@ -111,7 +111,7 @@ def test_every_layout_gives_loss_and_gradients_of_the_plain_model(layout, config
 UNEVEN = dataclasses.replace(CONFIG, kv_heads=12, group=1, vocab=50257)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("layout", "shape"), [("tp", {"model": 8}), ("dp", {"data": 8}), ("fsdp+tp+sp", {"data": 2, "model": 4})], ids=str

@@ -27,7 +27,7 @@ def sent(f, *args):
     return hlo.summary(jax.jit(f).lower(*args).compile())
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("problem", [problem_1, problem_2, problem_3, problem_4], ids=lambda problem: problem.__name__)
 def test_it_prints_its_figures(problem, capsys):
@@ -83,7 +83,7 @@ FORMS = {
 }
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("choice", CHOICES)
@@ -127,7 +127,7 @@ def test_what_experts_send_and_keep():
 # --- 3 and 4: collective matmul -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("overlap", [False, True, "bidirectional"])
 @pytest.mark.parametrize("name", problem_3.PROGRAMS)

@@ -67,6 +67,7 @@ def nested(check, v):
     return nx.xmap(lambda c: check(nx.sin(c)), axis_resources={"q": "y"})(v)
 
 
+@pytest.mark.full(8)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("form", [plain, scanned, branch, nested])
 @pytest.mark.parametrize("check", [user, pure, io, error_if])

@@ -36,7 +36,7 @@ EAGER = {
 }
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(1)
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("transform", EAGER)
 def test_eager_transformations_of_arguments_on_explicit_axes(transform):

@@ -45,7 +45,7 @@ def on(array):
     return array.sharding.mesh.axis_types[0]
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("which", MESHES)
 @pytest.mark.parametrize("kind", KINDS)
@@ -74,7 +74,7 @@ def test_under_set_mesh_all_results_and_gradients_are_on_the_given_mesh(which, k
         np.testing.assert_allclose(gradient.data + f(y).data, slope + want, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("which", MESHES)
 @pytest.mark.parametrize("kind", KINDS)

@@ -124,7 +124,7 @@ def steps(optimizer, params, gradients):
     return params, state
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(1)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("name", [*ELEMENTWISE, *WHOLE])
 def test_optimizers_on_whole_arrays(name):
@@ -146,6 +146,7 @@ def test_optimizers_on_whole_arrays(name):
         assert have[0]["layers"][0].sharding.spec[:2] == ("y", "x")
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_line_search():
     """L-BFGS evaluates the loss itself, a mapped one."""
@@ -196,6 +197,7 @@ def trained_without_names():
     return train(plain_loss, CLIPPED_ADAMW, plain(parameters()), array(6, 8))
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_training_with_the_gradient_of_a_mapped_loss(placement):
@@ -237,6 +239,7 @@ def before_and_after():
     return arguments, jax.jit(updated)(*map(plain, arguments))
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_elementwise_optimizers_in_a_mapped_body(placement):
@@ -268,7 +271,7 @@ def test_an_optimizer_that_sees_whole_arrays_sees_blocks_in_a_mapped_body():
         nx.xmap(finite.update, axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))(named, finite.init(named))
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_global_norm(placement):
@@ -359,6 +362,7 @@ def module_and_shape(name):
     return make(jax.random.key(0)), shape
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_equinox_modules_through_nmap(name):
@@ -377,7 +381,7 @@ def plain_mlp_loss(module, x):
     return jnp.mean(jax.vmap(jax.vmap(module))(x) ** 2, (0, 1)).sum()
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_equinox_gradients(placement):

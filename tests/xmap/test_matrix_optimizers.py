@@ -99,7 +99,7 @@ def close(have, want, tol=2e-5):
         np.testing.assert_allclose(have[name], want[name], rtol=tol, atol=tol, err_msg=name)
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(4)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -123,7 +123,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("case", OTHERS)
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -134,7 +134,7 @@ def test_optax_on_matrices_in_other_layouts(name, case):
     close(program(parameters(), GRADIENTS)[0], oracle(name))
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(1)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -187,7 +187,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.fast(5)
 @pytest.mark.parametrize("layout", ["gathered", "summed"])
 @pytest.mark.parametrize("case", SETTINGS)
@@ -263,7 +263,7 @@ def run_short(optimizer, params, gradients):
 
 
 @pytest.mark.fast(2)
-@pytest.mark.full(32)
+@pytest.mark.full(3)
 @pytest.mark.parametrize("scale", [300, 0])
 @pytest.mark.parametrize("types", [*itertools.product(TYPES, TYPES)], ids="-".join)
 @pytest.mark.parametrize("name", EVERY)
@@ -282,7 +282,7 @@ def test_states_keep_their_types_and_values_are_those_of_float32(name, types, sc
 
 
 @pytest.mark.fast(3)
-@pytest.mark.full(7)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("types", [("bfloat16", "float32"), ("float16", "float16"), ("float32", "bfloat16")], ids="-".join)
 @pytest.mark.parametrize("name", EVERY)
 def test_short_types_in_a_mapped_body(name, types):
@@ -367,7 +367,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.full(6)
+@pytest.mark.full(3)
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("case", PROGRAMS)
 def test_what_muon_sends(case):
@@ -463,7 +463,7 @@ def check_shampoo(have, options):
             np.testing.assert_allclose(leaf, want, rtol=1e-4, atol=5e-5, err_msg=name)
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 @pytest.mark.parametrize("case", SHAMPOO)
@@ -479,7 +479,7 @@ def test_shampoo_of_the_papers(case, placement):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(2)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("case", ["uneven", "two names of a side", "steps", "auto", "explicit"])
 def test_shampoo_in_other_layouts(case):
     options = SHAMPOO["every second step"]
@@ -496,6 +496,7 @@ def test_shampoo_in_other_layouts(case):
     assert state.matrices.statistics["w"][0].sharding.spec[0] == "x"
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_shampoo_with_momentum_and_weight_decay():
     optimizer = shampoo(0.1, **SIDES, momentum=0.5, weight_decay=0.1, eps=1e-2, graft="sgd")
@@ -510,6 +511,7 @@ def test_shampoo_with_momentum_and_weight_decay():
 # --- names, fallbacks and errors -------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("make", [muon, adafactor, shampoo])
 def test_the_fallback_gets_all_others(make):

@@ -67,6 +67,7 @@ def test_named_arrays_in_and_out(placement, jit):
     check(body, lambda x: 2 * x + x.sum(1, keepdims=True), [X], ["a", "b", None], ["a", "b", None], placement)
 
 
+@pytest.mark.full(3)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("inner", [{"k": "y"}, {"d": "y"}, {}], ids=str)
@@ -122,7 +123,7 @@ AFTERWARDS = {
 }
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.fast(5)
 @pytest.mark.parametrize(
     ("case", "outer", "kind"),
@@ -269,7 +270,7 @@ def scaled(values, closed, factor):
     return helper(closed, values) + weighted(closed) * values + last
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("outer", "inner", "shape", "partitioning"),
@@ -314,7 +315,7 @@ def test_an_inner_function_closes_over_values_of_the_outer_one(outer, inner, sha
         np.testing.assert_allclose(h, want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.full(6)
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("policy", [None, jax.checkpoint_policies.dots_saveable], ids=["nothing saved", "dots saved"])
 @pytest.mark.parametrize(
@@ -398,7 +399,7 @@ def looped(closed, start):
     return carry * (last + given[0] - given[1])
 
 
-@pytest.mark.full(7)
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("case", CLOSED_OVER)

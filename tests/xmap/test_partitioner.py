@@ -135,7 +135,7 @@ def outcome(mapped, with_specials):
     return jax.jit(run)(*inputs())
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("label", PROGRAMS)
 def test_the_second_opinion_does_not_lie(label):

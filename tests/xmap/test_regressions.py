@@ -273,6 +273,7 @@ def positional_loss(x, y):
 LOSS_OUT = (["a", "b"], ["c"], ["c"], [], ["rows", "c"])
 
 
+@pytest.mark.full(4)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 @pytest.mark.parametrize(
@@ -408,6 +409,7 @@ def test_a_body_that_closes_over_arrays(placement):
         close(jax.jit(mapped)(A, B), want)
 
 
+@pytest.mark.full(3)
 @pytest.mark.fast(2)
 @some_placements
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
@@ -457,7 +459,7 @@ EXPLICIT = [
 ]
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(2)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(("kinds", "spec"), EXPLICIT)
 @pytest.mark.parametrize("partitioning", ["manual", "auto"])

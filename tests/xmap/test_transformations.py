@@ -111,7 +111,7 @@ def wanted(program):
     return outside(PROGRAMS[program][1], program)(X, V)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_outside(program, placement):
@@ -137,7 +137,7 @@ def test_jacobians_and_hessian(placement):
     close(have, all_of(lambda x: jnp.tanh(x) * jax.nn.softmax(x), X[:, 0]))
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_not_compiled(placement):
@@ -162,7 +162,7 @@ def test_not_compiled(placement):
     assert [v.aval.shape for v in (*jaxpr.jaxpr.invars, *jaxpr.jaxpr.outvars)] == [X.shape] * 2
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(("program", "placement"), list(zip(["attention", "recurrence"] * 3, FEW, strict=False)), ids=str)
 def test_check_grads(program, placement):
@@ -226,7 +226,7 @@ def wanted_inside(program):
     return jax.jit(lambda x, v: {label: PLAIN_INSIDE[label](f, g, x, v) for label in some(INSIDE, program)})(X, V)
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_inside(program, placement):
@@ -241,7 +241,7 @@ def test_inside(program, placement):
     close(have, wanted_inside(program))
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_transformed_inside_and_outside(placement):
@@ -293,6 +293,7 @@ def test_vmap_over_a_positional_axis_behind_a_named_axis(i):
     np.testing.assert_allclose(jax.vmap(lambda row: nx.sum(row, "k"))(moved), data.sum(0), rtol=1e-5)
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_gradients_of_single_examples(placement):
@@ -355,6 +356,7 @@ def test_custom_linear_solve(placement):
     check(body, plain, (jnp.tanh(array(8)), array(8, seed=1)), (["a"], ["a"]), ["a"], placement, tol=1e-4, **options)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_cg_and_odeint_around_a_mapped_function():
     """Solvers that know no names see arrays, and a mapped function for what is theirs to call."""
@@ -466,7 +468,7 @@ def exported(f, *args, **options):
     return export.deserialize(export.export(f)(*args).serialize(**options))
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_export(kind):
@@ -491,7 +493,7 @@ EXPORTED = {
 }
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(
     ("case", "kind"),
     [

@@ -117,6 +117,7 @@ def test_sizes_that_do_not_divide_are_padded(shape):
     }
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("order", [BOTH, BOTH[::-1]])
 @pytest.mark.parametrize("kind", KINDS)
@@ -388,6 +389,7 @@ def test_machines_know_when_two_levels_pay():
         machine.two_level_from("dcm", "ici", {"dcn": 2, "ici": 4})
 
 
+@pytest.mark.full(4)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("slow", [{"a": 0}, {"b": 0}, {"c": 0}, {"a": 0, "c": 0}])
 @pytest.mark.parametrize("kind", KINDS)

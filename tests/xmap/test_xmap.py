@@ -407,6 +407,7 @@ def scaled(x, how, y):
     return product(x, y) * {"once": 1.0, "twice": 2.0}[how]
 
 
+@pytest.mark.full(4)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("static_argnums", [1, -2, (1,), [-2]])
 @pytest.mark.parametrize("jit", [True, False])
@@ -595,7 +596,7 @@ STALE = {
 }
 
 
-@pytest.mark.full(7)
+@pytest.mark.full(3)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(("make", "function"), STALE.values(), ids=STALE)
 @pytest.mark.parametrize("options", [{}, {"axis_resources": {"a": "x"}, "mesh": make_mesh()}], ids=["unmapped", "mapped"])
@@ -893,7 +894,7 @@ TRANSFORMS = {
 }
 
 
-@pytest.mark.full(8)
+@pytest.mark.full(2)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("transform", list(TRANSFORMS))
 @pytest.mark.parametrize("mode", ["auto-argument", "explicit-context", "explicit-partitioner"])
@@ -915,6 +916,7 @@ def test_hessian(mode):
     close(have, want, 1e-4)
 
 
+@pytest.mark.full(4)
 @pytest.mark.fast(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_gradients_inside_are_those_of_the_whole_program(mode):
@@ -981,7 +983,7 @@ HELD = [
 ]
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(("shape", "spec", "resources"), HELD, ids=str)
 def test_explicit_axes_that_nobody_maps_and_that_no_longer_divide(shape, spec, resources):
@@ -1033,6 +1035,7 @@ WITHIN_AN_OPERATION = {
 }
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("case", WITHIN_AN_OPERATION)
 def test_a_name_that_occurs_within_an_operation_only_may_have_a_size_and_a_place(case):

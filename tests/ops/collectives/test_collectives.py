@@ -152,6 +152,7 @@ COSTS = {
 }
 
 
+@pytest.mark.full(8)
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("label", COSTS)
 def test_costs_of_reductions(label):

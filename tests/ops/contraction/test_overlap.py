@@ -77,7 +77,7 @@ FORMS = ("contracted", "free", "batch", "scattered", "reduced")
 PLACES = [(YX, "auto", "bidirectional"), (X, "auto", True), (XY, "explicit", True)]
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(2)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("case", "axes", "kind", "overlap"),
@@ -90,7 +90,7 @@ def test_values_and_gradients(case, axes, kind, overlap):
         check(mapped(case, overlap, axes, kind), equation, operands(equation))
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("n", "overlap"), [(1, True), (2, True), (2, "bidirectional"), (3, "bidirectional"), (5, True), (5, "bidirectional")]
@@ -114,7 +114,7 @@ def sent(case, overlap, axes):
     return [collectives(jax.jit(g).lower(*args).compile()) for g in (f, grad)]
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("case", "overlap"),
@@ -136,6 +136,7 @@ def test_costs(case, overlap):
     assert sum(once) + steps * sum(c.bytes for c in ring if c.in_loop) == sum(c.wire_bytes for c in plain)
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("case", "overlap", "axes"),
@@ -192,6 +193,7 @@ def test_a_sum_that_is_not_sent_in_parts():
         assert [c.kind for c in collectives(f.lower(*args).compile())] == ["all-reduce"]
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_stored_on_two_mesh_axes():
     """One axis is gathered at once, the other goes around."""
@@ -206,6 +208,7 @@ def test_stored_on_two_mesh_axes():
         assert {c.kind for c in collectives(grad)} == {"all-gather", "reduce-scatter", "collective-permute"}
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("overlap", BOTH)
 def test_beside_an_axis_in_time(overlap):
@@ -291,7 +294,7 @@ def test_where_there_is_nothing_to_overlap():
     np.testing.assert_array_equal(mapped("contracted", True, "x")(*integers), jnp.einsum(equation, *integers))
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(2)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("overlap", BOTH)
 @pytest.mark.parametrize("case", ["contracted", "scattered", "reduced"])
@@ -311,6 +314,7 @@ def test_sixteen_bits(case, overlap):
     np.testing.assert_allclose(have, jnp.einsum(equation, *args, preferred_element_type=jnp.float32), rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_within_a_scan_and_twice_differentiated():
     def body(w, x):
@@ -334,6 +338,7 @@ def test_within_a_scan_and_twice_differentiated():
     np.testing.assert_allclose(jax.jit(lambda: hvp(f))(), hvp(oracle), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_sum_that_all_have_within_a_scan_and_remat():
     """On a part of an Explicit mesh; and vectorised by JAX over all of it."""

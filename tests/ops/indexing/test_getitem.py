@@ -145,7 +145,7 @@ SLICES = [
 ]
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(3)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("index", SLICES, ids=str)
 def test_slices_of_a_sharded_axis_of_its_own_name(index):

@@ -94,6 +94,7 @@ def test_small_indices(dtype):
         np.testing.assert_array_equal(f(table, -index[1:]), table[-index[1:].astype(int)])
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("label", ["unmapped", "one-each", "blocks", "two-reversed"])
 def test_indices_with_the_axis_that_is_read(label):

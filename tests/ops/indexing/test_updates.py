@@ -77,7 +77,7 @@ def test_updates_as_jnp_does(placement):
     check(program, oracle, args, IN_AXES, OUT_AXES, placement, grad=str(placement) in GRAD)
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_all_methods(placement):

@@ -198,7 +198,7 @@ def cases():
                 yield pytest.param(label, placement, id=f"{label}-{placement}")
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.fast(3)
 @pytest.mark.parametrize(("label", "placement"), list(cases()))
 def test_programs(label, placement):
@@ -342,6 +342,7 @@ REDUCED_ONCE = {
 }
 
 
+@pytest.mark.full(4)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("label", REDUCED_ONCE)
 def test_a_gradient_is_reduced_once_after_the_loop(label):
@@ -692,7 +693,7 @@ MEETING = {
 }
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "placement", [p for p in FEW if str(p) in ("unmapped-auto", "both-explicit", "two-mesh-axes-auto")], ids=str
@@ -729,6 +730,7 @@ def test_branches_meet_in_any_order(placement):
     check(named, plain, inputs(), IN_AXES, out_axes, placement)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_branches_meet_eagerly_and_without_compilation():
     x, y = nx.named(array(4, 3), ["k", "j"]), nx.named(array(3), ["j"])

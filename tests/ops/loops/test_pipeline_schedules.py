@@ -67,7 +67,7 @@ def plain(w, x, closed):
     return jnp.sum(x**2 * jnp.arange(1.0, x.shape[1] + 1))
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(0)
 @pytest.mark.parametrize(
     ("schedule", "rows", "microbatches", "shape", "remat"),
     [
@@ -106,7 +106,7 @@ def same(x):
 same.defvjp(lambda x: (x, None), lambda _, ct: (ct + nx.roll(nx.roll(ct, 1, "pos"), -1, "pos"),))
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(("schedule", "is_rule"), [("1f1b", False), ("zero_bubble", False), ("1f1b", True), ("gpipe", True)])
 def test_layers_may_permute_blocks(schedule, is_rule):
@@ -167,6 +167,7 @@ def test_experts_need_microbatches_that_divide():
         jax.eval_shape(f, *EXPERTS)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_layers_may_have_experts():
     def plain(router, w, x):
@@ -323,6 +324,7 @@ def test_the_memory_of_1f1b_does_not_grow_with_the_microbatches():
     assert temporary("gpipe", 16) - temporary("gpipe", 8) > 1.5 * grown
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(("schedule", "stored"), [("1f1b", 7), ("zero_bubble", 7)])
 def test_the_report_shows_bubble_and_storage(schedule, stored):

@@ -313,7 +313,7 @@ def numbers(results, dims):
     return [np.asarray(nx.positional(r, list(d)) if isinstance(r, nx.NamedArray) else r) for r, d in pairs]
 
 
-@pytest.mark.full(80)
+@pytest.mark.full(7)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("label", PROGRAMS)
@@ -338,7 +338,7 @@ def loss(named):
     return of
 
 
-@pytest.mark.full(24)
+@pytest.mark.full(2)
 @pytest.mark.fast(6)
 @pytest.mark.parametrize("mode", ["jit", "eager, set_mesh", "jit, set_mesh"])
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -44,6 +44,7 @@ Q, K, V = array(4, 8, 2, 5), array(4, 8, 2, 5, seed=1), array(4, 8, 2, 6, seed=2
 NAMES = ["b", "a", "h", "d"]
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [*places("unmapped-auto", "both-explicit", "two-reversed-auto"), PARTITIONER[3]], ids=str)
 def test_causal(placement):
@@ -56,6 +57,7 @@ def test_causal(placement):
     check(named, jax.jit(oracle), (Q, K, V), (NAMES, NAMES, ["b", "a", "h", "e"]), ["b", "a", "h", "e"], placement)
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("reach", [2**31 - 1, 2**40])
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=["whole", "ring"])
@@ -69,6 +71,7 @@ def test_a_window_that_reaches_further_than_numbers_of_32_bits_hides_nothing(res
     np.testing.assert_allclose(f(Q, K, V), plain(Q, K, V, allowed=causal(8, 8)), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", places("unmapped-auto", "crossed-auto", "two-mesh-axes-explicit"), ids=str)
 def test_bias_mask_window_and_lengths(placement):
@@ -116,7 +119,7 @@ HEADS = [
 ]
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(("placement", "count"), [(HEADS[0], 6), *((HEADS[1], n) for n in (1, 3, 8)), (HEADS[2], 6)], ids=str)
 def test_heads_that_are_a_multiple(placement, count):
@@ -258,6 +261,7 @@ def test_as_in_jax(dtype):
         np.testing.assert_allclose(have.astype(float), want.astype(float), rtol=tol, atol=tol)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_without_axis_it_is_jax_own():
     q, k = array(2, 4, 6, 4), array(2, 8, 3, 4)
@@ -270,6 +274,7 @@ def test_without_axis_it_is_jax_own():
     assert residual.shape == (2, 4, 6)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=str)
 def test_bfloat16(resources):
@@ -293,6 +298,7 @@ def test_bfloat16(resources):
         np.testing.assert_allclose(h.astype(jnp.float32), w, rtol=0.05, atol=0.03)
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"key": "x"}], ids=str)
 def test_large_scores_and_rows_without_a_key(resources):
@@ -331,6 +337,7 @@ def mapped(resources, mesh, **options):
     return nx.xmap(body, (NAMES, NAMES, out), out, axis_resources=resources, mesh=mesh)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_second_derivatives_of_the_ring():
     f = mapped({"a": "x"}, make_mesh((4, 2)), is_causal=True)

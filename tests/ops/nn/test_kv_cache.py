@@ -90,6 +90,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(5)
 @pytest.mark.parametrize("placement", PLACES, ids=str)
 def test_prompts_and_steps_equal_full_attention(placement):
@@ -99,7 +100,7 @@ def test_prompts_and_steps_equal_full_attention(placement):
     check(named, oracle_of(), ARGS, tuple(IN_AXES), OUT_AXES, placement, tol=5e-5, axis_sizes={"cache": SLOTS})
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", [PLACES[0], PLACES[3], PLACES[5], PLACES[8]], ids=str)
 @pytest.mark.parametrize("order", [("cache", "heads", "key", "batch"), ("heads", "batch", "key", "cache")], ids="-".join)
@@ -142,7 +143,7 @@ SENT = [
 ]
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(1)
 @pytest.mark.fast(4)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize(("resources", "kinds"), SENT)
@@ -188,7 +189,7 @@ LAYERS = [
 
 
 @pytest.mark.fast(4)
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize(("how", "resources"), LAYERS)
 def test_layers_of_a_scan(how, resources, kind):
@@ -235,6 +236,7 @@ def test_layers_of_a_scan(how, resources, kind):
     np.testing.assert_allclose(jnp.concatenate(have, 1), want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.full(3)
 @pytest.mark.parametrize("rows", [["layers", "batch"], ["layers"]], ids=["rows differ", "rows are alike"])
 @pytest.mark.parametrize("resources", [{}, {"batch": "x"}, {"heads": "y"}, {"cache": "x"}, {"batch": "x", "heads": "y"}])
 def test_a_selected_layer_is_written_in_place(resources, rows):
@@ -261,6 +263,7 @@ def test_a_selected_layer_is_written_in_place(resources, rows):
     assert memory.temp_size_in_bytes < 1.3 * block / layers
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_selected_layer_is_the_only_one_that_changes():
     """Also outside a loop, in other storage orders, with padded prompts, and if rows are full."""
@@ -330,6 +333,7 @@ def test_queries_that_see_all_slots_of_an_encoder():
         np.testing.assert_allclose(have["batch", row].data, weights @ memory[row, :n], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_heads_mask_and_bias_are_those_of_attention():
     k, q = array(5, 2, 4), array(5, 6, 4, seed=1)

@@ -142,6 +142,7 @@ ERRORS = {
 }
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("function", ERRORS)
 def test_derivatives_of_error_functions_within_a_body(function):

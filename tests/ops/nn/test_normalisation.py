@@ -120,7 +120,7 @@ ARGS = (
 SOME = [p for p in PLACEMENTS if str(p) in ("unmapped-auto", "one-each-auto", "both-explicit", "two-reversed-auto")]
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [*SOME, PARTITIONER[3]], ids=str)
 def test_placements(placement):
@@ -187,6 +187,7 @@ def elsewhere(x):
     return nx.nn.dropout(x, jax.random.key(0), 0.5)
 
 
+@pytest.mark.full(3)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("body", "forwards", "whole"),
@@ -250,6 +251,7 @@ def test_a_large_mean_leaves_the_variance_what_it_is(resources):
     np.testing.assert_allclose(var, x64.var(1), rtol=5e-3)
 
 
+@pytest.mark.full(3)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("dtype", "resources"), [(jnp.bfloat16, {"k": "x"}), (jnp.float16, {}), (jnp.float16, {"k": "x"}), (jnp.int32, {})]
@@ -315,6 +317,7 @@ def test_moving_averages():
 # --- dropout --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [SOME[0], SOME[1], SOME[3]], ids=str)
 def test_dropout_in_every_placement(placement):

@@ -91,7 +91,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(1)
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("placement", MORE, ids=str)
 def test_every_placement_of_features_and_of_positions(placement):

@@ -105,7 +105,7 @@ def test_values_and_gradients(label):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("label", [label for label in CASES if label not in PLAIN])
 def test_values_and_gradients_in_other_layouts(label):
     compare(*CASES[label])
@@ -117,6 +117,7 @@ def test_rematerialized():
     compare(*CASES["blocks of three"], wrap=jax.checkpoint)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_accumulated_over_steps():
     size, shape, kind, resources, options = CASES["blocks of two"]
@@ -195,6 +196,7 @@ CHUNKS = np.arange(16)
 ZIGZAG, CONTIGUOUS = np.minimum(CHUNKS, 15 - CHUNKS), CHUNKS // 2
 
 
+@pytest.mark.full(0)
 @pytest.mark.parametrize("gradient", [False, pytest.param(True, marks=pytest.mark.fast(0))], ids=["forward", "gradient"])
 def test_every_device_computes_the_same_number_of_pairs(gradient):
     pairs = computed("zigzag", gradient=gradient)
@@ -211,7 +213,7 @@ def test_blocks_in_order_are_not_balanced():
 PACKED = np.repeat(np.arange(5, dtype=np.int32), [20, 3, 25, 9, 7])
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("gradient", [False, True], ids=["forward", "gradient"])
 @pytest.mark.parametrize(("segments", "reach"), [(None, 9), (PACKED, 64), (PACKED, 9)], ids=["window", "packed", "both"])
@@ -251,6 +253,7 @@ def test_the_program_of_a_causal_mask_has_no_conditional():
 # --- communication --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(0)
 @pytest.mark.parametrize("gradient", [False, pytest.param(True, marks=pytest.mark.fast(0))], ids=["forward", "gradient"])
 def test_the_exchange_sends_one_block_of_each_array(gradient):
     block = 2 * 2 * 2 * 4 * 4  # bytes: two positions of each of two sequences, two heads, four features

@@ -139,6 +139,7 @@ def body(values, lengths, scale):
     return reductions(r * scale)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(3)
 @placed
 def test_rows_in_every_placement(placement):
@@ -199,6 +200,7 @@ def test_the_gradient_of_a_sum_sends_nothing_more():
 # --- conversions ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(
     "mesh_axes", [{}, {"token": "x"}, {"doc": "x"}, {"token": "x", "doc": "x"}, {"token": "x", "doc": "y"}], ids=str
@@ -359,6 +361,7 @@ def test_operators():
     assert repr(r) == "Ragged(i32[]{token:3}, 2 rows 'doc')"
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_types_of_results():
     r = nx.Ragged.from_rows([np.full(1000, 100, "int8"), []], rows="doc", tokens="token")
@@ -591,7 +594,7 @@ def attend_oracle(lengths, q, k, v, segments):
 MIXED = make.array([0, 2, 2, -1, 0, 1, 1, 5, 5, 5, -1, 2, 2, 2, 0, -1], "int32")  # of no Ragged: in any order
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", ATTENTION, ids=str)
 def test_attention_within_rows(placement):

@@ -73,6 +73,7 @@ MOVES = {
 }  # fmt: skip
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("resources", "kind"),

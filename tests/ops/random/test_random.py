@@ -72,7 +72,7 @@ def test_every_public_name_of_jax_random():
     assert len(SAMPLERS) >= 30
 
 
-@pytest.mark.full(9)
+@pytest.mark.full(7)
 @pytest.mark.fast(6)
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_sampler_draws_names_in_front(name):
@@ -121,7 +121,7 @@ def test_the_numbers_do_not_depend_on_the_assignment(placement):
     check(ours, oracle, args, in_axes, out_axes, placement)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [FEW[0], *FEW[-2:]], ids=str)
 def test_along_an_axis(placement):
@@ -172,6 +172,7 @@ def test_gradient_of_a_permutation_along_a_sharded_name():
     np.testing.assert_allclose(have, jax.jit(jax.grad(lambda x: jnp.sum(jax.random.permutation(KEY, x) * w)))(x))
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("key", [KEY, OLD_KEY], ids=["new", "old"])
 def test_named_keys(key):
@@ -199,6 +200,7 @@ def test_named_keys(key):
     assert random.normal(random.key(seeds)).named_shape["layer"] == 3
 
 
+@pytest.mark.full(1)
 @pytest.mark.parametrize("layout", [{"b": nx.SerialLoop(4)}, {"b": nx.SerialLoop(3)}, {"b": ("x", nx.SerialLoop(2))}], ids=str)
 @pytest.mark.parametrize("of_key", [False, True], ids=["one-key", "keys"])
 @pytest.mark.parametrize("name", ["binomial", "poisson", "gamma"])  # binomial's loop begins with a constant
@@ -236,6 +238,7 @@ def test_the_physical_order_does_not_matter():
     np.testing.assert_array_equal(nx.positional(x, ["k", "a"]), jax.random.geometric(KEY, p))
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_what_is_sent():
     def sent(f, in_axes, out_axes, *args):

@@ -77,6 +77,7 @@ def test_ported_code_does_not_return_its_argument():
     )
 
 
+@pytest.mark.full(11)
 @pytest.mark.fast(4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_without_an_axis(name):
@@ -108,6 +109,7 @@ def test_quantiles_without_an_axis(q):
             q(getattr(nx, name))
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", RESOURCES)
 def test_all_axes(resources):
@@ -126,7 +128,7 @@ def test_all_axes(resources):
             np.testing.assert_allclose(have, wants[name], rtol=1e-5, err_msg=name)
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(2)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("resources", RESOURCES)

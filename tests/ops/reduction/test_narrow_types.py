@@ -121,7 +121,7 @@ def test_reductions_round_once(name):
     _check(name, "uneven", ["sum", "prod", "mean", "max", "argmax", "all_gather"])
 
 
-@pytest.mark.full(15)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", _LAYOUTS)
 @pytest.mark.parametrize("name", _FLOATS + _INTEGERS)
@@ -184,7 +184,7 @@ _COMPLEX = {
 }
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("missing", [{}, {5: complex(3, np.nan)}], ids=["numbers", "NaN"])
 @pytest.mark.parametrize("placement", ["unmapped", "Auto", "Explicit", "body"])
 def test_extrema_of_complex_numbers(placement, missing):

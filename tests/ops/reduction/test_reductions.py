@@ -167,6 +167,7 @@ def test_eager(label):
 REDUCTIONS = "all amax amin any argmax argmin count_nonzero max mean min prod std sum var".split()
 
 
+@pytest.mark.full(7)
 @pytest.mark.fast(4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_an_array_without_names_is_just_an_array(name):
@@ -209,6 +210,7 @@ class _Jax:
         return getattr(jnp, name)
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_special_values(placement):
@@ -224,6 +226,7 @@ HOLES[3] = -INF
 HOLES = jnp.asarray(HOLES, float)  # [b, a]; the last row has nothing else
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_gradients_of_ties_and_of_minus_infinity(placement):
@@ -395,7 +398,7 @@ def of_every_type(jnp, axis):
 OF_EVERY_TYPE = jax.jit(of_every_type(jnp, 1))
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_element_types(placement):
@@ -430,7 +433,7 @@ def test_halves_do_not_overflow_on_the_way(dtype):
 # --- Gradients ------------------------------------------------------------------------------------
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_gradients_inside_of_the_body(placement):
@@ -545,7 +548,7 @@ def test_collectives_are_offered_in_a_mapped_function_only():
         assert ("(nx.lax.psum)" in str(raised.value)) == offered, raised.value
 
 
-@pytest.mark.full(9)
+@pytest.mark.full(3)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, *PARTITIONER], ids=str)
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_extrema_with_index(name, placement):
@@ -600,6 +603,7 @@ def test_methods_are_the_functions():
     assert float(named.max(("a", "b", 0), initial=9.0)) == 9.0
 
 
+@pytest.mark.full(3)
 @pytest.mark.parametrize("resources", [{"a": "x"}, {"a": ("x", "y")}], ids=str)
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "float16", "complex64"])
 def test_element_types_asked_for_are_those_of_jnp(dtype, resources):
@@ -638,6 +642,7 @@ def test_element_types_that_jnp_refuses_are_refused_on_a_mesh(name, of, dtype, e
     assert said_by[0] == said_by[1]
 
 
+@pytest.mark.full(5)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"a": ("x", "y")}, {"b": "x"}], ids=str)
 @pytest.mark.parametrize("ddof", [0, 1, 9.0])
 def test_the_variance_of_too_few_entries_is_a_constant(resources, ddof):

@@ -732,6 +732,7 @@ def test_the_outer_product_of_dot_products():
     assert f.__name__ == "vdot"
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_other_functions_of_jax_as_bodies(placement):

@@ -69,6 +69,7 @@ CHANGED = (
 )
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", SOME + PARTITIONER[:1], ids=str)
 def test_rearranging(placement):
@@ -181,6 +182,7 @@ def text_of(terms, named, prefix):
     return plain, braces, names
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
 @hypothesis.given(patterns())

@@ -197,7 +197,7 @@ def projected(f):
     return lambda *args: jnp.sum(jnp.sin(f(*args)) * jnp.arange(1.0, 17)[:, None])
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("case", CASES)
 def test_as_by_hand(case):

@@ -59,7 +59,7 @@ def _order_arguments():
     return x, ties, array(8, 3, 4, kind="int")
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 def test_orders_in_every_placement(placement):
@@ -126,7 +126,7 @@ def _pick_arguments():
     return x, nans, array(8, 3, 4, kind="ties").astype(int)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 def test_picks_in_every_placement(placement):

@@ -79,14 +79,14 @@ PROGRAMS |= {
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("placement", PLACES, ids=str)
 def test_values_and_gradients(placement):
     named, plain, out_axes = together(PROGRAMS)
     check(named, plain, (array(8, 4, 3),), (["a", "b", "c"],), out_axes, placement, tol=1e-4)
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("size", "method"), [(128, "linear"), (32, "cubic"), (64, "nearest"), (128, "nearest"), (96, "linear")]

@@ -43,6 +43,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("placement", "more"),

@@ -113,7 +113,7 @@ def test_a_sharded_feature_is_summed_over():
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("axes", [("x", "y"), ("y", "x"), ("x",)], ids=str)
 def test_any_map_of_rows(axes):
@@ -171,6 +171,7 @@ SENT = {  # of 32 rows in blocks of 4, on 8 devices: collective-permutes, and ro
 }
 
 
+@pytest.mark.full(7)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("case", SENT)
 def test_only_what_is_needed_travels(case):
@@ -218,6 +219,7 @@ def test_conv_sends_its_halo():
 # --- outside, and mistakes ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_outside_of_mapped_functions():
     data = array(6, 3)
