@@ -362,7 +362,7 @@ def call_program(
       keeps: False if the functions of the user are called each time, as those of `jax.vmap`, and
         need a program only on Explicit mesh axes, where it is not kept; default: True.
     """
-    if active_regions or (is_pytree and getattr(jax.config, "jax_disable_jit", False)):
+    if active_regions or getattr(jax.config, "jax_disable_jit", False):
         return function(*args, **kwargs)
     parts: list[Any] = [
         key or function,
@@ -385,8 +385,8 @@ def call_program(
             try:
                 if kernel is not None:
                     return _call_kernel(kernel, datas)
-                if type(found) is _Program and current_mesh() is None:
-                    return found.call(datas)
+                if type(found) is _Program:
+                    return found.call(_on_current_mesh(datas))
             except Exception:  # it is raised again below
                 pass
         is_mapped, is_traced = _placement(arrays, datas)
@@ -423,12 +423,7 @@ def call_program(
     if is_new:
         found = _Program(function, args, kwargs, is_pytree, arrays)
     try:
-        if (mesh := current_mesh()) is not None:
-            datas = [
-                on_ambient_mesh(x, "the call", mesh) if isinstance(x, jax.Array) else x
-                for x in datas
-            ]
-        result = found.call(datas)
+        result = found.call(_on_current_mesh(datas))
     except Exception as error:
         later = _SEEN if isinstance(error, _OtherFormError) else _DIRECT
         found = None
@@ -618,7 +613,15 @@ def on_one_mesh(
     return result if moved else None
 
 
-def _on_mesh(value: Any, mesh: Any, op: str = "the call") -> Any:
+def _on_current_mesh(datas: list[Any]) -> list[Any]:
+    """Return the data of a call with types on the mesh of `jax.set_mesh`, if there is one."""
+    mesh = current_mesh()
+    if mesh is None:
+        return datas
+    return [on_ambient_mesh(x, "the call", mesh) if isinstance(x, jax.Array) else x for x in datas]
+
+
+def _on_mesh(value: Any, mesh: Any, op: str) -> Any:
     if type(value) is not NamedArray:
         return on_ambient_mesh(value, op, mesh) if isinstance(value, jax.Array) else value
     data = stored_data(value)
@@ -665,7 +668,7 @@ def _describe(
             data, tail = stored_parts(value)
             datas.append(data)
             # Padding with unknown devices is equal to padding with any, and its program to none.
-            parts += (_PADDED, value._dims, tail, tail.padding.devices)  # type: ignore[attr-defined]
+            parts += (_PADDED, value._dims, tail, tail.padding.devices)
         arrays.append(value)
     elif kind in _CONSTANTS:
         if is_pytree is not None and (kind is int or kind is bool) and is_pytree(which):
@@ -760,9 +763,9 @@ def _names_of(array: Any) -> tuple[Dims, StoredPadding | None] | None:
     """Return what a program has to know of an argument beside its data; `None` for plain arrays."""
     if type(array) is not NamedArray:
         return None
-    return array._dims, getattr(stored_parts(array)[1], "padding", None) if padding_of(
-        array
-    ) else None
+    if padding_of(array) is None:
+        return array._dims, None
+    return array._dims, stored_parts(array)[1].padding
 
 
 def _as_given(data: Any, named: tuple[Dims, StoredPadding | None] | None) -> Any:

@@ -211,12 +211,13 @@ def _flatten(array: NamedArray) -> tuple[Any, Dims]:
     return (array._data,), tail
 
 
-def stored_parts(array: NamedArray) -> tuple[Any, Dims]:
+def stored_parts(array: NamedArray) -> tuple[Any, PaddedTail]:
     """Return the leaf and the dims of an array that is stored padded.
 
     The dims have the devices of the data, which a trace would not know otherwise.
     """
-    data, tail = array._stored, array._tail
+    data = array._stored
+    tail: Any = array._tail
     sharding = None if isinstance(data, jax.core.Tracer) else getattr(data, "sharding", None)
     if type(tail) is PaddedTail and isinstance(sharding, NamedSharding):
         tail = _with_devices(tail, sharding.mesh)
