@@ -89,7 +89,7 @@ def positions(leaf, axes):
     return np.transpose(np.asarray(leaf.data), [next(free) if axis is None else leaf.dims.index(axis) for axis in axes])
 
 
-@pytest.mark.full(9)
+@pytest.mark.full(96)
 @pytest.mark.fast(16)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("how", ["eager", "jit", "gradient"])
