@@ -90,7 +90,8 @@ CASES = {
 }
 
 
-@pytest.mark.full(8)
+@pytest.mark.fast(4)
+@pytest.mark.full(5)
 @pytest.mark.parametrize("gradient", ["none", "outside", "inside"])
 @pytest.mark.parametrize("case", CASES)
 def test_kinds_and_bytes_are_those_of_the_compiled_program(case, gradient):
@@ -420,6 +421,7 @@ def u_net_arguments():
     return p, nx.named(images, ["n", "h", "w", "c"]), nx.named(targets, ["n", "h", "w", "o"])
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("case", ["heat", "images over devices", "rows over devices"])
 def test_models_of_science_and_images(case):
@@ -509,6 +511,7 @@ def test_every_collective_has_its_line_operation_names_and_phase():
     assert report.files == {"test_explain.py": __file__}
 
 
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("steps", [(), (nx.SerialLoop(2),)], ids=["at once", "accumulated"])
 @pytest.mark.parametrize("form", ["inside", "outside", "jitted", "rematerialized", "vector"])
 def test_collectives_of_accumulated_gradients_have_their_phase(form, steps):
@@ -582,6 +585,7 @@ def two_lines(w, x):
     return nx.mean(nx.square(nx.nn.silu(h)), ["batch", "out"])
 
 
+@pytest.mark.fast(1)
 @pytest.mark.full(3)
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("form", ["mapped", "jitted in a body", "jitted outside", "rematerialized", "callable"])
@@ -776,6 +780,8 @@ def uneven_step(form, resources, mesh):
     return loss
 
 
+@pytest.mark.full(9)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("place", ["x", ("x", "y")], ids=["x", "xy"])
 @pytest.mark.parametrize("form", ["named", "mapped", "gradient inside", "gradient outside", "scan", "cast", "integers"])
 def test_an_argument_that_does_not_divide(form, place):
@@ -813,6 +819,7 @@ def test_an_argument_that_the_body_concatenates():
     assert finding.startswith("The argument 'w' (float32[512,1000]), 2.0 MiB, is replicated over x=4, y=2.")
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("size", "why"), [(50257, "4 (x=4): "), (50260, "4 (x=4) and the steps of its SerialLoop: "), (50264, None)]
 )
@@ -1024,6 +1031,7 @@ def in_stages(w, x):
     return nx.mean(nx.square(nx.pipeline(stage, x, w, axis="layers", over="batch", microbatches=4)), ["batch", "k"])
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("form", ["inside", "outside", "two layers", "rematerialized"])
 def test_gradient_sums_of_a_pipeline_have_their_lines(form):
     layers = {"layers": 8 if form == "two layers" else 4}
@@ -1091,6 +1099,7 @@ NO_RINGS = {
 }
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("case", NO_RINGS)
 def test_a_ring_that_sizes_forbid_is_said(case, gradient):
@@ -1238,6 +1247,7 @@ def test_the_program_of_an_exported_function_is_not_in_the_report():
     assert finding.endswith("jax.export stores only its lowered form. compile=True counts its communication and computation.")
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("is_mapped", [False, True])
 def test_random_keys_that_the_function_closes_over(is_mapped):
     """Their dtype is not of NumPy: one key, and a key for each example."""

@@ -83,7 +83,8 @@ LOOPS = {"scan": scanned, "python": unrolled, "fold": folded, "prefetch": prefet
 FORGOTTEN = {"embed_fsdp": "data", "mlp": "model"}
 
 
-@pytest.mark.full(9)
+@pytest.mark.fast(1)
+@pytest.mark.full(7)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("form", FORMS)
@@ -182,6 +183,7 @@ GOOD = {  # the function, its arguments, and the layout
 }
 
 
+@pytest.mark.fast(5)
 @pytest.mark.parametrize(
     ("case", "kind"), [(case, (AxisType.Auto, AxisType.Explicit)[i % 2]) for i, case in enumerate(GOOD)], ids=str
 )
@@ -279,6 +281,7 @@ def two_functions(mesh, **layout):
     return jax.jit(lambda w, state, x: update(state, gradient(w, x)))
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 def test_an_axis_for_the_optimizer_alone(kind):
     """The function that computes the gradient leaves the axis to the partitioner."""

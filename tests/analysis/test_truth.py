@@ -63,7 +63,8 @@ def in_range(ratio, usual, known):
     return min(low, usual[0]) <= ratio <= max(high, usual[1])
 
 
-@pytest.mark.full(11)
+@pytest.mark.fast(3)
+@pytest.mark.full(10)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.fast(0), id=name.replace(" ", "-")) for name in PROGRAMS],

@@ -132,6 +132,7 @@ def test_every_layout_reads_what_any_has_written(saved, source, target):
     )
 
 
+@pytest.mark.fast(0)
 def test_without_a_mesh_arrays_live_where_new_ones_do(saved):
     folders, tree = saved
     have = nx.checkpoints.restore(folders["data"], tree)
@@ -179,6 +180,7 @@ def odd_tree():
     }
 
 
+@pytest.mark.fast(0)
 def test_trees_come_back_as_they_were(tmp_path):
     tree = odd_tree()
     nx.checkpoints.save(tmp_path / "step", tree)

@@ -97,6 +97,7 @@ ENTRANCES = {
 }
 
 
+@pytest.mark.fast(19)
 @pytest.mark.parametrize("name", ENTRANCES)
 def test_every_entrance_converts_the_byte_order(name, tmp_path):
     results = []

@@ -48,6 +48,7 @@ SEQUENCES = [
 ]
 
 
+@pytest.mark.full(3)
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("sequence", SEQUENCES)
 def test_shifts(sequence):

@@ -51,6 +51,7 @@ def missing(word, x=X):
     return said(error.value)
 
 
+@pytest.mark.fast(74)
 @pytest.mark.parametrize(
     "word",
     " ".join(
@@ -311,6 +312,7 @@ def test_methods_with_a_namesake_run(word):
 MATRICES = "cholesky det eigh inv inverse logdet matrix_exp matrix_power pinverse qr slogdet svd"
 
 
+@pytest.mark.full(11)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("word", MATRICES.split())
 def test_functions_of_matrices_take_the_last_two_axes(word):

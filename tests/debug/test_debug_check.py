@@ -99,7 +99,7 @@ FORMS = [plain, scan, branch, fori_loop, mapped_rows, checkpoint, jitted, mapped
 LOOPS = (scan, fori_loop)
 
 
-@pytest.mark.full(13)
+@pytest.mark.full(9)
 @pytest.mark.parametrize("form", [*FORMS, while_loop])
 @pytest.mark.parametrize("transform", [lambda f: f, jax.jit, jax.grad, lambda f: jax.jit(jax.grad(f))])
 def test_forms_and_transformations(form, transform):
@@ -114,7 +114,7 @@ def test_forms_and_transformations(form, transform):
 
 
 @pytest.mark.full(3)
-@pytest.mark.fast(6)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if () not in layout.values()], ids=str)
 @pytest.mark.parametrize("form", FORMS[1:])
 @pytest.mark.parametrize("with_gradient", [False, True])

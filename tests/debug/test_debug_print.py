@@ -73,7 +73,7 @@ def test_a_whole_array_is_shown_once(layout, values):
     assert_shown(seen_by(lambda show: mapped(loss_of(show), layout)(named(values))), values)
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(3)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
@@ -137,7 +137,7 @@ def test_under_transformations_in_a_body(name, layout):
     assert_shown(seen, *want)
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(3)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)

@@ -580,6 +580,7 @@ def test_the_label_of_a_low_bound_is_above_the_axis():
     assert_readable(figure)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.full(0)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.fast(0)), pytest.param(2, marks=pytest.mark.fast(0))])
 def test_each_of_60_candidates_has_a_number_at_its_point(seed):
@@ -691,7 +692,7 @@ def cells_of(figure):
     return found
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize(
     ("schedule", "rounds", "stages", "microbatches"),
     [

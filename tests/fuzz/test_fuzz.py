@@ -17,7 +17,7 @@ PROGRAMS, LAYOUTS = 10, 2
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_specimens(name):
     specimen = SPECIMENS[name]
@@ -30,7 +30,7 @@ def test_specimens(name):
     assert compared
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("number", range(PROGRAMS))
 def test_random_programs(number):
@@ -40,7 +40,7 @@ def test_random_programs(number):
         assert not outcome.failed, report(ref.program, layout, outcome)
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("number", range(PROGRAMS))
 def test_random_programs_outside_of_mapped_functions(number):

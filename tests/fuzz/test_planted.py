@@ -162,8 +162,8 @@ PLANTED = {
 }
 
 
-@pytest.mark.full(1)
-@pytest.mark.fast(5)
+@pytest.mark.full(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted(name, monkeypatch):
     plant, given, only, where = PLANTED[name]

@@ -65,6 +65,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted(name, monkeypatch):
     plant, numbers, layouts = PLANTED[name]

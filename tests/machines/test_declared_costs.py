@@ -225,7 +225,7 @@ def program_text(f, *args):
     return re.sub(names, lambda name: f"%{numbers.setdefault(name[0].removeprefix('%'), len(numbers))}", text)
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(3)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.fast(0)] * (name != "gradient")) for name in PROGRAMS])
 @pytest.mark.parametrize("kernel", [attend, flash], ids=["attend", "flash"])
 def test_values_and_the_compiled_program_do_not_change(name, kernel):

@@ -116,7 +116,7 @@ MAPPED = [
 
 
 @pytest.mark.fast(1)
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("case", CASES)
 def test_a_model_equals_pytorch(case):
     check(case, "one device", None)

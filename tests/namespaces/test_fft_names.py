@@ -25,7 +25,7 @@ ONE_AXIS = {
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(4)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("name", ONE_AXIS)
 def test_out_axis_in_mapped_functions(name):
     size, transform, oracle = ONE_AXIS[name]

@@ -193,7 +193,7 @@ PROGRAMS = {
 HOLES_NAMED = nx.named(HOLES, ["a", "b", None])
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", FEW, ids=str)
@@ -203,7 +203,7 @@ def test_values_and_gradients(placement, smooth):
     check(named, plain, (A,), ["a", "b", None], out_axes, placement, grad=smooth, tol=1e-4)
 
 
-@pytest.mark.full(15)
+@pytest.mark.full(12)
 @pytest.mark.fast(5)
 @pytest.mark.parametrize("label", PROGRAMS)
 def test_what_is_sent(label):

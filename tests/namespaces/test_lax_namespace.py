@@ -105,7 +105,7 @@ def wanted_of_exchanges():
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("shape", "place"), PLACES)
 def test_exchanges_within_groups(shape, place):
     x = array(8, 4, seed=4)

@@ -111,6 +111,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("op", OTHERS)
 def test_nor_is_it_by_others(op):
     call, remedy = OTHERS[op]
@@ -146,6 +147,8 @@ ALL_AXES = {
 }
 
 
+@pytest.mark.full(4)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("place", ALL_AXES)
 def test_functions_of_all_positional_axes(place):
     call, remedy = ALL_AXES[place]

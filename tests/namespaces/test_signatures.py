@@ -132,7 +132,8 @@ def plain(arguments, place):
     )
 
 
-@pytest.mark.fast(9)
+@pytest.mark.full(8)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("path", CALLS)
 def test_calls_as_jax_has_them(path):
     (args, kwargs), place = CALLS[path]
@@ -256,6 +257,7 @@ def test_over_names_and_their_gradients(shape, resources):
     np.testing.assert_allclose(have, jax.jit(jax.grad(lambda x: weigh(by_hand(x, w, m))))(x), rtol=2e-3, atol=1e-4)
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(("shape", "resources"), PLACES)
 def test_quantiles_with_weights(shape, resources):

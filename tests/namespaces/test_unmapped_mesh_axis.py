@@ -31,8 +31,8 @@ FUNCTIONS = {
 KINDS = list(itertools.product((AxisType.Auto, AxisType.Explicit), repeat=2))
 
 
-@pytest.mark.fast(2)
-@pytest.mark.full(4)
+@pytest.mark.fast(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("kinds", KINDS, ids=str)
 @pytest.mark.parametrize("place", ["inside", "outside"])
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -153,6 +153,8 @@ def closed_over(x, c):
     return jax.value_and_grad(total, (0, 1))(x, c)
 
 
+@pytest.mark.full(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("entry", ["x", ("x", "y"), ("y", nx.SerialLoop(2))], ids=str)
 def test_committed_elsewhere_along_a_name_that_does_not_divide(entry, kind):

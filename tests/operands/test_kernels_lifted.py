@@ -65,7 +65,7 @@ def matmul(x, y):
     return pl.pallas_call(_product, out_shape=out, interpret=True)(x, y)
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_pallas(placement):
@@ -242,7 +242,8 @@ IN_STEPS = {
 }
 
 
-@pytest.mark.full(2)
+@pytest.mark.fast(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("where", [nx.SerialLoop(4), nx.SerialLoop(3), ("x", nx.SerialLoop(2))], ids=str)
 @pytest.mark.parametrize("loop", IN_STEPS)
 def test_loops_in_steps(loop, where):

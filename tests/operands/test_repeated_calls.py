@@ -173,8 +173,8 @@ def repeat(call, times):
     jax.block_until_ready(result)
 
 
-@pytest.mark.full(18)
-@pytest.mark.fast(20)
+@pytest.mark.full(4)
+@pytest.mark.fast(6)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_repeated_call_traces_and_compiles_nothing(name, events):
     repeat(CALLS[name], 2)
@@ -183,6 +183,7 @@ def test_a_repeated_call_traces_and_compiles_nothing(name, events):
     assert events == []
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("name", WITH_NUMBERS)
 def test_a_call_with_numbers_traces_and_compiles_nothing_after_some(name, events):
     call = WITH_NUMBERS[name]
@@ -216,7 +217,7 @@ def test_an_initializer_of_another_zero_is_another_initializer():
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(6)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("name", CALLS)
 def test_repeated_calls_keep_no_memory(name, events):
     call, number = CALLS[name], 1000
@@ -240,7 +241,7 @@ def test_repeated_calls_keep_no_memory(name, events):
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(6)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("name", WITH_FUNCTIONS)
 def test_a_closure_of_another_value_is_another_function(name):
     def times(factor):
@@ -343,7 +344,7 @@ def test_a_function_whose_surroundings_change_behaves_as_under_jax(name, monkeyp
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(4)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("name", WITH_FUNCTIONS)
 def test_functions_that_are_deleted_are_freed(name):
     """Within the bound of JAX's own caches, which `jax.clear_caches` empties."""
@@ -403,6 +404,8 @@ ALIKE = {
 }  # fmt: skip
 
 
+@pytest.mark.full(1)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("kind", ALIKE)
 def test_calls_whose_arguments_differ_in_one_way_alternate(kind, events):
     """In whatever order they come and repeat, results have the dims, types and values of a call that is traced anew."""

@@ -135,7 +135,7 @@ CHANGES_SIZES = {"nx.nn.glu"}
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(5)
+@pytest.mark.full(3)
 @pytest.mark.parametrize(("name", "layout"), [case for case in cases() if case.values[0] not in CHANGES_SIZES])
 def test_every_operation_runs_on_results_of_inner_functions(name, layout):
     """Inside a mapped function, such a result is sharded over Explicit mesh axes that the outer function does not map."""

@@ -6,6 +6,7 @@ from tests.harness import PARTITIONER, PLACEMENTS, array, check
 from tests.operations import OPERATIONS
 
 
+@pytest.mark.fast(5)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, *PARTITIONER], ids=str)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_operation(operation, placement):

@@ -114,7 +114,7 @@ CASES = [(layout, kind) for layout in LAYOUTS for kind in ("auto", "explicit") i
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(5)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("layout", "kind"), CASES)
 def test_what_moves_has_the_same_bits(layout, kind):
     for name, have, want in run(SAME_BITS, layout, kind):
@@ -123,6 +123,8 @@ def test_what_moves_has_the_same_bits(layout, kind):
             np.testing.assert_array_equal(np.signbit(have)[~np.isnan(have)], np.signbit(want)[~np.isnan(want)], err_msg=name)
 
 
+@pytest.mark.full(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(("layout", "kind"), CASES)
 def test_what_is_read(layout, kind):
     for name, have, want in run(READS, layout, kind):
@@ -132,7 +134,7 @@ def test_what_is_read(layout, kind):
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(6)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(("layout", "kind"), CASES)
 def test_what_computes_has_the_same_infinities(layout, kind):
     for name, have, want in run(CLOSE, layout, kind):
@@ -156,7 +158,8 @@ def test_values_that_occur_once():
                 np.testing.assert_array_equal(f(jnp.asarray(column)), want)
 
 
-@pytest.mark.full(3)
+@pytest.mark.fast(1)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("n", [16, 2048])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e5m2"])
 def test_zeros_of_every_type_stay_in_their_order(dtype, n):

@@ -87,7 +87,7 @@ def strict():
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=["here", "sharded"])
 def test_nothing_is_mixed(dtype, resources):
@@ -149,7 +149,7 @@ INTEGERS = [np.array(1), np.int64(1), np.array(-1, np.int8), [np.array(1)], (np.
 
 
 @pytest.mark.full(3)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("axis", INTEGERS, ids=repr)
 def test_integers_of_numpy_are_positions(axis):
     x, data = nx.named(array(4, 3, 5), ["a", None, None]), array(4, 3, 5)
@@ -181,6 +181,7 @@ def test_what_is_no_position():
 # --- rarer arguments --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_a_sorter(placement):
@@ -193,6 +194,7 @@ def test_a_sorter(placement):
     check(by_name, plain, (values, wanted), (["a", "b"], ["b", "q"]), ["b", "q"], placement, grad=False)
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(("shape", "resources"), [((), {}), ((4,), {"a": "x"}), ((2, 3), {"a": "x", "q": "y"})])
 def test_an_initial_entry(shape, resources):
     x = array(8, 3)
@@ -242,7 +244,7 @@ DIAGONALS = {
 LAYOUTS = [{}, {"i": "x"}, {"j": "x"}, {"i": "x", "j": "y"}, {"i": ("y", "x")}]
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("spec", DIAGONALS)
 def test_repeated_names(spec):

@@ -43,6 +43,8 @@ def has(resources, name, axes):
     return set(entry if isinstance(entry, tuple) else (entry,)) == set(axes)
 
 
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("fixed", "axes"),
     [("y", {"y"}), (("x", "y"), {"x", "y"}), (("y",), {"y"}), (None, set()), ((), set())],

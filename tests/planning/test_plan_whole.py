@@ -172,6 +172,7 @@ def test_two_functions_of_one_name_are_told_apart():
     assert list(plan.layouts) == [f"stage:{first + 1}", f"stage:{first + 4}"]
 
 
+@pytest.mark.fast(0)
 def test_errors():
     with pytest.raises(nx.errors.ArgumentTypeError, match=r"plan: the first argument must be .*; <lambda> does not\. Map the"):
         nx.plan(lambda x: x + 1, 1.0, mesh=abstract(x=8), machine=machines.v5p)

@@ -94,6 +94,8 @@ def test_every_alignment_has_a_program():
     assert {name for name, record in TABLE.items() if record.aligned is not None} - NOT_MADE == set(PROGRAMS)
 
 
+@pytest.mark.full(32)
+@pytest.mark.fast(8)
 @pytest.mark.parametrize(("name", "i"), CASES)
 def test_elements_in_another_order(name, i):
     """Along aligned dimensions, operands in another order give the result in that order."""
@@ -121,6 +123,7 @@ def test_a_permutation_of_numpy_integers():
     assert by_alignment(facts(eqn).aligned(eqn), eqn, [(x, none, y)]) == ([(y, x, none)], none)
 
 
+@pytest.mark.fast(12)
 @pytest.mark.parametrize(("name", "i"), CASES)
 def test_blocks(name, i, monkeypatch):
     """Blocks of the operands give the block of the result; what is needed whole says so."""
@@ -145,6 +148,7 @@ def test_blocks(name, i, monkeypatch):
     assert tried or facts(eqn).in_blocks is None
 
 
+@pytest.mark.fast(23)
 @pytest.mark.parametrize(("name", "i"), CASES)
 def test_equal_elements_stay_equal(name, i):
     eqn, values = equation(name, PROGRAMS[name][i])

@@ -217,8 +217,8 @@ def sent(function, *args):
     return sum(c.wire_bytes * c.trips for c in hlo.collectives(function.lower(*args).compile()))
 
 
-@pytest.mark.fast(5)
-@pytest.mark.full(2)
+@pytest.mark.fast(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(("use", "layout", "kind", "inside"), CASES)
 def test_values_gradients_and_what_is_sent(use, layout, kind, inside):
     named, positional = USES[use]
@@ -244,7 +244,7 @@ def test_values_gradients_and_what_is_sent(use, layout, kind, inside):
 USED = ("before, in a helper", "a rule for its JVP", "in both branches", "in one branch", "in parts")
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("use", USED)
@@ -275,6 +275,7 @@ def test_the_second_derivative(use, inside):
     np.testing.assert_allclose(have, want, rtol=2e-3, atol=2e-2)
 
 
+@pytest.mark.full(4)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("use", USED)
 def test_bytes_are_those_that_explain_counts(use):
@@ -285,7 +286,7 @@ def test_bytes_are_those_that_explain_counts(use):
     assert counted == {kind: bytes for kind, (_, bytes) in compiled.items()}
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("use", ["softmax", "roll", *(pytest.param(use, marks=pytest.mark.fast(0)) for use in USED)])
 def test_what_is_gathered_before_the_steps_of_a_loop_is_reduced_after_them(use, inside):

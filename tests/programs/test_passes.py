@@ -71,8 +71,8 @@ def wanted():
     return jax.jit(jax.value_and_grad(plain_loss, (0, 1, 2)))(*arguments())
 
 
-@pytest.mark.full(2)
-@pytest.mark.fast(3)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
 @pytest.mark.parametrize("passes", SETS, ids=[*(f"without {name}" for name in PASSES), "without any"])
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -172,8 +172,8 @@ ON_EXPLICIT = (
 )
 
 
-@pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("label", "kind"),
     [(label, AxisType.Auto) for label in PROGRAMS] + [(label, AxisType.Explicit) for label in ON_EXPLICIT],
@@ -301,6 +301,7 @@ SCALED = {
 }
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("scaled", SCALED)
 @pytest.mark.parametrize("cut", CUT)
 def test_what_is_cut_is_scaled_after_the_sum_to_the_last_bit(cut, scaled):
@@ -539,6 +540,8 @@ EXACT = {  # the body over names, the same in NumPy, and its operands
 LAYOUTS = [({}, 1), ({"a": "x"}, 8), ({"a": "x"}, 4), ({"a": SerialLoop(4)}, 1), ({"a": ("x", SerialLoop(2))}, 2)]
 
 
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("case", EXACT)
 def test_rewriting_creates_and_loses_no_infinity_or_nan(case):
     body, plain, (x, y) = EXACT[case]

@@ -175,6 +175,7 @@ SOLVERS = {
 }
 
 
+@pytest.mark.full(4)
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("what", REDUCTIONS)
 def test_raw_reductions_of_a_block_are_refused(what):

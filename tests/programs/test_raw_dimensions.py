@@ -150,6 +150,8 @@ WHOLE = {
 LEFT_ALONE = {**{what: on_leaves(function) for what, function in BY_ENTRY.items()}, **WHOLE}
 
 
+@pytest.mark.full(3)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("what", LEFT_ALONE)
 def test_what_acts_along_other_dimensions_passes(what):
     want = mapped(LEFT_ALONE[what], {})(X)
@@ -177,6 +179,7 @@ def test_a_function_of_jax_that_is_not_known():
         mapped(on_leaves(lambda v: jax.pure_callback(np.sin, v, v)), {"a": "x"})(X)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("axis", ["a", "b"])
 def test_gradients_from_outside_of_functions_that_pass(axis):
     body = LEFT_ALONE["another dimension" if axis == "a" else "elementwise"]
@@ -306,6 +309,8 @@ STAYING = {
 }
 
 
+@pytest.mark.full(3)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("what", STAYING)
 def test_leaves_of_a_square_block_that_keep_their_dimensions(what):
     want = mapped(STAYING[what], {})(X[:, :2])

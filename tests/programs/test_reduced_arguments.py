@@ -84,8 +84,8 @@ def sent(f, *args):
     return {kind: count for kind, (count, _) in nx.hlo.summary(f.lower(*args).compile()).items()}
 
 
-@pytest.mark.fast(2)
-@pytest.mark.full(4)
+@pytest.mark.fast(1)
+@pytest.mark.full(3)
 @pytest.mark.parametrize(
     ("layout", "body"),
     [

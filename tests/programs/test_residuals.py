@@ -34,6 +34,7 @@ def by_hand(plain, placement: Placement, axes):
     return jax.jit(jax.shard_map(plain, mesh=make_mesh(placement.shape), in_specs=tuple(ins), out_specs=out))
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_no_more_than_by_hand(placement: Placement):
     x, y = array(8, 4, 3), jnp.abs(array(4, seed=1)) + 0.5

@@ -130,7 +130,7 @@ PROGRAMS = {
 EVERYWHERE = ("sum", "batch norm", "matmul")
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(3)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("name", EVERYWHERE)
@@ -143,8 +143,8 @@ def test_everywhere(name, placement):
 ALONE = sorted(set(PROGRAMS).difference(EVERYWHERE))
 
 
-@pytest.mark.full(4)
-@pytest.mark.fast(8)
+@pytest.mark.full(3)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("name", ALONE)
 def test_programs(name):
     placement = next(p for p in PLACEMENTS if str(p) == "devices-and-steps-auto")
@@ -152,7 +152,7 @@ def test_programs(name):
     check(named, oracle, [X, W], (["a", "b", "c"], ["c", "d"]), out, placement, tol=5e-5)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 @pytest.mark.parametrize("part", range(3))
@@ -217,6 +217,7 @@ def test_gradient_accumulation(where, base):
     assert steps.memory_analysis().temp_size_in_bytes < plain.memory_analysis().temp_size_in_bytes / (4 if not base else 1.5)
 
 
+@pytest.mark.full(3)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("where", ["inside", "outside"])
 @pytest.mark.parametrize("batch", ["x", ("x", LOOP(4)), ("x", LOOP(4, keep="whole"))], ids=str)
@@ -342,7 +343,7 @@ def test_a_scan_over_layers_sums_its_gradients_after_all_steps():
         assert (only.kind, only.in_loop, only.bytes) == ("all-reduce", False, ws.nbytes)
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"a": LOOP(4)}, {"a": ("x", LOOP(2))}, {"a": (("y", "x", LOOP(1)))}], ids=str)
 def test_sums_that_a_scan_collects_with_weights_of_its_own(resources):
@@ -902,7 +903,7 @@ def test_placing_knows_no_time():
     assert repr(LOOP(3, keep="whole")) == "SerialLoop(3, keep='whole')" != repr(LOOP(3, keep="parts"))
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{"b": nx.SerialLoop(2)}, {"b": ("x", nx.SerialLoop(2))}], ids=str)
 @pytest.mark.parametrize("differentiate", [lambda f: lambda x: jax.jvp(f, (x,), (x,)), jax.jacfwd, jax.hessian])
@@ -945,7 +946,8 @@ ROUNDED = {
 }
 
 
-@pytest.mark.fast(2)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("case", ROUNDED)
 def test_sums_of_integers_in_a_scan_are_taken_before_what_is_not_linear(case):
     dtype, then = ROUNDED[case]
@@ -998,6 +1000,8 @@ def layers(w, x):
     return nx.mean(nx.std(y, "batch") + nx.mean(y, "batch"), "k").astype(jnp.bfloat16)
 
 
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", [None, "auto", "explicit"])
 def test_the_program_that_is_executed_in_steps_has_types_that_are_right(kind):
     w, x = array(3, 4, seed=2), array(8, 4)

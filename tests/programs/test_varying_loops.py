@@ -62,8 +62,8 @@ def mapped(function, layout):
     return nx.xmap(nx.nmap(function), axis_resources=layout, mesh=make_mesh((4,)))
 
 
-@pytest.mark.full(11)
-@pytest.mark.fast(4)
+@pytest.mark.full(6)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_values(name, layout):
@@ -72,8 +72,8 @@ def test_values(name, layout):
     np.testing.assert_allclose(have.data, jax.vmap(function)(X), rtol=1e-5)
 
 
-@pytest.mark.full(4)
-@pytest.mark.fast(4)
+@pytest.mark.full(3)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize(
     "name", [name for name in FUNCTIONS if name not in ("while_loop", "a linear solve", "a rule without loops")]
@@ -85,7 +85,8 @@ def test_gradients(name, layout):
     np.testing.assert_allclose(have.data, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full(2)
+@pytest.mark.fast(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("layout", [LAYOUTS[0], LAYOUTS[2]], ids=str)
 @pytest.mark.parametrize("name", REFUSED)
 def test_rules_with_loops_are_refused(name, layout):

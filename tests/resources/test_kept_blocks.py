@@ -74,6 +74,8 @@ def loss(form, place):
     return nx.xmap(form, (["i", "k"], ["j", "k"]), [], **options)
 
 
+@pytest.mark.full(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("place", WHERE)
 def test_in_a_scan(place):
     gradient = jax.jit(jax.grad(loss(in_a_scan, place)))
@@ -108,6 +110,7 @@ def test_what_a_body_closes_over(place):
     np.testing.assert_allclose(jax.jit(jax.grad(of))(X), jax.grad(plain)(X, T), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.full(2)
 @pytest.mark.parametrize("place", WHERE)
 def test_further_transformations(place):
@@ -126,6 +129,7 @@ def test_further_transformations(place):
     np.testing.assert_allclose(jax.jit(functools.partial(twice, f=f))(X), twice(X, plain), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("place", ["1-D", "two axes", "two axes, Explicit"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "complex64"])
 def test_element_types(dtype, place):
@@ -139,6 +143,8 @@ def test_element_types(dtype, place):
     np.testing.assert_allclose(np.asarray(gradient, "complex64"), np.asarray(wanted, "complex64"), rtol=2e-2)
 
 
+@pytest.mark.full(4)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("place", WHERE)
 def test_integers_and_random_keys(place):
     """They are cut as well, and have no gradient."""

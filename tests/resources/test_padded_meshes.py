@@ -90,6 +90,7 @@ INDEPENDENT = {
 }
 
 
+@pytest.mark.fast(1)
 @pytest.mark.full(0)
 @pytest.mark.parametrize(
     ("kinds", "resources"),
@@ -112,6 +113,7 @@ def test_results_that_depend_on_no_argument(kinds, resources):
         assert zeros.sharding.is_equivalent_to(a.sharding, 2)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", [AUTO, EXPLICIT], ids=str)
 def test_one_function_and_two_meshes_of_one_shape(kind):
     one, two = (stored(A, ["a", "b"], {"a": "p"}, mesh_of((4,), (kind,), first)) for first in (0, 4))
@@ -209,16 +211,16 @@ MIXED = [
 ]
 
 
-@pytest.mark.full(1)
-@pytest.mark.fast(2)
+@pytest.mark.full(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("shape", "kinds", "resources"), MIXED, ids=str)
 def test_mixed_axis_types(shape, kinds, resources):
     x, w = stored(C, ["c", "b"], resources, mesh_of(shape, kinds)), nx.named(W, ["c", "d"])
     check(jax.jit(operations)(x, w), OPERATIONS)
 
 
-@pytest.mark.full(1)
-@pytest.mark.fast(2)
+@pytest.mark.full(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("shape", "kinds", "resources"), MIXED, ids=str)
 def test_mixed_axis_types_eagerly(shape, kinds, resources):
     mesh = mesh_of(shape, kinds)

@@ -103,6 +103,8 @@ def test_another_layout_gathers_or_moves():
     np.testing.assert_array_equal(values(y), W)
 
 
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("in_context", [False, True])
 @pytest.mark.parametrize("explicit", [False, True])
 def test_gradients_through_the_placement(explicit, in_context):
@@ -149,7 +151,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("explicit", [False, pytest.param(True, marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("remat", [False, pytest.param(True, marks=pytest.mark.fast(0))])
@@ -274,7 +276,7 @@ IN_BODIES = {"where", "segment_sum"}  # of an axis whose size only a body has
 OUTSIDE = [label for label in OPERATIONS if label not in IN_BODIES]
 
 
-@pytest.mark.full(8)
+@pytest.mark.full(5)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("explicit", [False, pytest.param(True, marks=pytest.mark.fast(0))])
@@ -372,7 +374,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(
     "name", ["adamw and the global norm", *(pytest.param(k, marks=pytest.mark.fast(0)) for k in list(OPTIMIZERS)[1:])]

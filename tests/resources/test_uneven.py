@@ -127,7 +127,7 @@ EDGES = {
 }
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("label", EDGES)
 def test_slopes_that_are_infinite_at_zero(label):
@@ -198,6 +198,7 @@ def test_arrays_that_the_body_closes_over_and_nested_functions():
     np.testing.assert_allclose(jax.grad(lambda x: f(x).sum())(x), jax.grad(lambda x: plain(x).sum())(x), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     "options", [{"jit": False}, {"partitioning": "auto"}, {"axis_resources": {"a": "x", "b": nx.SerialLoop(2)}}]
 )
@@ -239,6 +240,7 @@ LAYERS = {
 LAYERS["fold"] = (LAYERS["fold"][0], lambda x: jnp.cos(1.0) ** jnp.arange(len(x) - 1, -1, -1) @ x, ["b"])
 
 
+@pytest.mark.fast(0)
 @pytest.mark.full(0)
 @pytest.mark.parametrize("size", [7, pytest.param(1, marks=pytest.mark.fast(0)), pytest.param(10, marks=pytest.mark.fast(0))])
 def test_one_entry_after_the_other(size):
@@ -324,6 +326,7 @@ def test_axes_are_split_and_merged_beside_an_uneven_one():
     check(parts, plain, (x,), (["a", "b", None],), (["a", "h", "k", None], ["a", "r", None], ["a", "b", None]), placement)
 
 
+@pytest.mark.fast(0)
 def test_renaming_between_placements():
     x = array(7, 10)
     options = {"mesh": jax.make_mesh((3, 2), ("x", "y")), "axis_sizes": {"p": 7, "q": 10}}
@@ -433,7 +436,7 @@ def test_attention_to_keys_that_are_sharded(size):
 GROUPS = [(12, 4, 8), (15, 5, 2), (21, 7, 4), (8, 4, 8), (6, 2, 4), (3, 1, 2), (10, 10, 4)]
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize(
     ("heads", "key_heads", "devices"), [GROUPS[0], *(pytest.param(*g, marks=pytest.mark.fast(0)) for g in GROUPS[1:])]
 )
@@ -559,7 +562,7 @@ MOVES = {
 }
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(0)
 @pytest.mark.parametrize("size", [7, pytest.param(9, marks=pytest.mark.fast(0)), pytest.param(10, marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])

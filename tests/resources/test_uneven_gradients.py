@@ -76,6 +76,7 @@ def plain_derivatives(u, w):
     return derivatives(jnp, u, w, jnp.dot, jnp.sum)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.full(0)
 @pytest.mark.parametrize(("placement", "labels"), EACH)
 def test_cotangents_that_the_body_computes(placement, labels):
@@ -149,6 +150,7 @@ def losses():
     return found
 
 
+@pytest.mark.fast(1)
 @pytest.mark.full(0)
 @pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
 @pytest.mark.parametrize(("placement", "labels"), EACH)

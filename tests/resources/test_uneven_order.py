@@ -294,7 +294,7 @@ WHERE = [
 ]
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("placement", WHERE, ids=str)
 def test_segments(placement):
     x = array(10, 3)

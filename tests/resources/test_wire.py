@@ -154,7 +154,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.fast(5)
+@pytest.mark.fast(2)
 @pytest.mark.full(3)
 @pytest.mark.parametrize("wire", [*FORMATS, nx.Wire("int8", "bf16")])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -243,8 +243,8 @@ FSDP_CASES = {
 }
 
 
-@pytest.mark.fast(3)
-@pytest.mark.full(3)
+@pytest.mark.fast(1)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("wire", FORMATS)
 @pytest.mark.parametrize("case", FSDP_CASES)
 def test_fsdp(case, wire):
@@ -293,8 +293,8 @@ def test_a_string_leaves_the_gradient_alone():
     assert backward.count("all-to-all") == 2
 
 
-@pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("wire", FORMATS)
 @pytest.mark.parametrize("size", [16, 19])
 def test_reduce_scatter_of_a_result(size, wire):
@@ -329,7 +329,8 @@ STEPS = {
 }
 
 
-@pytest.mark.fast(2)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("case", STEPS)
 def test_steps_with_padding(case):
     w = array(19, 6)

@@ -133,6 +133,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.fast(3)
 @pytest.mark.full(1)
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_it_moves_what_is_needed_and_gives_what_shard_gives(before, after):
@@ -255,7 +256,7 @@ def test_narrow_dtypes():
     check(arrays, LAYOUTS["columns"](), LAYOUTS["half"]())
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("memory", [None, 40])
 @pytest.mark.parametrize("dtype", DTYPES)

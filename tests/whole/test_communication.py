@@ -69,8 +69,8 @@ def plain(model, argnums):
 CASES = [(name, inside) for name in ORACLES for inside in (True, False)]
 
 
-@pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("name", "inside"), CASES, ids=lambda v: v if isinstance(v, str) else "inside" if v else "outside")
 def test_as_the_oracle(name, inside):
     oracle = ORACLES[name]
@@ -173,7 +173,7 @@ GRADIENTS = {
 }
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(4)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradient_of_a_parameter(name):
@@ -365,8 +365,8 @@ def stacked_by_hand(shape, resources, scale):
     return jax.shard_map(loss, mesh=mesh, in_specs=(P(None, parts or None), P(rows or None)), out_specs=P())
 
 
-@pytest.mark.fast(2)
-@pytest.mark.full(2)
+@pytest.mark.fast(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("layout", FSDP_LAYOUTS)
 @pytest.mark.parametrize(
@@ -412,6 +412,8 @@ BY_NUMPY = {
 }
 
 
+@pytest.mark.full(6)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("size", [16, 13])
 @pytest.mark.parametrize("case", MEANS)
 def test_a_mean_is_summed_once_for_itself_and_for_a_variance(case, size):

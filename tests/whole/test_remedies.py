@@ -229,6 +229,8 @@ def attempt(program):
         return error
 
 
+@pytest.mark.full(42)
+@pytest.mark.fast(51)
 @pytest.mark.parametrize(("program", "wrong"), MISTAKES)
 def test_the_remedies_of_a_message_run(program, wrong):
     error = attempt(program)

@@ -72,6 +72,7 @@ PIPELINED = [
 ]
 
 
+@pytest.mark.fast(0)
 @pytest.mark.full(0)
 @pytest.mark.parametrize("case", PIPELINED, ids=str)
 def test_layers_over_devices(case):

@@ -45,7 +45,8 @@ def with_collectives(w1, w2, images, labels):
 RESOURCES = [({}, ()), ({"batch": "x"}, (4,)), ({"hidden": "x"}, (8,)), ({"batch": "x", "hidden": "y"}, (4, 2))]
 
 
-@pytest.mark.fast(2)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("resources", "shape"), RESOURCES)
 def test_the_network(resources, shape):
     mesh = make_mesh(shape) if shape else None

@@ -40,6 +40,7 @@ def test_it_prints_its_figures(problem, capsys):
 # --- 1: every shard by itself -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("options", [{}, {"partitioning": "auto"}], ids=["manual", "auto"])
 def test_shards_by_themselves(options):
@@ -83,7 +84,7 @@ FORMS = {
 }
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("choice", CHOICES)

@@ -67,7 +67,8 @@ def nested(check, v):
     return nx.xmap(lambda c: check(nx.sin(c)), axis_resources={"q": "y"})(v)
 
 
-@pytest.mark.full(8)
+@pytest.mark.fast(3)
+@pytest.mark.full(6)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("form", [plain, scanned, branch, nested])
 @pytest.mark.parametrize("check", [user, pure, io, error_if])
@@ -77,6 +78,8 @@ def test_checks_in_forms(check, form, kind):
     np.testing.assert_allclose(run(named()), np.sin(X).sum(), rtol=1e-5)
 
 
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("layout", [{"q": "y"}, {"p": ("x", nx.SerialLoop(2))}, {"q": "x"}], ids=str)
 @pytest.mark.parametrize("check", [user, pure])
 def test_gradients_in_layouts(check, layout):

@@ -49,8 +49,8 @@ def loss(y):
     return nx.sum(y * y, tuple(y.dims)) if isinstance(y, nx.NamedArray) else jnp.sum(y * y)
 
 
-@pytest.mark.full(4)
-@pytest.mark.fast(8)
+@pytest.mark.full(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -111,6 +111,8 @@ def test_a_donated_argument_on_the_given_mesh(which, kind):
     np.testing.assert_allclose(result.data, 2 * np.sin(x.data), rtol=1e-6)
 
 
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("which", MESHES)
 @pytest.mark.parametrize("kind", ["Explicit", pytest.param("Auto", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("size", SIZES)
@@ -138,6 +140,7 @@ WITHOUT_SET_MESH = {
 }
 
 
+@pytest.mark.fast(6)
 @pytest.mark.parametrize("program", WITHOUT_SET_MESH)
 @pytest.mark.parametrize("kind", ["Explicit", pytest.param("Auto", marks=pytest.mark.fast(0))])
 def test_without_set_mesh_programs_of_arrays_that_are_not_placed_run(program, kind):

@@ -73,7 +73,8 @@ CASES = [(layout, kind) for layout in LAYOUTS for kind in ("auto", "explicit")] 
 ]
 
 
-@pytest.mark.full(5)
+@pytest.mark.fast(3)
+@pytest.mark.full(4)
 @pytest.mark.parametrize(("layout", "kind"), CASES, ids=str)
 @pytest.mark.parametrize("body", BODIES)
 def test_an_operation_gives_the_size(body, layout, kind):

@@ -197,7 +197,7 @@ def trained_without_names():
     return train(plain_loss, CLIPPED_ADAMW, plain(parameters()), array(6, 8))
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_training_with_the_gradient_of_a_mapped_loss(placement):
@@ -460,7 +460,7 @@ def linen_block():
     return Block()
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_linen(placement):
@@ -479,6 +479,7 @@ def test_linen(placement):
     np.testing.assert_allclose(many.data, block.apply(params, x), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_nnx(placement):
@@ -532,6 +533,7 @@ ASSIGNMENTS = [
 ]
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(("saved", "restored"), ASSIGNMENTS)
 def test_orbax_restores_under_another_assignment(saved, restored, tmp_path):

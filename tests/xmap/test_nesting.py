@@ -67,7 +67,7 @@ def test_named_arrays_in_and_out(placement, jit):
     check(body, lambda x: 2 * x + x.sum(1, keepdims=True), [X], ["a", "b", None], ["a", "b", None], placement)
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("inner", [{"k": "y"}, {"d": "y"}, {}], ids=str)
@@ -124,7 +124,7 @@ AFTERWARDS = {
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(5)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("case", "outer", "kind"),
     [
@@ -243,6 +243,7 @@ def test_gradients_inside():
     np.testing.assert_allclose(f(w, x), want, rtol=1e-5)
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_in_scan_and_vmap_within_the_body(placement):
@@ -315,7 +316,7 @@ def test_an_inner_function_closes_over_values_of_the_outer_one(outer, inner, sha
         np.testing.assert_allclose(h, want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("policy", [None, jax.checkpoint_policies.dots_saveable], ids=["nothing saved", "dots saved"])
 @pytest.mark.parametrize(
@@ -399,7 +400,7 @@ def looped(closed, start):
     return carry * (last + given[0] - given[1])
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("case", CLOSED_OVER)
@@ -506,7 +507,8 @@ def softmax(resources, mesh=None):
     return nx.xmap(lambda x: nx.nn.softmax(x, "k"), ["k"], ["k"], axis_resources=resources, mesh=mesh)
 
 
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"k": "x"}], ids=str)
 def test_in_jit_vmap_and_scan(resources):
     f = softmax(resources, make_mesh((4, 2)))
@@ -646,6 +648,8 @@ ENTRIES = {
 OF_B = [{}, {"b": "x", "a": "y"}, {"b": ("x", nx.SerialLoop(2))}]
 
 
+@pytest.mark.full(4)
+@pytest.mark.fast(6)
 @pytest.mark.parametrize(
     ("how", "resources", "kind"),
     [

@@ -127,6 +127,7 @@ def test_a_name_in_the_condition_and_the_body_of_a_while_loop(placement):
     check(body, oracle, (A[:, 0],), (["a"],), ["a"], only(placement, "a"), grad=False)
 
 
+@pytest.mark.full(3)
 @pytest.mark.fast(1)
 @some_placements
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -273,8 +274,8 @@ def positional_loss(x, y):
 LOSS_OUT = (["a", "b"], ["c"], ["c"], [], ["rows", "c"])
 
 
-@pytest.mark.full(4)
-@pytest.mark.fast(2)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 @pytest.mark.parametrize(
     ("shape", "resources"),
@@ -354,6 +355,7 @@ def test_the_same_named_shape_in_every_physical_order():
     close(back(jnp.transpose(y, (2, 0, 1)), x), (jnp.transpose(want[0], (1, 0, 2)), want[2].T))
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{}, {"i": "x"}, {"j": "x", "i": "y"}, {"j": ("x", "y")}])
 def test_square_matrices(resources):
@@ -400,6 +402,7 @@ def closing_oracle(w, v, p, s):
     return ((A * w) @ B.T) * s + w @ v + jnp.sum(jnp.sin(p))
 
 
+@pytest.mark.fast(3)
 @placements
 def test_a_body_that_closes_over_arrays(placement):
     mapped = nx.xmap(closing_body(**CLOSED), IN, ["a", "b"], **placement.options)
@@ -409,7 +412,7 @@ def test_a_body_that_closes_over_arrays(placement):
         close(jax.jit(mapped)(A, B), want)
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(2)
 @pytest.mark.fast(2)
 @some_placements
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
@@ -460,7 +463,7 @@ EXPLICIT = [
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("kinds", "spec"), EXPLICIT)
 @pytest.mark.parametrize("partitioning", ["manual", "auto"])
 def test_a_body_that_closes_over_arrays_sharded_over_explicit_axes(kinds, spec, partitioning):
@@ -533,6 +536,7 @@ def test_a_raw_rule_that_reduces_where_the_mapped_function_has_ended_is_an_error
         jax.grad(nx.xmap(loss, ["a"], [], **options))(make.ones(8))
 
 
+@pytest.mark.full(1)
 @pytest.mark.parametrize("partitioning", ["manual", "auto"])
 @pytest.mark.parametrize("offset", [1, -1])
 def test_the_gradient_of_a_shift_beside_an_array_that_is_cut(partitioning, offset):

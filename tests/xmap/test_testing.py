@@ -81,6 +81,7 @@ def test_a_result_of_blocks_is_found_and_described():
     assert "the result['z']" not in words
 
 
+@pytest.mark.fast(0)
 def test_a_gradient_alone_is_found():
     @jax.custom_vjp
     def halved(x):
@@ -198,7 +199,7 @@ FAULTS = {
 
 
 @pytest.mark.full(0)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("case", FAULTS)
 def test_a_fault_is_no_rounding(case):
     fun, x, where = FAULTS[case]

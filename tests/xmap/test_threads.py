@@ -60,6 +60,7 @@ class Slow:
         return nx.sum(x * x, "a")
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("jit", [True, False])
 def test_threads_that_wrap_one_function_share_the_wrapper(jit):
     body, mesh = Slow(), make_mesh((4,))

@@ -144,6 +144,7 @@ def entered_for_each_parameter(program):
 SMALL = [("devices", N, 1.2), ("layers", 4, 1.26), ("scanned", 4, 1.25), ("names", 2, 1.05)]
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("curve", "size", "most", "kind"),
     # The arguments of the first have no shardings, which JAX wants on Explicit axes.
@@ -157,6 +158,8 @@ def test_a_small_program_enters_few_functions_more_than_by_hand(curve, size, mos
 
 # The limit was 1.15 before one decorator defined all operations: it calls two functions more for each operation. The
 # gate on costs is time (benchmarks/check.py); this test finds growth with the number of parameters.
+@pytest.mark.full(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("kind", "most"), [(AxisType.Auto, 1.18), (AxisType.Explicit, 1.2)])
 def test_a_step_on_parameters_enters_few_functions_more_than_by_hand(kind, most):
     def by_hand(count):
@@ -218,6 +221,8 @@ def mapped_gradients(body, mesh):
     return nx.xmap(jax.value_and_grad(body, (0, 1)), (["b"], ["c"]), outs, axis_resources={"b": "x"}, mesh=mesh)
 
 
+@pytest.mark.full(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     "dtypes", [("float32", "float32"), ("float32", "float16"), ("bfloat16", "bfloat16"), ("int8", "int8"), ("bool", "bool")]
 )

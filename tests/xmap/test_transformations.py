@@ -293,7 +293,7 @@ def test_vmap_over_a_positional_axis_behind_a_named_axis(i):
     np.testing.assert_allclose(jax.vmap(lambda row: nx.sum(row, "k"))(moved), data.sum(0), rtol=1e-5)
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_gradients_of_single_examples(placement):
@@ -420,6 +420,7 @@ def _(size, batched, x):
     return 2 * jnp.sin(x), batched[0]
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_rules_of_lifted_functions(placement):
@@ -493,7 +494,8 @@ EXPORTED = {
 }
 
 
-@pytest.mark.full(1)
+@pytest.mark.fast(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize(
     ("case", "kind"),
     [
@@ -601,6 +603,7 @@ FORMS = {
 }
 
 
+@pytest.mark.full(3)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("name", FORMS)
 def test_a_function_of_a_gathered_array_is_reduced_and_scattered(name):

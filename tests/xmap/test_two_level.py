@@ -182,6 +182,7 @@ def test_gathered_parameters_are_scattered_in_two_levels(kind):
     assert found[("all-gather", ("ici",))] == found[("reduce-scatter", ("ici",))] == w.nbytes
 
 
+@pytest.mark.fast(5)
 @pytest.mark.parametrize("wrap", ["checkpoint", "scan", "cond", "vmap", "loop", "second", "jvp"])
 def test_two_levels_within_transformations(wrap):
     resources, body, f = dict(OPTIONS["axis_resources"]), loss, None
@@ -218,6 +219,8 @@ def test_two_levels_within_transformations(wrap):
         assert found == explained(g, W, X)
 
 
+@pytest.mark.full(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_prefetched_gathers_and_their_gradients(kind):
     layers, x = array(4, 8, 8), array(16, 8, seed=1)
@@ -389,7 +392,7 @@ def test_machines_know_when_two_levels_pay():
         machine.two_level_from("dcm", "ici", {"dcn": 2, "ici": 4})
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("slow", [{"a": 0}, {"b": 0}, {"c": 0}, {"a": 0, "c": 0}])
 @pytest.mark.parametrize("kind", KINDS)

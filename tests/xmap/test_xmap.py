@@ -407,7 +407,7 @@ def scaled(x, how, y):
     return product(x, y) * {"once": 1.0, "twice": 2.0}[how]
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("static_argnums", [1, -2, (1,), [-2]])
 @pytest.mark.parametrize("jit", [True, False])
@@ -483,6 +483,7 @@ def test_eager_values_are_concrete_where_nothing_is_mapped():
     assert seen[1:] == [True]  # inside of jax.shard_map a body is always traced
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("kind", "partitioning"), [("auto", "manual"), ("explicit", "manual"), ("mixed", "manual"), ("explicit", "auto")]
@@ -596,7 +597,7 @@ STALE = {
 }
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(2)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(("make", "function"), STALE.values(), ids=STALE)
 @pytest.mark.parametrize("options", [{}, {"axis_resources": {"a": "x"}, "mesh": make_mesh()}], ids=["unmapped", "mapped"])
@@ -894,7 +895,7 @@ TRANSFORMS = {
 }
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("transform", list(TRANSFORMS))
 @pytest.mark.parametrize("mode", ["auto-argument", "explicit-context", "explicit-partitioner"])
@@ -916,7 +917,7 @@ def test_hessian(mode):
     close(have, want, 1e-4)
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.fast(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_gradients_inside_are_those_of_the_whole_program(mode):
@@ -983,7 +984,7 @@ HELD = [
 ]
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(("shape", "spec", "resources"), HELD, ids=str)
 def test_explicit_axes_that_nobody_maps_and_that_no_longer_divide(shape, spec, resources):
@@ -1036,7 +1037,7 @@ WITHIN_AN_OPERATION = {
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(3)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("case", WITHIN_AN_OPERATION)
 def test_a_name_that_occurs_within_an_operation_only_may_have_a_size_and_a_place(case):
     x, mesh = array(8, 6), make_mesh()
@@ -1080,6 +1081,8 @@ NO_ENTRIES = [
 ]
 
 
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("resources", "kind"), NO_ENTRIES, ids=str)
 def test_contractions_of_a_mapped_name_without_entries(resources, kind):
     """XLA compiles no `jax.shard_map` of arrays all of which are empty, and a gradient of them is one."""

@@ -58,7 +58,8 @@ PROGRAM = {
 TOGETHER = together(PROGRAM)
 
 
-@pytest.mark.full(3)
+@pytest.mark.fast(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_placements(placement):
     named, plain, out_axes = TOGETHER
@@ -152,7 +153,7 @@ COSTS = {
 }
 
 
-@pytest.mark.full(8)
+@pytest.mark.full(4)
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("label", COSTS)
 def test_costs_of_reductions(label):

@@ -35,7 +35,7 @@ def over_instances(f, *in_axes):
     return jax.vmap(inner, in_axes=[axes[0] for axes in in_axes], axis_name="a", axis_size=8)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_scatter_and_exchange(placement):
@@ -64,7 +64,7 @@ def test_scatter_and_exchange(placement):
     check(ours, theirs, (x, only_b), (["a", "b", ...], ["b", ...]), out, placement, axis_sizes={"a": 8})
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_over_two_names(placement):
@@ -97,7 +97,7 @@ def test_over_two_names(placement):
     check(ours, oracle, (x,), ["a", "b", ...], ["a", "b", ...], placement)
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_permutations(placement):
@@ -322,7 +322,7 @@ def test_values_without_the_name_are_not_sent():
 # --- pgather and pdot -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_pgather(placement):
@@ -371,7 +371,7 @@ def test_pgather_out_of_range():
         pgather(x, make.array([0.5]), "k")
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_pdot(placement):

@@ -44,6 +44,8 @@ def oracles(x, y, z, w):
 OUT_AXES = [["b", "c", None], ["c", None], ["a", "c", None], ["b", "c", None], [], ["a", "b", "c", None]]
 
 
+@pytest.mark.full(1)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_in_every_placement(placement):
     check(several, oracles, (X, Y, Z, W), AXES, OUT_AXES, placement, tol=1e-4)

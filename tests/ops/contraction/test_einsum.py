@@ -93,7 +93,8 @@ OUT_AXES = [
 ]
 
 
-@pytest.mark.full(2)
+@pytest.mark.fast(2)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("placement", [*CHOSEN, PARTITIONER[3]], ids=str)
 def test_in_every_placement(placement):
     check(several, oracles, (X, Y, Z, W, S), AXES, OUT_AXES, with_stored_axis(placement), tol=1e-4)

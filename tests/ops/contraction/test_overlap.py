@@ -77,8 +77,8 @@ FORMS = ("contracted", "free", "batch", "scattered", "reduced")
 PLACES = [(YX, "auto", "bidirectional"), (X, "auto", True), (XY, "explicit", True)]
 
 
-@pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.full(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("case", "axes", "kind", "overlap"),
     [(case, *place) for case in CASES for place in (PLACES if case in FORMS else PLACES[:1])],
@@ -114,7 +114,7 @@ def sent(case, overlap, axes):
     return [collectives(jax.jit(g).lower(*args).compile()) for g in (f, grad)]
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("case", "overlap"),
@@ -165,6 +165,7 @@ def test_costs_of_a_sum_that_all_have(case, overlap, axes):
         assert 2 * (n - 1) * ring[0][0].bytes == plain[0][0].wire_bytes
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("overlap", BOTH)
 def test_a_sum_that_all_have_is_the_same_for_all(overlap):
@@ -294,7 +295,7 @@ def test_where_there_is_nothing_to_overlap():
     np.testing.assert_array_equal(mapped("contracted", True, "x")(*integers), jnp.einsum(equation, *integers))
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("overlap", BOTH)
 @pytest.mark.parametrize("case", ["contracted", "scattered", "reduced"])

@@ -74,6 +74,7 @@ def wanted():
     return jax.jit(lambda: {name: getattr(jnp, name)(*args) for name, args in arguments.items()})()
 
 
+@pytest.mark.fast(31)
 @pytest.mark.parametrize("name", UNARY)
 def test_unary(name):
     x = values(name, 4, 2, 3, seed=0)
@@ -278,7 +279,8 @@ def compiled(whole):
     )
 
 
-@pytest.mark.full(3)
+@pytest.mark.fast(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_placements(placement):
     named, plain, out_axes = compiled(placement in FEW)
@@ -291,6 +293,7 @@ def test_placements(placement):
 # --- Wrappers keep their identity -----------------------------------------------------------------
 
 
+@pytest.mark.fast(74)
 @pytest.mark.parametrize("name", [*UNARY, *BINARY, "clip", "where"])
 def test_identity(name):
     function = getattr(nx, name)

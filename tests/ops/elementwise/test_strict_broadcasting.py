@@ -44,6 +44,8 @@ OPERATIONS = {
 }
 
 
+@pytest.mark.full(4)
+@pytest.mark.fast(7)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_outer_product_is_an_error_and_off_it_is_not(operation):
     f = OPERATIONS[operation]
@@ -56,6 +58,8 @@ def test_an_outer_product_is_an_error_and_off_it_is_not(operation):
         run(x(), bias())
 
 
+@pytest.mark.full(5)
+@pytest.mark.fast(6)
 @pytest.mark.parametrize("operation", sorted(set(OPERATIONS) - {"where, three"}))
 def test_the_names_of_one_operand_are_accepted(operation):
     f = OPERATIONS[operation]
@@ -65,6 +69,7 @@ def test_the_names_of_one_operand_are_accepted(operation):
     jax.tree.map(np.testing.assert_array_equal, got, jax.tree.map(np.asarray, jax.tree.leaves(want)))
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_in_a_mapped_function_and_its_gradient(layout, kind):

@@ -399,6 +399,7 @@ def test_expert_parallelism_sends_what_a_person_would():
     assert sent == [{"all-to-all": (2, buffers)}, {"all-to-all": (4, 2 * buffers)}]
 
 
+@pytest.mark.fast(0)
 def test_rounds_send_one_all_to_all_there_and_one_back():
     # An even load of 16 tokens with 2 choices each on 8 experts: 4 slots. The gradient runs the rounds again, and sends there the
     # tokens, the results' gradients and the weights, and back the gradients of tokens and weights.

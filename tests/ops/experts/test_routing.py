@@ -117,6 +117,8 @@ def mixtral(logits, k, mask=None):
     return experts * ((choices / rows) * (probabilities / rows)).sum()
 
 
+@pytest.mark.full(2)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("resources", [{}, {"b": "x"}, {"b": "y", "a": "x"}, {"route": "x"}, {"layers": "y"}], ids=str)
 def test_the_normalization_of_mixtral(resources):
     """Over a batch {b, a} of tokens, jointly over layers, with and without an attention mask; padding may be on another device."""

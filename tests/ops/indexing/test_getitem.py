@@ -73,12 +73,14 @@ OUT_AXES = (
 )
 
 
-@pytest.mark.full(2)
+@pytest.mark.fast(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_reads_as_jnp_does(placement):
     check(program, oracle, (X, PICK, OWN, PER_B, WIDE), IN_AXES, OUT_AXES, placement, grad=str(placement) in GRAD)
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_modes(placement):
     def modes(x, wide):
@@ -105,6 +107,8 @@ def test_modes(placement):
     check(modes, want, (X, WIDE), (AXES, [None]), out, placement, grad=False)
 
 
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_take_along_axis(placement):
     order = jnp.argsort(X, 0)
@@ -145,7 +149,7 @@ SLICES = [
 ]
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("index", SLICES, ids=str)
 def test_slices_of_a_sharded_axis_of_its_own_name(index):
@@ -314,6 +318,7 @@ POSITIONS = (
 )
 
 
+@pytest.mark.fast(0)
 def test_integers_and_slices_by_position_are_those_of_numpy():
     """Outside of a traced program they have one program for all places; within one they are what jnp makes of them."""
     data = np.random.default_rng(0).normal(size=(8, 5, 6)).astype(np.float32)

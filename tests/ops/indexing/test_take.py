@@ -57,7 +57,8 @@ OUT_AXES = [[None, "b", "j"]] * 3 + [
 ]
 
 
-@pytest.mark.full(2)
+@pytest.mark.fast(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("placement", CHOSEN, ids=str)
 def test_in_every_placement(placement):
     """Values are those of `jnp.take`, and so is the gradient with respect to the table."""
@@ -94,7 +95,7 @@ def test_small_indices(dtype):
         np.testing.assert_array_equal(f(table, -index[1:]), table[-index[1:].astype(int)])
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("label", ["unmapped", "one-each", "blocks", "two-reversed"])
 def test_indices_with_the_axis_that_is_read(label):
@@ -238,6 +239,7 @@ def test_two_names_on_one_mesh_axis():
 # --- positional indexing -----------------------------------------------------------------------------
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", FEW[:3], ids=str)
 def test_positional_indexing(placement):
     """Slices and integers act on positional axes; a named index array is used per instance."""

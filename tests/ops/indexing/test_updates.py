@@ -70,7 +70,8 @@ IN_AXES = (AXES, ["b", None], ["a", "b"], [None, None], ["a"], ["b"])
 OUT_AXES = (AXES, AXES, AXES, AXES, AXES, AXES, AXES, AXES, AXES, ["n", *AXES], AXES, AXES)
 
 
-@pytest.mark.full(2)
+@pytest.mark.fast(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_updates_as_jnp_does(placement):
     args = (X, V, W, U, OWN, PER_B)
@@ -136,6 +137,7 @@ def test_all_methods(placement):
     check(modes, jax.jit(want_modes), (x, y), (AXES, ["b", None]), (AXES,) * 5, placement, grad=False)
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_integers_and_truth_values(placement):
     x = array(8, 4, kind="int")
@@ -215,6 +217,8 @@ def test_outside_of_mapped_functions():
 ONCE = make.array([6, 1, -8, 9])  # different ones, the last out of range
 
 
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("devices", [4, 3])
 @pytest.mark.parametrize("method", ["multiply", "divide"])
 def test_products_at_several_entries_of_a_sharded_axis_have_gradients(method, devices):

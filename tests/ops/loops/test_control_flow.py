@@ -198,8 +198,8 @@ def cases():
                 yield pytest.param(label, placement, id=f"{label}-{placement}")
 
 
-@pytest.mark.full(2)
-@pytest.mark.fast(3)
+@pytest.mark.full(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("label", "placement"), list(cases()))
 def test_programs(label, placement):
     named, plain, out_axes = PROGRAMS[label]
@@ -228,6 +228,7 @@ def test_gradient_in_the_body():
     jax.tree.map(lambda h, p: np.testing.assert_allclose(h, p, rtol=1e-3, atol=1e-3), have, want)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     "placement", [p for p in PLACEMENTS if str(p) in ("unmapped-auto", "both-explicit", "crossed-auto")], ids=str
 )
@@ -342,7 +343,7 @@ REDUCED_ONCE = {
 }
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("label", REDUCED_ONCE)
 def test_a_gradient_is_reduced_once_after_the_loop(label):
@@ -388,6 +389,7 @@ def test_what_depends_on_weights_alone_stays_replicated():
     np.testing.assert_allclose(jax.jit(jax.grad(lambda w: f(w, x)[1].sum()))(w), 2 * w, rtol=1e-5)
 
 
+@pytest.mark.fast(0)
 def test_scans_send_little():
     x = array(8, 3)
 

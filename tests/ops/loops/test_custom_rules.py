@@ -111,7 +111,7 @@ def gradients():
     )
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(3)
 @pytest.mark.fast(3)
 @pytest.mark.parametrize(("form", "placement"), cases(), ids=str)
 def test_rules_reduce_over_names(form, placement):
@@ -323,7 +323,7 @@ RAW_RULES = {
 }
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(4)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("rule", RAW_RULES.values(), ids=RAW_RULES)
 def test_raw_rules_that_reduce_are_refused_where_the_body_has_ended(rule):

@@ -138,7 +138,7 @@ def is_the_fold(f):
 
 
 @pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("case", "kind"), [marked(case, kind) for case in CASES for kind in ("auto", "explicit")])
 def test_values_and_gradients_are_those_of_the_fold(case, kind):
     shape, resources, options, more = CASES[case]
@@ -345,6 +345,7 @@ def uneven_layer(closed):
     return layer
 
 
+@pytest.mark.fast(0)
 @pytest.mark.full(0)
 @pytest.mark.parametrize(
     ("count", "mesh", "places", "options"),

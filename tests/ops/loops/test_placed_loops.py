@@ -313,7 +313,8 @@ def numbers(results, dims):
     return [np.asarray(nx.positional(r, list(d)) if isinstance(r, nx.NamedArray) else r) for r, d in pairs]
 
 
-@pytest.mark.full(7)
+@pytest.mark.fast(6)
+@pytest.mark.full(6)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("label", PROGRAMS)
@@ -338,8 +339,8 @@ def loss(named):
     return of
 
 
-@pytest.mark.full(2)
-@pytest.mark.fast(6)
+@pytest.mark.full(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("mode", ["jit", "eager, set_mesh", "jit, set_mesh"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("label", [label for label in PROGRAMS if label not in WITHOUT_GRADIENT])

@@ -299,6 +299,7 @@ def dependences(text):
     return found
 
 
+@pytest.mark.full(0)
 @pytest.mark.parametrize("step", [layer, pytest.param(renamed, marks=pytest.mark.fast(0))])
 def test_no_computation_of_a_step_waits_for_a_collective(step):
     w, x = arrays()

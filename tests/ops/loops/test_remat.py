@@ -76,6 +76,7 @@ def test_none_and_false_store_everything():
         assert program(mapped(loss_of(remat=value)), *args) == program(mapped(loss_of()), *args)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("loop", ["fold", pytest.param("scan", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def oracle(m, c, b):
 COVER = [("cg", FEW[1]), ("bicgstab", FEW[2]), ("gmres", FEW[0]), ("gmres", FEW[3]), ("cg", PARTITIONER[3])]
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(("solver", "placement"), COVER, ids=str)
 def test_values_and_gradients(solver, placement):
@@ -88,7 +88,7 @@ def dense_laplacian(n):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_iterates_are_those_of_jax(solver):
     """After a few steps, far from the solution, and with a preconditioner and a beginning."""

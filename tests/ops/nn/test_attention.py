@@ -199,6 +199,7 @@ FEATURES = [
 ]
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEATURES, ids=str)
 def test_features_that_are_mapped(placement):
@@ -237,6 +238,7 @@ def test_positional_axes_are_batch_axes_too(placement):
 # --- as JAX's own ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_as_in_jax(dtype):
@@ -298,7 +300,7 @@ def test_bfloat16(resources):
         np.testing.assert_allclose(h.astype(jnp.float32), w, rtol=0.05, atol=0.03)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"key": "x"}], ids=str)
 def test_large_scores_and_rows_without_a_key(resources):

@@ -56,7 +56,7 @@ def test_variance_scaling(mode):
     np.testing.assert_array_equal(nx.positional(have, ["o", "i"]), want)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_under_every_assignment(placement):

@@ -91,7 +91,7 @@ PLACES = [
 
 
 @pytest.mark.full(0)
-@pytest.mark.fast(5)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACES, ids=str)
 def test_prompts_and_steps_equal_full_attention(placement):
     def named(*args):
@@ -101,7 +101,7 @@ def test_prompts_and_steps_equal_full_attention(placement):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [PLACES[0], PLACES[3], PLACES[5], PLACES[8]], ids=str)
 @pytest.mark.parametrize("order", [("cache", "heads", "key", "batch"), ("heads", "batch", "key", "cache")], ids="-".join)
 def test_other_orders_of_storage_with_a_window_and_a_cap(placement, order):
@@ -143,8 +143,8 @@ SENT = [
 ]
 
 
-@pytest.mark.full(1)
-@pytest.mark.fast(4)
+@pytest.mark.full(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize(("resources", "kinds"), SENT)
 def test_a_donated_cache_is_updated_in_place_and_little_is_sent(resources, kinds, kind):
@@ -188,8 +188,8 @@ LAYERS = [
 ]
 
 
-@pytest.mark.fast(4)
-@pytest.mark.full(1)
+@pytest.mark.fast(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize(("how", "resources"), LAYERS)
 def test_layers_of_a_scan(how, resources, kind):
@@ -236,7 +236,8 @@ def test_layers_of_a_scan(how, resources, kind):
     np.testing.assert_allclose(jnp.concatenate(have, 1), want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full(3)
+@pytest.mark.fast(2)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("rows", [["layers", "batch"], ["layers"]], ids=["rows differ", "rows are alike"])
 @pytest.mark.parametrize("resources", [{}, {"batch": "x"}, {"heads": "y"}, {"cache": "x"}, {"batch": "x", "heads": "y"}])
 def test_a_selected_layer_is_written_in_place(resources, rows):

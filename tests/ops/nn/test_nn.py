@@ -57,7 +57,8 @@ PROGRAM = {
 TOGETHER = together(PROGRAM)
 
 
-@pytest.mark.full(2)
+@pytest.mark.fast(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_placements(placement):
     named, plain, out_axes = TOGETHER
@@ -142,8 +143,8 @@ ERRORS = {
 }
 
 
-@pytest.mark.full(2)
-@pytest.mark.fast(3)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("function", ERRORS)
 def test_derivatives_of_error_functions_within_a_body(function):
     """JAX 0.12 cannot differentiate its own error functions of varying values (tests/xmap/test_coming_jax.py)."""

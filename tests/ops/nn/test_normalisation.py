@@ -121,7 +121,7 @@ SOME = [p for p in PLACEMENTS if str(p) in ("unmapped-auto", "one-each-auto", "b
 
 
 @pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [*SOME, PARTITIONER[3]], ids=str)
 def test_placements(placement):
     named, plain, out_axes = TOGETHER

@@ -92,7 +92,7 @@ OPTIONS = [
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(3)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", MORE, ids=str)
 def test_every_placement_of_features_and_of_positions(placement):
     """Features {a} and positions {b}; those of a batch {c} too, whose axis the queries lack."""

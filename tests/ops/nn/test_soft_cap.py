@@ -32,7 +32,8 @@ RING += [
 ]
 
 
-@pytest.mark.fast(4)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", RING, ids=str)
 def test_unmapped_and_around_the_ring(placement):
     """The cap comes before the bias and the masks; the gradients of all operands are those of the formula."""
@@ -97,6 +98,8 @@ def test_positional_axes():
     np.testing.assert_allclose(one, jax.nn.dot_product_attention(q[0], k[0], v[0]), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.full(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("batched", [False, True])
 def test_positional_axes_are_capped_as_named_ones_are(batched):
     q, k, v = 2 * array(3, 8, 2, 5), array(3, 8, 2, 5, seed=1), array(3, 8, 2, 5, seed=2)

@@ -129,6 +129,7 @@ def test_extreme_logits():
     np.testing.assert_allclose(have, jax.nn.softmax(x[:4]) - jax.nn.one_hot(y[:4], 8), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{}, {"v": "x"}, {"v": ("y", "x"), "t": ()}], ids=str)
 def test_a_label_that_is_no_class(resources):
@@ -265,7 +266,7 @@ def test_the_loss_sends_what_one_would_send_by_hand():
 # --- the embedding ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [FEW[1], FEW[2], FEW[4], PARTITIONER[3]], ids=str)
 def test_embedding(placement):

@@ -96,7 +96,7 @@ def same(have, want, tol=2e-5):
 
 
 @pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_every_token_meets_the_weights_of_its_group(placement):
     fun = nx.xmap(named, AXES, OUT, **placement.options)
@@ -153,7 +153,7 @@ COSTS = [
 ]
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(("resources", "width", "want", "gradient"), COSTS)
 def test_what_is_sent(resources, width, want, gradient):
@@ -274,7 +274,7 @@ def test_batches_of_rows_have_weights_of_their_own():
             np.testing.assert_allclose(have[i, j], x[i, starts[j] : starts[j] + n].sum(0) @ w[j], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint32"])
 def test_numbers_of_groups_of_any_type(dtype):
@@ -296,7 +296,7 @@ UNEVEN = [
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", UNEVEN, ids=str)
 def test_nothing_has_to_divide(resources):
     """10 tokens, 5 groups and 3 features over 2 and 4 devices; some tokens are of no group, one of them by the next number."""

@@ -140,7 +140,7 @@ def body(values, lengths, scale):
 
 
 @pytest.mark.full(0)
-@pytest.mark.fast(3)
+@pytest.mark.fast(1)
 @placed
 def test_rows_in_every_placement(placement):
     fun = nx.xmap(body, in_axes=(["token", "embed"], ["doc"], ["doc"]), out_axes=OUT, **placement.options)
@@ -295,6 +295,8 @@ FITS, CUT = (
 )  # the third row is cut, the fourth wholly, and the fifth is empty
 
 
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{}, {"token": "x", "doc": "x"}, {"doc": "y"}], ids=str)
 def test_nothing_by_row_is_a_number_where_rows_are_cut(resources):
     options = {"mesh": make_mesh((4, 2)), "axis_resources": resources} if resources else {}
@@ -595,7 +597,7 @@ MIXED = make.array([0, 2, 2, -1, 0, 1, 1, 5, 5, 5, -1, 2, 2, 2, 0, -1], "int32")
 
 
 @pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", ATTENTION, ids=str)
 def test_attention_within_rows(placement):
     names = ["token", "head", "d"]

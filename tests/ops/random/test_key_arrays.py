@@ -73,8 +73,8 @@ MOVES = {
 }  # fmt: skip
 
 
-@pytest.mark.full(1)
-@pytest.mark.fast(2)
+@pytest.mark.full(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("resources", "kind"),
     [

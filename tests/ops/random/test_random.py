@@ -72,8 +72,8 @@ def test_every_public_name_of_jax_random():
     assert len(SAMPLERS) >= 30
 
 
-@pytest.mark.full(7)
-@pytest.mark.fast(6)
+@pytest.mark.full(6)
+@pytest.mark.fast(5)
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_sampler_draws_names_in_front(name):
     parameters = PARAMETERS.get(name, {})
@@ -90,6 +90,8 @@ def test_without_names_it_is_jax():
     np.testing.assert_array_equal(random.choice(KEY, 9, (4,)), jax.random.choice(KEY, 9, (4,)))
 
 
+@pytest.mark.full(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [FEW[0], *FEW[-2:]], ids=str)
 def test_the_numbers_do_not_depend_on_the_assignment(placement):
     def ours(key, low, shift, concentration):
@@ -200,6 +202,7 @@ def test_named_keys(key):
     assert random.normal(random.key(seeds)).named_shape["layer"] == 3
 
 
+@pytest.mark.fast(1)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("layout", [{"b": nx.SerialLoop(4)}, {"b": nx.SerialLoop(3)}, {"b": ("x", nx.SerialLoop(2))}], ids=str)
 @pytest.mark.parametrize("of_key", [False, True], ids=["one-key", "keys"])

@@ -33,6 +33,7 @@ MIRRORED = {  # by JAX's place
 }
 
 
+@pytest.mark.fast(26)
 @pytest.mark.parametrize("place", MIRRORED)
 def test_without_an_axis_in_the_namespaces_of_jax(place):
     ours, theirs = nx, jax
@@ -77,7 +78,7 @@ def test_ported_code_does_not_return_its_argument():
     )
 
 
-@pytest.mark.full(11)
+@pytest.mark.full(7)
 @pytest.mark.fast(4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_without_an_axis(name):

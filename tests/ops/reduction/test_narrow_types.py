@@ -111,6 +111,8 @@ def _check(name, layout, operations):
         np.testing.assert_allclose(got, want, rtol=rounding, atol=rounding, err_msg=f"{op} of {name}, {layout}")
 
 
+@pytest.mark.full(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("layout", ["unmapped", "uneven"])
 def test_a_type_without_zero_sign_and_infinity(layout):
     _check("float8_e8m0fnu", layout, _OPERATIONS)
@@ -184,6 +186,7 @@ _COMPLEX = {
 }
 
 
+@pytest.mark.fast(1)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("missing", [{}, {5: complex(3, np.nan)}], ids=["numbers", "NaN"])
 @pytest.mark.parametrize("placement", ["unmapped", "Auto", "Explicit", "body"])

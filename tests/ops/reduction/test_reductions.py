@@ -142,7 +142,8 @@ def compiled(whole):
     )
 
 
-@pytest.mark.full(1)
+@pytest.mark.fast(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_placements(placement):
     named, plain, out_axes = compiled(placement in FEW)
@@ -167,7 +168,7 @@ def test_eager(label):
 REDUCTIONS = "all amax amin any argmax argmin count_nonzero max mean min prod std sum var".split()
 
 
-@pytest.mark.full(7)
+@pytest.mark.full(5)
 @pytest.mark.fast(4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_an_array_without_names_is_just_an_array(name):
@@ -210,7 +211,7 @@ class _Jax:
         return getattr(jnp, name)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_special_values(placement):
@@ -226,7 +227,7 @@ HOLES[3] = -INF
 HOLES = jnp.asarray(HOLES, float)  # [b, a]; the last row has nothing else
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_gradients_of_ties_and_of_minus_infinity(placement):
@@ -248,6 +249,7 @@ def test_every_tie_has_its_share():
     assert jax.grad(f)(x).tolist() == [0.25, 0, 0.25, 0.25, 0, 0, 0.25, 0]
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"a": nx.SerialLoop(2)}], ids=["unmapped", "mapped", "in steps"])
 def test_entries_that_a_mask_leaves_out_are_no_ties(resources):
     """An entry that equals `initial` shares its gradient with it alone, as in `jnp`."""
@@ -262,6 +264,7 @@ def test_entries_that_a_mask_leaves_out_are_no_ties(resources):
         np.testing.assert_array_equal(jax.grad(f)(sign * x, keep), want)
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_everything_masked(placement):
@@ -310,6 +313,8 @@ OF_NOTHING = {  # label: (named, positional); x is {a, k} with a of size 0
 }
 
 
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("resources", "kind"),
     [({}, "auto"), ({"a": "x"}, "auto"), ({"a": ("x", "y")}, "explicit"), ({"a": "x", "k": "y"}, "explicit")],
@@ -548,7 +553,8 @@ def test_collectives_are_offered_in_a_mapped_function_only():
         assert ("(nx.lax.psum)" in str(raised.value)) == offered, raised.value
 
 
-@pytest.mark.full(3)
+@pytest.mark.fast(3)
+@pytest.mark.full(2)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, *PARTITIONER], ids=str)
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_extrema_with_index(name, placement):
@@ -603,7 +609,8 @@ def test_methods_are_the_functions():
     assert float(named.max(("a", "b", 0), initial=9.0)) == 9.0
 
 
-@pytest.mark.full(3)
+@pytest.mark.fast(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("resources", [{"a": "x"}, {"a": ("x", "y")}], ids=str)
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "float16", "complex64"])
 def test_element_types_asked_for_are_those_of_jnp(dtype, resources):
@@ -642,7 +649,7 @@ def test_element_types_that_jnp_refuses_are_refused_on_a_mesh(name, of, dtype, e
     assert said_by[0] == said_by[1]
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(3)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"a": ("x", "y")}, {"b": "x"}], ids=str)
 @pytest.mark.parametrize("ddof", [0, 1, 9.0])
 def test_the_variance_of_too_few_entries_is_a_constant(resources, ddof):

@@ -66,7 +66,7 @@ def wanted():
 CASES = [("auto", *p) for p in PLACED] + [("explicit", *p) for p in PLACED if p[0] in ("axis", "same", "crossed")]
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(("mesh_kind", "label", "shape", "resources"), CASES, ids=[f"{c[1]}-{c[0]}" for c in CASES])
 def test_segments(mesh_kind, label, shape, resources):

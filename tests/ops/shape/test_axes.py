@@ -357,6 +357,7 @@ def test_named_in_a_body(placement):
     check(body, oracle, (array(8), array(8, 3), array(4)), (["a"], {}, {}), ["a", "b", None], placement)
 
 
+@pytest.mark.full(3)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_positional_in_a_body(placement):
@@ -764,6 +765,7 @@ def test_a_gradient_of_a_function_of_jax_as_a_body():
     np.testing.assert_allclose(grad, np.broadcast_to(y, (8, 4, 3)), rtol=1e-6)
 
 
+@pytest.mark.full(3)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_a_wrapper_of_user_code_sees_names(placement):

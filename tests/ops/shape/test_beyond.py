@@ -95,7 +95,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACES, ids=str)
 def test_values_and_gradients(placement):
@@ -181,7 +181,7 @@ def parts(resources, size, entry, new="p"):
     return mapped, [(one.kind, one.bytes) for one in sent]
 
 
-@pytest.mark.full(7)
+@pytest.mark.full(5)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("resources", "entry", "sends"),

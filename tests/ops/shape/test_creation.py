@@ -42,6 +42,7 @@ PROGRAM = {
 TOGETHER = together(PROGRAM)
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_placements(placement):
     named, plain, out_axes = TOGETHER

@@ -55,7 +55,8 @@ def join_oracle(x, y, z):
     )
 
 
-@pytest.mark.full(4)
+@pytest.mark.fast(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("placement", SOME + PARTITIONER[:1], ids=str)
 def test_joining(placement):
     ab = ["a", "b", None]
@@ -65,6 +66,7 @@ def test_joining(placement):
 
 
 # Not partly manual and Explicit: there JAX has trouble with the gradient of an index array.
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", FEW[1:3] + [p for p in PLACEMENTS if str(p) == "one-each-explicit"], ids=str)
 def test_parts_of_another_placement(placement):
     # What is sharded becomes whole, and what is whole becomes sharded.

@@ -69,7 +69,7 @@ CHANGED = (
 )
 
 
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", SOME + PARTITIONER[:1], ids=str)
 def test_rearranging(placement):
@@ -219,7 +219,7 @@ EINOPS = [
 ]
 
 
-@pytest.mark.fast(4)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize(("op", "shape", "pattern", "sizes"), EINOPS, ids=[case[2] for case in EINOPS])
 def test_like_einops(op, shape, pattern, sizes):
     function, oracle = {"rearrange": rearrange, "reduce": reduce, "repeat": repeat}[op], getattr(einops, op)

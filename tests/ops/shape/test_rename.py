@@ -58,7 +58,7 @@ COSTS = {
 }
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("old", ONE_AXIS, ids=str)
 def test_one_axis(old):
     mesh = make_mesh((M, N))
@@ -344,6 +344,7 @@ def test_tree(placement):
     )
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("shape", [(8,), (4, 2)], ids=str)
 def test_tree_sends_what_its_leaves_send(shape, kind):

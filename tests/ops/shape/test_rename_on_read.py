@@ -197,8 +197,8 @@ def projected(f):
     return lambda *args: jnp.sum(jnp.sin(f(*args)) * jnp.arange(1.0, 17)[:, None])
 
 
-@pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("case", CASES)
 def test_as_by_hand(case):
     named, hand, plain, given, resources, out = CASES[case]

@@ -84,6 +84,7 @@ def spec_of(y):
     return spec + (None,) * (y.data.ndim - len(spec))
 
 
+@pytest.mark.fast(7)
 @pytest.mark.parametrize("label", CASES)
 def test_shards_remain_in_place(label):
     before, f, (pattern, sizes), after, gathered = CASES[label]

@@ -66,7 +66,7 @@ def oracle():
     }
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACES, ids=str)
 def test_values(placement):

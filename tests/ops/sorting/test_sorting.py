@@ -60,13 +60,14 @@ def _order_arguments():
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 def test_orders_in_every_placement(placement):
     # Ties: the gradient shows that each value comes from where it comes from in jnp.
     check(_named_orders, _plain_orders, _order_arguments(), (IN,) * 3, [*IN[:1], None, "b"], placement)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [*[p for p in PLACEMENTS if p not in SOME], PARTITIONER[3]], ids=str)
 def test_sort_in_every_placement(placement):
     args = _order_arguments()[:2]
@@ -213,6 +214,7 @@ def test_plain_arrays_and_flattened_positional_axes():
     assert nx.argsort(x, dtype=jnp.int16).dtype == jnp.int16
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(("devices", "rounds"), [(2, 1), (4, 3), (8, 6)])
 def test_communication_of_sort(devices, rounds):

@@ -66,7 +66,8 @@ def _plain_finite(*args):
     return jax.tree.map(lambda r: jnp.where(jnp.isnan(r), 7, r) if jnp.issubdtype(r.dtype, jnp.floating) else r, _plain(*args))
 
 
-@pytest.mark.full(1)
+@pytest.mark.fast(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 def test_reductions_in_every_placement(placement):
     x = array(8, 3, 4)
@@ -84,7 +85,7 @@ def test_reductions_in_every_placement(placement):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [*OTHERS, SOME[0], PARTITIONER[3]], ids=str)
 def test_counts_in_every_placement(placement):
     def named(x, i, w):
@@ -289,6 +290,7 @@ def test_mistakes():
         nx.bincount(nx.named(make.ones((2, 3), int), ["pos", "k"]), length=3, axis="pos", out_axis="k")
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("weighted", [["a"], ["a", "b"], ["b"], []], ids=str)
 def test_average_over_uneven_axes(weighted):
     x = np.asarray(array(10, 3, seed=3))

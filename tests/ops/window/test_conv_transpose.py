@@ -43,8 +43,8 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("placement", "more"),
     [

@@ -64,7 +64,8 @@ def neighbours_oracle(x, k):
     )
 
 
-@pytest.mark.full(2)
+@pytest.mark.fast(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("placement", SOME + PARTITIONER[:1], ids=str)
 def test_neighbours(placement):
     ab, windows = ["a", "b", None], ["a", "b", None, None]
@@ -89,7 +90,8 @@ def convolutions_oracle(x, w, v, k):
 
 
 # Not with the partitioner: on CPUs it computes a wrong gradient of a strided, dilated convolution over a sharded axis.
-@pytest.mark.full(3)
+@pytest.mark.fast(1)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("placement", FEW + [p for p in PLACEMENTS if str(p) in ("crossed-auto", "two-reversed-auto")], ids=str)
 def test_convolutions(placement):
     args = (array(8, 4, 3), array(3, 2, 3, 5, seed=1), array(3, 3, seed=2), array(9, seed=3))
@@ -171,7 +173,7 @@ SENT = {  # of 32 rows in blocks of 4, on 8 devices: collective-permutes, and ro
 }
 
 
-@pytest.mark.full(7)
+@pytest.mark.full(4)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("case", SENT)
 def test_only_what_is_needed_travels(case):

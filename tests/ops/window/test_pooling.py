@@ -65,7 +65,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [FEW[0], FEW[1], FEW[2], FEW[3], PARTITIONER[3]], ids=str)
 def test_values_and_gradients(placement):
