@@ -1,12 +1,13 @@
 """Compare the cost of namedax with the recorded cost: `make bench-check`.
 
     python benchmarks/check.py            # fails where something costs more than recorded
+    python benchmarks/check.py --counts   # without times, as continuous integration does
     python benchmarks/check.py --record   # writes benchmarks/counts.json anew
     python benchmarks/check.py --only eager --record   # those whose labels begin with a word
 
 Counts do not depend on the load of a machine: equations of a traced program, operations of the
-program given to XLA, instructions, bytes and temporary memory of the compiled program, and programs
-compiled by calls. On the versions of JAX and Python that they were recorded on, counts must not
+program given to XLA, instructions, bytes and temporary memory of the compiled program, programs
+compiled by calls, and Python functions that a repeated call enters. On the versions of JAX and Python that they were recorded on, counts must not
 grow; on other versions, the ratio to the rival must not.
 
 Times are ratios to the same program by hand, or in plain `jnp`: the two run in turn, and the
@@ -55,6 +56,7 @@ SAME, OTHER = 1.0, 1.15
 # differ by up to 15 %.
 TRACING, CALLING = "time to trace, by hand = 1", "time of a call, rival = 1"
 TOLERANCE = {TRACING: 1.25, CALLING: 1.4}
+ENTERED = "Python functions entered"
 LAYOUTS = ("single", "tp", "fsdp+tp+sp", "accumulation")
 CONFIG = model.Config(layers=2, embed=32, kv_heads=4, group=2, key=8, hidden=64, vocab=64, pos=32)
 
@@ -132,6 +134,35 @@ def ratio_of_times(
     return min(times[own]) / min(times[rival])
 
 
+def entered(call: Callable[[], Any]) -> int:
+    """Count the Python functions that a call enters."""
+    count = 0
+
+    def event(_frame: Any, kind: str, _argument: Any) -> None:
+        nonlocal count
+        count += kind == "call"
+
+    gc.collect()
+    gc.disable()  # JAX registers a function that each collection enters
+    sys.setprofile(event)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return count
+
+
+def repeatedly(
+    own: Callable[[], Any], rival: Callable[[], Any], rounds: int, number: int, timed: bool
+) -> Counts:
+    """What is counted of two calls that have been made before, and the ratio of their times."""
+    counts: Counts = {ENTERED: (entered(own), entered(rival))}
+    if timed:
+        counts[CALLING] = ratio_of_times(own, rival, rounds, number), None
+    return counts
+
+
 def anew(make: Callable[[], Any], args: Any) -> Callable[[], None]:
     """Return a call that traces a program of which JAX remembers nothing."""
 
@@ -155,7 +186,7 @@ def transformer() -> Any:
     return module
 
 
-def programs() -> Iterator[tuple[str, Counts]]:
+def programs(timed: bool) -> Iterator[tuple[str, Counts]]:
     """The transformer's step under some layouts, by name and by hand."""
     benchmark = transformer()
     for layout in LAYOUTS:
@@ -163,12 +194,12 @@ def programs() -> Iterator[tuple[str, Counts]]:
         pair = rivals[benchmark.NAMED], rivals[benchmark.BY_HAND]
         named, by_hand = (of_program(make, args) for make, args in pair)
         counts: Counts = {key: (value, by_hand[key]) for key, value in named.items()}
-        counts[TRACING] = (
-            ratio_of_times(
-                *(anew(make, args) for make, args in pair), rounds=5, clock=time.thread_time
-            ),
-            None,
-        )
+        if timed:
+            tracing = [anew(make, args) for make, args in pair]
+            counts[TRACING] = (
+                ratio_of_times(*tracing, rounds=5, clock=time.thread_time),
+                None,
+            )
         yield f"transformer, {layout}", counts
 
 
@@ -192,13 +223,13 @@ class Compilations:
         return self.count - before
 
 
-def calls(compilations: Compilations) -> Iterator[tuple[str, Counts]]:
+def calls(compilations: Compilations, timed: bool) -> Iterator[tuple[str, Counts]]:
     """A mapped function of many arrays, against the same `jax.jit(jax.shard_map(...))`."""
     for n in (1, 20, 200):
-        yield f"a call with {n} arrays", of_calls(compilations, n)
+        yield f"a call with {n} arrays", of_calls(compilations, n, timed)
 
 
-def of_calls(compilations: Compilations, n: int) -> Counts:
+def of_calls(compilations: Compilations, n: int, timed: bool) -> Counts:
     """What is counted of calls with `n` arrays."""
     mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
     plain = [
@@ -222,14 +253,11 @@ def of_calls(compilations: Compilations, n: int) -> Counts:
             compilations.of(lambda: by_hand(plain)),
         ),
         "compiled when wrapped again": (compilations.of(lambda: wrapped()(named)), None),
-        CALLING: (
-            ratio_of_times(lambda: mapped(named), lambda: by_hand(plain), rounds=20, number=10),
-            None,
-        ),
+        **repeatedly(lambda: mapped(named), lambda: by_hand(plain), 20, 10, timed),
     }
 
 
-def eager(compilations: Compilations) -> Iterator[tuple[str, Counts]]:
+def eager(compilations: Compilations, timed: bool) -> Iterator[tuple[str, Counts]]:
     """Eager operations, against those of `jnp`; and with other names, for which nothing is to be compiled."""
     x, y, v = jnp.ones((8, 16)), jnp.ones((16, 4)), jnp.ones((8,))
 
@@ -264,13 +292,10 @@ def eager(compilations: Compilations) -> Iterator[tuple[str, Counts]]:
     }
     first, other = forms("batch", "k", "m"), forms("lines", "columns", "out")
     for name, call in first.items():
-        yield (
-            f"eager {name}",
-            {
-                CALLING: (ratio_of_times(call, plain[name], rounds=20, number=200), None),
-                "compiled for other names": (compilations.of(other[name]), None),
-            },
-        )
+        call(), call(), plain[name](), plain[name]()
+        counts = repeatedly(call, plain[name], 20, 200, timed)
+        counts["compiled for other names"] = compilations.of(other[name]), None
+        yield f"eager {name}", counts
 
 
 # Functions of several kinds, whose cached jitted calls are the rivals: lifted, creating, random, along
@@ -287,7 +312,7 @@ FUNCTIONS = (
 )
 
 
-def repeated(compilations: Compilations) -> Iterator[tuple[str, Counts]]:
+def repeated(compilations: Compilations, timed: bool) -> Iterator[tuple[str, Counts]]:
     """Eager loops and branches against `jax.lax`, and functions against their jitted calls, when they are repeated."""
     rivals = {f"eager {name}": pair[::-1] for name, pair in eager_benchmark.control().items()}
     recorded = eager_benchmark.table.recorded()
@@ -299,13 +324,9 @@ def repeated(compilations: Compilations) -> Iterator[tuple[str, Counts]]:
         own(), own(), rival(), rival()
         compiled = compilations.of(own)
         number = 1 if compiled else 50
-        yield (
-            label,
-            {
-                CALLING: (ratio_of_times(own, rival, rounds=12, number=number), None),
-                "compiled when repeated": (compiled, None),
-            },
-        )
+        counts = repeatedly(own, rival, 12, number, timed)
+        counts["compiled when repeated"] = compiled, None
+        yield label, counts
 
 
 # --- against what was recorded --------------------------------------------------------------------------------------------
@@ -346,14 +367,18 @@ def main() -> int:
     parser.add_argument(
         "--only", default="", help="counts whose labels begin so: a call, eager, transformer"
     )
+    parser.add_argument("--counts", action="store_true", help="no times")
     options = parser.parse_args()
+    timed = not options.counts
+    if options.record and not timed:
+        parser.error("A record has times: leave out --counts.")
     compilations = Compilations()
     found: dict[str, Counts] = {}
     parts: dict[Callable[[], Iterator[tuple[str, Counts]]], str] = {
-        functools.partial(calls, compilations): "a call",
-        functools.partial(eager, compilations): "eager",
-        functools.partial(repeated, compilations): "eager",
-        programs: "transformer",
+        functools.partial(calls, compilations, timed): "a call",
+        functools.partial(eager, compilations, timed): "eager",
+        functools.partial(repeated, compilations, timed): "eager",
+        functools.partial(programs, timed): "transformer",
     }
     for part, beginning in parts.items():
         if not beginning.startswith(options.only):

@@ -17,7 +17,6 @@ os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
 import argparse
 import platform
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -44,21 +43,10 @@ SIZES |= {"parameters": (10, 200)}
 
 def entered(make: Callable[[], Any], args: Any) -> int:
     """Count the Python functions that are entered to trace a program."""
-    count = 0
-
-    def event(_frame: Any, kind: str, _argument: Any) -> None:
-        nonlocal count
-        count += kind == "call"
-
     for _ in range(2):
         function = make()
         jax.clear_caches()
-        count = 0
-        sys.setprofile(event)
-        try:
-            function.trace(*args)
-        finally:
-            sys.setprofile(None)
+        count = check.entered(lambda function=function: function.trace(*args))
     return count
 
 

@@ -1,4 +1,4 @@
-"""Check what `make bench-check` reports: counts that have grown, and ratios of times beyond their tolerance."""
+"""Check what `make bench-counts` and `bench-check` report: counts that have grown, and ratios of times beyond their tolerance."""
 
 import json
 import sys
@@ -49,6 +49,17 @@ def test_calls_are_timed_in_turn():
     ratio = check.ratio_of_times(lambda: order.append("own"), lambda: order.append("rival"), rounds=3)
     assert order == ["own", "rival"] * 3
     assert ratio > 0
+
+
+def test_functions_that_a_call_enters_are_counted_without_times():
+    def inner():
+        return sorted([2, 1])
+
+    def outer():
+        return [inner(), inner()]
+
+    assert check.repeatedly(outer, inner, rounds=1, number=1, timed=False) == {check.ENTERED: (3, 1)}
+    assert set(check.repeatedly(outer, inner, rounds=1, number=1, timed=True)) == {check.ENTERED, check.CALLING}
 
 
 def test_benchmarks_read_the_clock_that_they_are_given():
