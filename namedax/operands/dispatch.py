@@ -61,7 +61,7 @@ from namedax.core.array import (
 from namedax.core.call_errors import call_or_refuse
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
-from namedax.core.explicit_fallback import Explicit, may_fall_back
+from namedax.core.explicit_fallback import Explicit, may_fall_back, run_stored_padded
 from namedax.core.functions import LIBRARIES, packages_of
 from namedax.core.name_scopes import Scope, is_open
 from namedax.core.names import Dims
@@ -81,7 +81,14 @@ from namedax.operands.kernels import (
     whole_types,
 )
 from namedax.operands.pytree import stored_leaf, stored_parts
-from namedax.resources.mesh import current_mesh, in_trace, is_eager, is_tracked, on_ambient_mesh
+from namedax.resources.mesh import (
+    current_mesh,
+    in_trace,
+    is_eager,
+    is_tracked,
+    needs_type,
+    on_ambient_mesh,
+)
 
 __all__ = [
     "cached_by_dims",
@@ -378,6 +385,11 @@ def call_program(
         for name, arg in kwargs.items():
             parts.append(name)
             _describe(arg, parts, arrays, datas, is_pytree, name)
+        mesh = current_mesh()
+        if mesh is not None and any(needs_type(x, mesh) for x in datas):
+            op = getattr(function, "_operation", "the call")
+            if (moved := on_one_mesh(op, args, kwargs)) is not None:
+                return call_program(function, *moved, is_pytree, key, keeps)
         found = _programs.get(entry := tuple(parts))
         by_types = found is _BY_TYPES
         if is_pytree is None and whole_types.issuperset(map(type, datas)):
@@ -386,7 +398,7 @@ def call_program(
                 if kernel is not None:
                     return _call_kernel(kernel, datas)
                 if type(found) is _Program:
-                    return found.call(_on_current_mesh(datas))
+                    return found.call(datas)
             except Exception:  # it is raised again below
                 pass
         is_mapped, is_traced = _placement(arrays, datas)
@@ -403,7 +415,7 @@ def call_program(
         except NamedaxError:
             raise
         except ValueError:  # a function may close over an array on Explicit mesh axes
-            if current_mesh() is not None:
+            if mesh is not None:
                 raise
     if by_types:
         if is_traced:
@@ -423,7 +435,7 @@ def call_program(
     if is_new:
         found = _Program(function, args, kwargs, is_pytree, arrays)
     try:
-        result = found.call(_on_current_mesh(datas))
+        result = found.call(datas)
     except Exception as error:
         later = _SEEN if isinstance(error, _OtherFormError) else _DIRECT
         found = None
@@ -447,7 +459,10 @@ def in_program(function: F) -> F:
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        return call_program(function, args, kwargs)
+        try:
+            return call_program(function, args, kwargs)
+        except StoredPaddingError as error:
+            return run_stored_padded(function.__name__, function, args, kwargs, error)
 
     return cast("F", called)
 
@@ -611,14 +626,6 @@ def on_one_mesh(
         return None
     result = _rebuilt((args, dict(kwargs)), move, 0)
     return result if moved else None
-
-
-def _on_current_mesh(datas: list[Any]) -> list[Any]:
-    """Return the data of a call with types on the mesh of `jax.set_mesh`, if there is one."""
-    mesh = current_mesh()
-    if mesh is None:
-        return datas
-    return [on_ambient_mesh(x, "the call", mesh) if isinstance(x, jax.Array) else x for x in datas]
 
 
 def _on_mesh(value: Any, mesh: Any, op: str) -> Any:

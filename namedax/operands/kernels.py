@@ -53,6 +53,7 @@ from namedax.core.variance import (
 )
 from namedax.errors import StoredPaddingError, refuse_names
 from namedax.operands.broadcasting import make_result, note_aligned, own_blocks, unify_variance
+from namedax.resources.mesh import retyped
 from namedax.resources.serial import LoopAxis
 
 __all__ = [
@@ -647,6 +648,8 @@ def _through_kernel(
             call, dims = found
             data = call(*datas)
     except Exception:
+        if (moved := retyped(given[0], datas)) is not None:
+            return _through_kernel(function, given, tuple(_operands(moved, lookup[3:])), with_axes)
         own = _error_with_names(function, given, lookup[3:], datas)
         if own is None:
             raise

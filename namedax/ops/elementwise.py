@@ -32,7 +32,7 @@ from namedax.errors import ArgumentTypeError, UnsupportedArgumentError
 from namedax.operands import kernels
 from namedax.operands.broadcasting import align_ranks, make_result
 from namedax.operands.nmap import explain_type_errors
-from namedax.operands.operation import Explicit, elementwise_operation
+from namedax.operands.operation import Explicit, elementwise_operation, operation
 
 __all__ = [
     "FUNCTIONS",
@@ -275,13 +275,20 @@ def _of_several(
 
     operate.__name__ = name
     of_operands = elementwise_operation(operate)
+
+    def with_options(*args: ArrayLike, **kwargs: Any) -> AnyArray:
+        return _by_keyword(function, name, args, kwargs)
+
+    of_options = operation(
+        _no_axes, name=name, explicit=Explicit.AS_JAX, cached=True, elementwise=True
+    )(with_options)
     first_static = _STATIC.get(name, (sys.maxsize,))[0]
 
     def lifted(*args: ArrayLike, **kwargs: Any) -> AnyArray:
         try:
             try:
                 if kwargs or len(args) > first_static:
-                    return _by_keyword(function, name, args, kwargs)
+                    return of_options(*args, **kwargs)
                 if len(args) == 1:
                     return of_one(args[0])
                 if (
@@ -304,6 +311,10 @@ def _of_several(
             raise
 
     return lifted
+
+
+def _no_axes(*args: object, **kwargs: object) -> tuple[()]:
+    return ()
 
 
 def _reject_other_than_two(name: str, given: int) -> None:

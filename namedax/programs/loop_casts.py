@@ -35,7 +35,13 @@ from namedax.programs.evaluator import (
     source_of,
 )
 from namedax.programs.forward_rules import commutes_with_casts, repeat
-from namedax.resources.mesh import enter_mesh, is_foreign
+from namedax.resources.mesh import (
+    current_mesh,
+    enter_mesh,
+    has_explicit_axes,
+    is_foreign,
+    on_ambient_mesh,
+)
 
 __all__ = [
     "Body",
@@ -476,16 +482,19 @@ class Body:
 
         Raises:
           Hoist: the step casts operands of the loop, or closes over values of the surrounding
-            region.
+            region, or over results of a mapped function without the types of the current mesh.
         """
-        if self.region is None or self.region.mesh is None:
+        mesh = current_mesh() if self.region is None else self.region.mesh
+        if mesh is None or (self.region is None and not has_explicit_axes(mesh)):
             return self.flat(*datas)
-        closed, n, mesh = jax.make_jaxpr(self.flat)(*datas), self.carried, self.region.mesh
+        closed, n = jax.make_jaxpr(self.flat)(*datas), self.carried
         same = [a.dtype for a in closed.in_avals[:n]] == [a.dtype for a in closed.out_avals[:n]]
         if same:  # otherwise JAX promotes the carry, and traces again
             casts = (
                 self._casts(closed.jaxpr)
-                if self.region.manual and LOOP_CASTS not in self.region.left_out
+                if self.region is not None
+                and self.region.manual
+                and LOOP_CASTS not in self.region.left_out
                 else {}
             )
             if casts or any(is_foreign(const, mesh) for const in closed.consts):
@@ -531,7 +540,13 @@ class Hoisted:
         # JAX cannot transpose a loop with a constant whose type belongs to a surrounding region;
         # `jax.lax.scan` cannot either.
         self.consts = [
-            enter_mesh(const, hoist.mesh) if is_foreign(const, hoist.mesh) else const
+            (
+                const
+                if not is_foreign(const, hoist.mesh)
+                else on_ambient_mesh(const, "the loop", hoist.mesh)
+                if ambient() is None
+                else enter_mesh(const, hoist.mesh)
+            )
             for const in closed.consts
         ]
         jaxpr = closed.jaxpr

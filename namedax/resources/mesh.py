@@ -43,10 +43,12 @@ __all__ = [
     "mesh_of_types",
     "mesh_with_devices",
     "must_enter",
+    "needs_type",
     "on_ambient_mesh",
     "put",
     "replicated",
     "resolve_mesh",
+    "retyped",
     "to_specs",
     "use_mesh",
     "with_axes_at",
@@ -496,6 +498,18 @@ def enter_mesh(data: jax.Array, mesh: Mesh | AbstractMesh) -> jax.Array:
     )
 
 
+def needs_type(data: object, mesh: Mesh | AbstractMesh) -> bool:
+    """Return True if JAX does not combine an array with values on the mesh (`on_ambient_mesh`)."""
+    if mesh.empty or not _has_mesh(data):
+        return False
+    known = _mesh_of_type(data)
+    if known.axis_types == mesh.axis_types:
+        if known.axis_names == mesh.axis_names and known.axis_sizes == mesh.axis_sizes:
+            return False
+    kinds = {*known.axis_types, *mesh.axis_types}
+    return AxisType.Manual not in kinds and AxisType.Explicit in kinds
+
+
 def on_ambient_mesh(data: jax.Array, op: str, mesh: Mesh | AbstractMesh | None = None) -> jax.Array:
     """Return an array with a type on the ambient mesh: same devices and spec, no data moves.
 
@@ -516,15 +530,9 @@ def on_ambient_mesh(data: jax.Array, op: str, mesh: Mesh | AbstractMesh | None =
       MeshError: the array is on a mesh with other axes.
     """
     target = current_mesh() if mesh is None else mesh
-    if target is None or target.empty or not _has_mesh(data):
+    if target is None or not needs_type(data, target):
         return data
     known = _mesh_of_type(data)
-    if known.axis_types == target.axis_types:
-        if known.axis_names == target.axis_names and known.axis_sizes == target.axis_sizes:
-            return data
-    kinds = {*known.axis_types, *target.axis_types}
-    if AxisType.Manual in kinds or AxisType.Explicit not in kinds:
-        return data
     if known.axis_names != target.axis_names or known.axis_sizes != target.axis_sizes:
         raise MeshError(
             f"{op}: an array is on the mesh {dict(known.shape)}, but the mesh of the operation is"
@@ -538,6 +546,17 @@ def on_ambient_mesh(data: jax.Array, op: str, mesh: Mesh | AbstractMesh | None =
     devices = Mesh(own.mesh.devices, own.mesh.axis_names, axis_types=target.axis_types)
     with jax.ensure_compile_time_eval():  # in a trace the copy would be an equation
         return jax.device_put(data, NamedSharding(devices, own.spec))
+
+
+def retyped(op: str, datas: Sequence[Any]) -> list[Any] | None:
+    """Return values with types on one mesh, or `None` if they are already (see `on_ambient_mesh`).
+
+    That is the mesh of `jax.set_mesh`, else the first one with Explicit axes in their types.
+    """
+    mesh: Any = current_mesh() or next((_mesh_of_type(x) for x in datas if is_tracked(x)), None)
+    if mesh is None or not any(needs_type(x, mesh) for x in datas):
+        return None
+    return [on_ambient_mesh(x, op, mesh) if isinstance(x, jax.Array) else x for x in datas]
 
 
 def _mesh_of_type(data: object) -> AbstractMesh:

@@ -529,7 +529,7 @@ def test_two_operands_in_any_order(xs):
         check(x - y, np.subtract, x, y)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @quick
 @hypothesis.given(operands(3))
@@ -539,7 +539,7 @@ def test_three_operands_in_any_order(xs):
         check(nx.where(condition, xs[1], xs[2]), np.where, condition, xs[1], xs[2])
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @quick
 @hypothesis.given(st.permutations(range(4)), st.permutations(range(4)))

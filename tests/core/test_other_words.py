@@ -272,7 +272,7 @@ def run_hint(word, text):
         assert not isinstance(result, types.FunctionType) or eval(f"callable({code})", scope)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("part", range(8))
 def test_every_hint_of_the_tables_runs(part, tmp_path, monkeypatch):

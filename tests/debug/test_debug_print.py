@@ -249,7 +249,7 @@ def test_gathers_are_in_the_report_under_their_own_name():
     assert [(c.kind, c.operation, c.bytes) for c in report.collectives] == [("all-gather", "nx.debug.print", VALUES.nbytes)]
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_many_runs_do_not_hang():
     seen = []

@@ -581,7 +581,7 @@ def test_the_label_of_a_low_bound_is_above_the_axis():
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.fast(0)), pytest.param(2, marks=pytest.mark.fast(0))])
 def test_each_of_60_candidates_has_a_number_at_its_point(seed):
     rng = np.random.default_rng(seed)
@@ -824,7 +824,7 @@ def test_without_matplotlib():
     assert run.stdout == "draw: matplotlib is not installed. Install it with `pip install 'namedax[draw]'`.\n", run.stderr
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_pyplot_is_not_touched():
     program = "import sys, jax.numpy as jnp, namedax as nx; nx.draw(jnp.ones(3))._repr_svg_(); print('matplotlib.pyplot' in sys.modules)"

@@ -50,7 +50,7 @@ def test_random_programs_outside_of_mapped_functions(number):
         assert not outcome.failed, report(ref.program, layout, outcome)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_programs_outside_of_mapped_functions_have_every_loop_branch_and_layout():
     trials = [outside_trial(number, LAYOUTS) for number in range(40)]

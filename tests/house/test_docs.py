@@ -118,7 +118,7 @@ def test_what_needs_devices(code, needs):
     assert needs_devices(ast.parse(code)) == needs
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_a_page_that_counts_on_devices_fails(tmp_path):
     """The process of a page has one device, and what fails is said with its block."""

@@ -36,7 +36,7 @@ def test_outputs_are_what_the_blocks_print(page):
             assert matches(have, shown), f"{have}\n\npython tools/guide_figures.py --printed {page}"
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("name", FIGURES)
 def test_figures_are_what_is_drawn_now(name):

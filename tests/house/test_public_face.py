@@ -180,7 +180,7 @@ def start():
     return json.loads(said)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_importing_traces_and_compiles_nothing(start):
     assert start["events"] == []

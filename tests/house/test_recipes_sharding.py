@@ -111,7 +111,7 @@ def test_fft_in_jax():
     assert partitioned(fft, P("x", None), P("x", None), a) == (gather if jax_version() == (0, 10) else {})
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 def test_shuffle():
     page = scope_of("shuffle_without_gather")
     key, inputs, rows, axes = page["key"], page["inputs"], page["rows"], page["axes"]
@@ -153,7 +153,7 @@ def test_shuffle_in_jax():
     assert whole == {"all-gather": (1, 524288)}
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 def test_overlapping_names():
     page = scope_of("overlapping_names")
     x, w = page["x"], nx.rename(page["w"], {"embed_fsdp": "embed"})
@@ -198,7 +198,7 @@ def test_silent_replication():
     assert gather.names == ("vocab",)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(("form", "hops"), [("ring", 7), ("ulysses", 0), ("both", 3)])
 def test_context_parallelism(form, hops):
     page = scope_of("context_parallelism")
@@ -217,7 +217,7 @@ def test_context_parallelism(form, hops):
     assert sum(one.bytes for one in compiled if one.kind == "all-to-all") == turns.get("all-to-all", (0, 0))[1]
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 def test_sampling():
     page, spec = scope_of("sharded_top_k_and_sampling"), (P(), P(None, "x"))
     key, logits = page["key"], page["logits"]
@@ -250,7 +250,7 @@ def test_sampling():
         np.testing.assert_array_equal(page["h"](key, flat), page["top_p_in_jax"](key, flat))
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 def test_embeddings():
     page = scope_of("embedding_tables_by_rows")
     args, axes = (page["table"], page["ids"], page["target"]), page["axes"]

@@ -435,7 +435,7 @@ for i in range(int(layers)):
 """
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("name", ["heads", "embed"])
 def test_loading_takes_about_one_block_beside_the_result(name, tmp_path):

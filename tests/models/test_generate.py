@@ -40,14 +40,14 @@ def tokens_of(case, title, axis_types=None, **options):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("case", DECODERS)
 def test_greedy_tokens_are_those_of_pytorch(case):
     np.testing.assert_array_equal(tokens_of(case, "one device"), golden(case)["greedy"])
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("title", [title for title in generate.LAYOUTS if title != "one device"])
 @pytest.mark.parametrize("case", DECODERS)

@@ -31,7 +31,7 @@ def balanced(case, title, axis_types, balance):
     return f(params_of(case), batch_of(case))
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("case", CASES)
 def test_the_loss_of_the_balance_is_that_of_pytorch(case):

@@ -171,7 +171,7 @@ def test_an_unsupported_entry_is_an_error(label, tmp_path):
         read(tmp_path, module, entries)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("module", ["vit", "whisper", "mamba"])
 def test_random_parameters(module):

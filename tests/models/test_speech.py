@@ -41,13 +41,13 @@ def transcribe(title, axis_types=None):
     return np.stack([nx.positional(token, ["batch"]) for token in found], 1)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_greedy_tokens_are_those_of_pytorch():
     np.testing.assert_array_equal(transcribe("one device"), golden("whisper")["greedy"])
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("title", [title for title in generate.LAYOUTS if title != "one device"])

@@ -18,7 +18,7 @@ NEW = 6
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("remembers", [True, False])
 @pytest.mark.parametrize("title", ["one device", "uneven heads", "cache and source"])
 @pytest.mark.parametrize("case", ["t5", "t5_v1_1"])

@@ -259,7 +259,7 @@ def test_rotations(shape, place):
         np.testing.assert_allclose(h, w, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_interpolation_and_minimisation():
     grid, values, places = (

@@ -218,7 +218,7 @@ def run(body, args, shape, resources, out):
     return nx.xmap(body, axes, out, axis_resources=resources, mesh=mesh)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(("shape", "resources"), PLACES)
 def test_over_names_and_their_gradients(shape, resources):

@@ -126,7 +126,7 @@ def test_errors_in_a_kernel_name_the_axes(warm):
         nx.rearrange(x, "{apple,plum} -> {both=(apple plum)}")
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_what_compares_equal_is_not_the_same():
     x = nx.named(jnp.asarray(X)[:, :, None] * np.arange(1.0, 3.0), [None, "b", None])

@@ -137,7 +137,7 @@ def test_loops(loop, placement):
     check(nx.nmap(kernel), oracle, args, (["a", None], []), out_axes, placement, grad=grad, tol=1e-4, **options)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_second_derivatives_and_integers():
     def kernel(x, n, flag):

@@ -122,7 +122,7 @@ def test_types_without_infinity(name, layout):
     _check(name, layout)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", _LAYOUTS)
 @pytest.mark.parametrize("name", _TYPES)

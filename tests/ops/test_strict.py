@@ -102,7 +102,7 @@ def test_nothing_is_mixed(dtype, resources):
     assert wrong == {}
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_the_numbers_are_the_same():
     x = X.astype(jnp.bfloat16)
@@ -132,7 +132,7 @@ def test_a_mask_of_integers():
         np.testing.assert_allclose(have, getattr(jnp, name)(x, 0, where=mask > 0), rtol=1e-5)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_debug_nans():
     """No function makes a NaN on the way to numbers without one."""

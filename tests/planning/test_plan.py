@@ -241,7 +241,7 @@ def test_what_two_names_of_one_axis_share_is_major():
         assert times[0] < times[1]
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_the_bound_of_the_memory_holds_and_the_front_is_one():
     arguments = shapes(1 << 14, 2048, 8192, 64)
@@ -259,7 +259,7 @@ def test_the_bound_of_the_memory_holds_and_the_front_is_one():
         assert any(t <= c.time and p <= c.peak for t, p in pairs) or not c.fits
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_nothing_fits():
     with pytest.raises(nx.errors.PlanError) as error:
@@ -501,7 +501,7 @@ def test_experts_live_where_the_batch_does():
     assert plan.best["batch"] == plan.best["expert"] == "data"
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_a_long_context_is_a_ring():
     config = dataclasses.replace(Config(), layers=4, embed=512, kv_heads=1, group=4, hidden=2048, pos=1 << 17)

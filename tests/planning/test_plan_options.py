@@ -48,7 +48,7 @@ def planned(memory=None, f=None, types=TYPES, **options):
     return nx.plan(f or network(), *types, **options)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_a_faster_layout_that_fits_only_with_recomputation_is_chosen():
     free = planned()
@@ -76,7 +76,7 @@ def test_a_faster_layout_that_fits_only_with_recomputation_is_chosen():
         planned(limit, network(remat="none", prefetch=0), loops={})
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_apply_runs_the_layout_and_the_options():
     f = network()
@@ -102,7 +102,7 @@ def test_apply_needs_the_devices():
         plan.apply(network())
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_each_fold_has_its_own_choice():
     def loss(w, v, x):
@@ -162,7 +162,7 @@ def test_a_ring_of_causal_attention_is_balanced():
     assert plan.candidates[0].time < 0.8 * other.time(quick)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_steps_are_chosen_if_nothing_fits():
     free = planned(f=network(remat="none"), loops={})
@@ -184,7 +184,7 @@ def test_steps_are_chosen_if_nothing_fits():
     assert nx.explain(half, *TYPES).memory.peak > limit
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_steps_on_request():
     assert not any("SerialLoop" in str(one) for one in planned().candidates)
@@ -235,7 +235,7 @@ def test_padded_blocks_are_tried():
     assert plan.candidates[0].report.memory.arguments * 3 < off.candidates[0].report.memory.arguments
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_padded_arguments_are_measured():
     mesh = jax.make_mesh((8,), ("x",))

@@ -76,7 +76,7 @@ def test_zero_1_sends_what_an_all_reduce_does_and_stores_a_share_of_the_state():
     assert held["plain"] - held["zero"] == 2 * size * 7 // 8
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_zero_1_is_exact():
     values = np.random.default_rng(0)
@@ -88,7 +88,7 @@ def test_zero_1_is_exact():
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), got, want)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_zero_1_is_chosen_and_sharded_parameters_if_it_does_not_fit():
     names = ["batch", "embed_opt", "hidden"]

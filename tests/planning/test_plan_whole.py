@@ -51,7 +51,7 @@ def planned(sizes, f=step, **options):
 LARGE = (8192, 1024, 65536, 16)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_different_layouts_are_chosen_where_resharding_pays():
     plan = planned(LARGE)
@@ -77,7 +77,7 @@ def test_different_layouts_are_chosen_where_resharding_pays():
     assert ("all-gather", 4 * 8192 * 1024) in [(c.kind, c.bytes) for c in best.report.collectives]
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_one_layout_is_chosen_where_resharding_does_not_pay():
     plan = planned((65536, 128, 64, 4))
@@ -184,7 +184,7 @@ def test_errors():
         planned((64, 16, 64), memory=1000, loops={})
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_why_counts_the_arguments_of_several_layouts():
     plan = planned(LARGE)

@@ -144,7 +144,7 @@ def test_overlapping_communication_is_a_line_of_its_own():
         assert change.other.total == pytest.approx(-times.hidden)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_it_prints_in_a_hundred_columns_with_twelve_lines_at_most():
     config = Config(layers=2, embed=128, kv_heads=4, group=1, key=32, hidden=512, vocab=256, pos=64)

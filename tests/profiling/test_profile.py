@@ -767,7 +767,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_time_of_larger_programs_is_attributed(program):

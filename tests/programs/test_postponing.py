@@ -204,7 +204,7 @@ def parallel_block(x, w1, w2):
     return x + one + two
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("remat", [False, True], ids=["", "checkpoint"])
 def test_within_scan_and_checkpoint(remat):

@@ -293,7 +293,7 @@ def test_functions_of_leaves_that_act_entry_by_entry_pass():
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_what_is_no_raw_reduction():
     """Reductions of entries, of positional arrays, of what namedax lifts, and sums that JAX makes of broadcasts."""

@@ -671,7 +671,7 @@ def test_reductions_in_every_iteration(resources):
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("remat", [False, True])
 @pytest.mark.parametrize(
@@ -757,7 +757,7 @@ def test_results_that_are_arguments_where_an_explicit_mesh_is_set():
             np.testing.assert_array_equal(have, x)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("axes", [("l", "x"), ("y", "l", "x"), ("x", "l")], ids=str)
 def test_the_loop_may_be_any_of_the_axes_of_a_collective(axes):
@@ -1025,7 +1025,7 @@ def test_what_equations_say_to_the_compiler_is_kept_in_steps():
     np.testing.assert_allclose(f(jnp.arange(8.0)), jnp.exp(jnp.arange(8.0)).sum(), rtol=1e-6)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_an_equation_of_a_body_is_not_bound_again_in_steps():
     """Functions called for an operation more: what tracing it costs, and a fifth of that where it is executed in steps."""

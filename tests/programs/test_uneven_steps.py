@@ -31,7 +31,7 @@ SHORT = [
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(
     "placement", [SHORT[0], *(pytest.param(placement, marks=pytest.mark.fast(0)) for placement in SHORT[1:])], ids=str
 )

@@ -164,7 +164,7 @@ def test_values_and_gradients_outside(part, placement):
     check(named, plain, ARGS, AXES, out, placement)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", INSIDE, ids=str)
 def test_gradients_inside(placement):
@@ -204,7 +204,7 @@ WITH_CONSTANTS = {
 }
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("shape", [(4,), (2, 2)], ids=str)
 def test_gradients_outside_of_what_has_arrays_of_its_own(shape):
@@ -230,7 +230,7 @@ def test_what_a_scan_begins_with_counts_once_where_all_else_is_whole(placement):
     assert float(mapped(ARGS[1], jnp.float32(3.0))) == pytest.approx(after(2.0, lambda w, factor: 8 * 2.0 * factor))
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_loops_that_become_others_find_their_order_at_once():
     # Six loops, of which some are only possible within others: of all 720 orders it may not try one after the other.

@@ -173,7 +173,7 @@ def test_ties_are_counted_without_padding():
 # --- where it meets the rest ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_arrays_that_the_body_closes_over_and_nested_functions():
     x, mesh = array(7, 4), UNEVEN[0].options["mesh"]
@@ -241,7 +241,7 @@ LAYERS["fold"] = (LAYERS["fold"][0], lambda x: jnp.cos(1.0) ** jnp.arange(len(x)
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("size", [7, pytest.param(1, marks=pytest.mark.fast(0)), pytest.param(10, marks=pytest.mark.fast(0))])
 def test_one_entry_after_the_other(size):
     named, plain, out_axes = together(LAYERS)
@@ -266,7 +266,7 @@ def test_no_step_of_a_scan_is_taken_over_padding(reverse):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
     "placement", [Placement("four", (4,), (("a", "x"),)), Placement("steps", (2,), (("a", ("x", nx.SerialLoop(2))),))], ids=str
@@ -461,7 +461,7 @@ def test_groups_of_heads(heads, key_heads, devices, kind, keys):
     check(attend, plain, args, (own, key, key, ["h", "pos", "key_pos"]), own, placement, tol=1e-4)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_groups_of_heads_in_steps_and_beside_other_axes():
     args = array(2, 6, 6, 4), array(2, 6, 2, 4, seed=1), array(2, 6, 2, 4, seed=2)
@@ -563,7 +563,7 @@ MOVES = {
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("size", [7, pytest.param(9, marks=pytest.mark.fast(0)), pytest.param(10, marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])
 def test_rows_that_move(size, kind):

@@ -77,7 +77,7 @@ def plain_derivatives(u, w):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(("placement", "labels"), EACH)
 def test_cotangents_that_the_body_computes(placement, labels):
     def some(u, w):

@@ -66,7 +66,7 @@ SCANS = {
 }
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_cumulative_of_other_types_and_shared_values():
     x, w = array(5, 3, kind="int"), make.array(np.float32(0.5))
@@ -195,7 +195,7 @@ def test_values_and_gradients(size, placement):
     check(named, plain, (array(size, 3),), (["a", "b"],), out_axes, placement)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_padding_is_behind_infinities_and_nan():
     below = -np.float32(np.nan)  # with its sign, which selection puts behind everything
@@ -213,7 +213,7 @@ def test_padding_is_behind_infinities_and_nan():
     check(named, plain, (make.array(whole.T),), (["a", "b"],), out_axes, THREE, grad=False)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_ties_of_ordered_entries_keep_their_order():
     named, plain, out_axes = together(

@@ -363,7 +363,7 @@ def test_the_gradient_of_a_slice_is_a_narrow_gather(resources):
     assert np.all(np.abs(np.asarray(got - c)) <= bounds(c, "int8", blocks))
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_under_vmap_and_twice_differentiated():
     w, x = fsdp_arrays()

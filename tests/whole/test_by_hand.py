@@ -167,7 +167,7 @@ def test_without_rematerialisation_the_named_one_keeps_no_more(layout):
     assert named.memory <= 1.02 * by_hand.memory
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("title", benchmark.lazy_programs())
 def test_late_sums(title):

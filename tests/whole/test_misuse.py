@@ -66,7 +66,7 @@ def test_no_argument_of_a_valid_call_is_blamed():
     assert count > 50
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_no_argument_of_any_example_is_blamed():
     count, found = blamed(0, 1)

@@ -28,6 +28,7 @@ PLACEMENTS = {
     "one": ((4,), "E"),
     "auto": ((4,), "A"),
     "two": ((2, 2), "EE"),
+    "both": ((2, 2), "EE"),  # one axis over both mesh axes
     "mixed": ((2, 2), "EA"),
     "mapped": ((4,), "E"),  # results of a mapped function
     "padded": ((4,), "E"),
@@ -43,7 +44,8 @@ CALLS = {
     if "does not compile it" not in json.dumps(RECORD[name].get("cost", ""))
 }
 # Calls whose results are callables, or text that shows placements.
-CALLS = {name: call for name, call in CALLS.items() if name not in ("nx.nmap", "nx.vmap", "nx.array_repr", "nx.array_str")}
+NOT_COMPARED = ("nmap", "vmap", "array_repr", "array_str")
+CALLS = {name: call for name, call in CALLS.items() if name.rpartition(".")[2] not in NOT_COMPARED}
 CORE = {
     "fori_loop": "nx.fori_loop(0, 3, lambda i, c: c + x, 0.0)",
     "fold": 'nx.fold(lambda c, e: c + e * x, 0.0, nx.arange(3.0, axis="t"), axis="t")',
@@ -81,7 +83,7 @@ def is_key(leaf: Any) -> bool:
 
 
 def is_float(leaf: Any) -> bool:
-    return hasattr(leaf, "dtype") and not is_key(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating)
+    return hasattr(leaf, "dtype") and not is_key(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
 @functools.cache
@@ -111,9 +113,10 @@ def placed(name: str, kind: str) -> Any:
     value = operand(name, sizes_of(kind)["N"])
     if kind == "plain" or not is_named(value):
         return value
-    layout: dict[str, Any] = {"k": "x"}
+    layout: dict[str, Any] = {"k": ("x", "y") if kind == "both" else "x"}
     if kind in ("two", "mixed"):
-        layout = {"k": "x", "b": "y"} if "b" in value.dims else {"k": ("x", "y")}
+        layout["b"] = "y"
+    layout = {name: axes for name, axes in layout.items() if name in value.dims}
     if kind == "mapped":
         return nx.xmap(unchanged, axis_resources=layout, mesh=mesh_of(kind))(value)
     return nx.shard(value, layout, mesh_of(kind), padded=kind.startswith("padded"))
@@ -132,10 +135,10 @@ def numbers(tree: Any) -> list[Any]:
     for leaf in jax.tree.leaves(tree, is_leaf=is_named):
         names = tuple(sorted(dim for dim in leaf.dims if dim is not None)) if is_named(leaf) else ()
         array = nx.positional(leaf, [*names, ...]) if is_named(leaf) else leaf
-        if isinstance(array, (jax.Array, np.ndarray, np.generic)):
+        if isinstance(array, (jax.Array, np.ndarray)):
             array = jax.random.key_data(array) if is_key(array) else array
             found.append((names, str(array.dtype), np.asarray(array)))
-        elif isinstance(array, (bool, int, float, complex)):  # an array under jax.jit
+        elif isinstance(array, (bool, int, float, complex, np.generic)):  # an array under jax.jit
             found.append((names, "", np.asarray(array)))
         else:
             found.append(repr(leaf))
@@ -160,12 +163,16 @@ def assert_same(have: list[Any], want: list[Any]) -> None:
 
 
 def weighted(result: Any) -> Any:
-    """The sum of all floats with weights that differ."""
+    """The sum of all floats, and of the parts of complex numbers, with weights that differ."""
     total: Any = 0.0
     for leaf in jax.tree.leaves(result, is_leaf=is_named):
-        if is_named(leaf) and is_float(leaf):
+        if not is_float(leaf) or not isinstance(leaf, (nx.NamedArray, jax.Array)):
+            continue
+        if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+            leaf = nx.real(leaf) + 0.5 * nx.imag(leaf)
+        if is_named(leaf):
             total += nx.sum(leaf * weights(leaf), (*leaf.named_shape, *range(leaf.ndim)))
-        elif isinstance(leaf, jax.Array) and is_float(leaf):
+        else:
             total += jnp.sum(leaf * jnp.cos(jnp.arange(leaf.size, dtype=float)).reshape(leaf.shape))
     return total
 
@@ -189,7 +196,7 @@ def outcome(call: str, mode: str, values: dict[str, Any], mesh: Any = None) -> A
     try:
         with jax.set_mesh(mesh) if mesh else contextlib.nullcontext():
             if mode == "gradient":
-                smooth = {name: value for name, value in values.items() if is_float(value)}
+                smooth = {name: value for name, value in values.items() if is_float(value) and value.dtype.kind != "c"}
                 rest = {name: value for name, value in values.items() if name not in smooth}
                 return numbers(jax.jit(gradient)(smooth, rest))
             return numbers((jax.jit(run) if mode == "jit" else run)(values))
@@ -215,10 +222,20 @@ def check(template: str, kind: str, mode: str, under: bool) -> None:
         assert "padded" in kind
         assert "lambda" in call
         return
-    if isinstance(have, Exception) or isinstance(want, Exception):
+    if "Primitive polynomial requires" in str(
+        have
+    ):  # JAX cannot differentiate it under jax.shard_map (docs/guides/debugging.md)
+        assert (kind.startswith("padded"), mode) == (True, "gradient")
+        return
+    if isinstance(have, Exception) and not isinstance(want, Exception) and kind == "plain" and "nx.lax." in call:
+        # It is an error of JAX under jax.set_mesh if the call without names raises it, too.
+        want = outcome(call.replace("nx.lax.", "jax.lax."), mode, values, mesh_of(kind))
+    elif isinstance(have, Exception) or isinstance(want, Exception):
         want = wanted(call, mode, size)
+    if isinstance(have, Exception) or isinstance(want, Exception):
         assert isinstance(want, Exception), f"{call} raised {type(have).__name__}: {have}"
-        assert type(have) is type(want), f"{call}: {have!r}, without placement {want!r}"
+        # Where an error of JAX is explained, it is a subclass.
+        assert isinstance(have, type(want)) or isinstance(want, type(have)), f"{call}: {have!r}, without placement {want!r}"
     else:
         assert_same(have, want)
 
@@ -239,14 +256,37 @@ def test_every_namespace_has_calls():
     assert all(ast.parse(call) for call in CALLS.values())
 
 
-@pytest.mark.full(3)
+# Each takes another path to its program: a kernel with options, an argument that loops close over, a sampler that rejects, rows that
+# move between devices, an operation that is composed of others, and functions of the type alone.
+@pytest.mark.parametrize(
+    ("call", "kind", "mode"),
+    [
+        ("nx.around(x, 1)", "mapped", "gradient"),
+        ("z.astype(int)", "mapped", "eager"),
+        ("nx.numpy.sort(z, 'k')", "mapped", "jit"),
+        ("nx.untag(x, ['k'])", "mapped", "gradient"),
+        (CORE["fold"], "mapped", "gradient"),
+        (CORE["fori_loop"], "mapped", "gradient"),
+        (CALLS["nx.random.gamma"], "both", "jit"),
+        (CALLS["nx.random.poisson"], "two", "eager"),
+        (CALLS["nx.lax.ppermute"], "mixed", "eager"),
+        (CALLS["nx.nn.binary_cross_entropy"], "padded", "eager"),
+        ("nx.iscomplexobj(x)", "padded", "eager"),
+        (CALLS["nx.random.key_impl"], "padded", "jit"),
+    ],
+)
+def test_one_call_of_each_path(call, kind, mode):
+    check(call, kind, mode, under=True)
+
+
+@pytest.mark.full(46)
 @pytest.mark.fast(14)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_public_function_on_a_placement_equals_the_call_without(name):
     check(CALLS[name], *way_of(name, CALLS[name]))
 
 
-@pytest.mark.full(8)
+@pytest.mark.full(48)
 @pytest.mark.fast(12)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: f"{way[0]} {way[1]}{' under set_mesh' if way[2] else ''}")
 @pytest.mark.parametrize("operation", CORE)

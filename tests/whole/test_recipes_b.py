@@ -115,7 +115,7 @@ def test_per_example_gradients():
     check("per_example_gradients", "report.summary()", page["f"], args, hand)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_per_example_gradients_with_stored_parameters():
     page = program("per_example_gradients", *range(7))
@@ -128,7 +128,7 @@ def test_per_example_gradients_with_stored_parameters():
 # --- ensembles --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_ensembles():
     page = program("ensembles", 0, 1)
@@ -154,7 +154,7 @@ def test_ensembles():
     check("ensembles", "nx.explain(inference, params, x).summary()", inference, (page["params"], page["x"]), hand)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_ensembles_with_an_optimizer_and_their_own_batches():
     page = program("ensembles", 0, 1)
@@ -214,7 +214,7 @@ def test_halo_exchange(name, wraps):
     check("halo_exchange", f"nx.explain({name}, u).summary()", page[name], (page["u"],), hand)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_stencils_with_corners_and_wide_ones():
     page = program("halo_exchange", 0, 1, 3, 4, 5, 6)
@@ -313,7 +313,7 @@ def rows_before(x, count, n=8):
     return jnp.concatenate([*found, x])
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_rolling_windows():
     page = program("rolling_windows", 0, 1, 3, 4, 5)
@@ -343,7 +343,7 @@ def test_rolling_windows():
 # --- climatology ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_climatology():
     page = program("climatology", 0, 1, 3, 4)

@@ -73,7 +73,7 @@ PIPELINED = [
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("case", PIPELINED, ids=str)
 def test_layers_over_devices(case):
     check(case)
@@ -163,7 +163,7 @@ def test_rematerialised_layers_of_which_each_device_has_a_part(loop, resources):
         np.testing.assert_allclose(have, grad, rtol=2e-4, atol=1e-5)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_what_is_added_once_to_sums_in_a_scan_counts_once():
     # The gradient of a regulariser in each layer meets that of the examples, which is summed after all steps.

@@ -27,7 +27,7 @@ def sent(f, *args):
     return hlo.summary(jax.jit(f).lower(*args).compile())
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("problem", [problem_1, problem_2, problem_3, problem_4], ids=lambda problem: problem.__name__)
 def test_it_prints_its_figures(problem, capsys):

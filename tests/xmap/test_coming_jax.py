@@ -195,7 +195,7 @@ STEPS = {**LAYOUTS, "steps": ((2,), {"a": nx.SerialLoop(4)}), "chunks of steps":
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("flags", HIGH_FLAGS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", STEPS)

@@ -486,7 +486,7 @@ def test_errors_of_a_process(reports):
         }
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_two_processes_read_what_one_has_written_and_one_what_two_have(reports):
     for report in reports:

@@ -146,7 +146,7 @@ def test_optimizers_on_whole_arrays(name):
         assert have[0]["layers"][0].sharding.spec[:2] == ("y", "x")
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_a_line_search():
     """L-BFGS evaluates the loss itself, a mapped one."""

@@ -479,7 +479,7 @@ def test_shampoo_of_the_papers(case, placement):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("case", ["uneven", "two names of a side", "steps", "auto", "explicit"])
 def test_shampoo_in_other_layouts(case):
     options = SHAMPOO["every second step"]
@@ -496,7 +496,7 @@ def test_shampoo_in_other_layouts(case):
     assert state.matrices.statistics["w"][0].sharding.spec[0] == "x"
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_shampoo_with_momentum_and_weight_decay():
     optimizer = shampoo(0.1, **SIDES, momentum=0.5, weight_decay=0.1, eps=1e-2, graft="sgd")

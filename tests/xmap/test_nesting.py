@@ -271,7 +271,7 @@ def scaled(values, closed, factor):
     return helper(closed, values) + weighted(closed) * values + last
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("outer", "inner", "shape", "partitioning"),

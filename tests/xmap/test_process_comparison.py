@@ -163,7 +163,7 @@ def test_a_missing_process_is_an_error_within_the_time_limit(reports):
     )
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_a_malformed_time_limit_is_an_error(reports):
     assert reports[0]["variable"] == (

@@ -29,7 +29,7 @@ IN = ({"w": ["k", "h"]}, ["b", "k"])
 OUT = {"loss": [], "h": ["h", "b"], "best": ["b"]}
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "resources", [{"b": "x"}, {"b": "x", "h": "y"}, {"b": ("x", nx.SerialLoop(2)), "h": "y"}, {"b": nx.SerialLoop(2)}], ids=str

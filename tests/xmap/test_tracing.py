@@ -104,7 +104,7 @@ def calls_to_trace(function, args):
     return sum(entry.callcount for entry in profile.getstats())
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_explicit_axes_do_not_trace_a_body_twice():
     # What it closes over must be replicated there, which is seen when it has been traced.
@@ -176,7 +176,7 @@ def test_a_step_on_parameters_enters_few_functions_more_than_by_hand(kind, most)
     assert entered_for_each_parameter(lambda count: on_parameters(count, kind)) < most * entered_for_each_parameter(by_hand)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_blocks_that_have_met_meet_again_as_others_do(mesh):
     # The second time operands of a kind meet, nothing is looked at but what they are: not where something has to be done to them.
@@ -263,7 +263,7 @@ def test_what_a_body_closes_over_is_replicated(out_axes):
     np.testing.assert_allclose(jax.grad(lambda x: nx.sum(f(x), "k"))(x), np.full(8, np.sum(np.sin(w))), rtol=1e-5)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 @pytest.mark.parametrize("steps", [1, 40])
@@ -341,7 +341,7 @@ def test_integers_that_a_loop_closes_over_stay_where_they_are(mesh):
     assert float(nx.xmap(body, axis_resources={"b": "x"}, mesh=mesh)(x)) == 8 * sum((1.0 + k) ** 3 for k in range(8))
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_numbers_in_a_mapped_body_are_taken_as_outside(mesh):
     small = jnp.arange(8, dtype=jnp.uint8)

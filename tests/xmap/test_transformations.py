@@ -137,7 +137,7 @@ def test_jacobians_and_hessian(placement):
     close(have, all_of(lambda x: jnp.tanh(x) * jax.nn.softmax(x), X[:, 0]))
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_not_compiled(placement):
@@ -162,7 +162,7 @@ def test_not_compiled(placement):
     assert [v.aval.shape for v in (*jaxpr.jaxpr.invars, *jaxpr.jaxpr.outvars)] == [X.shape] * 2
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(("program", "placement"), list(zip(["attention", "recurrence"] * 3, FEW, strict=False)), ids=str)
 def test_check_grads(program, placement):
@@ -241,7 +241,7 @@ def test_inside(program, placement):
     close(have, wanted_inside(program))
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_transformed_inside_and_outside(placement):
@@ -469,7 +469,7 @@ def exported(f, *args, **options):
     return export.deserialize(export.export(f)(*args).serialize(**options))
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_export(kind):

@@ -400,7 +400,7 @@ def _permute(
     return make_result(jnp.where(there, data, jnp.zeros((), data.dtype)), out)
 
 
-@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
 def ppermute(x: PyTree, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> PyTree:
     """Send the element of instance `source` to `target`, for all pairs of `perm`.
 
@@ -469,7 +469,7 @@ def ppermute(x: PyTree, axis_name: AxisName, perm: Iterable[tuple[int, int]]) ->
     return map_leaves(lambda leaf: _permute("ppermute", leaf, names, source_of), x)
 
 
-@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
 def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     """Permute a named axis: instance `i` receives the element of instance `perm[i]`.
 
@@ -507,7 +507,7 @@ def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     return map_leaves(lambda leaf: _permute("pshuffle", leaf, names, source_of), x)
 
 
-@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
 def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> PyTree:
     """Broadcast the element of instance `source` to every instance.
 

@@ -653,6 +653,8 @@ def optimization_barrier(operand: PyTree) -> PyTree:
     ('k',)
     """
     region = ambient()
+    if region is None:  # arrays that are stored padded, too
+        return lax.optimization_barrier(operand)
     leaves, tree = jax.tree.flatten(operand, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
     blocks = [to_local(leaf, "optimization_barrier", region) for leaf in leaves]
     datas = lax.optimization_barrier([data_of(block) for block in blocks])

@@ -47,9 +47,10 @@ from namedax.operands.dispatch import call_program, in_program
 from namedax.operands.new_axis import check_shape, named_sizes, positional_shape
 from namedax.operands.nmap import nmap
 from namedax.operands.operation import Explicit, operation
-from namedax.operands.pytree import data_of
+from namedax.operands.pytree import data_of, stored_leaf
 from namedax.ops.elementwise import apply_elementwise
 from namedax.resources.layout import relayout
+from namedax.resources.mesh import replicated
 
 __all__ = [
     *("OutSharding", "Sizes", "draw", "gather_last", "global_sizes", "key_impl", "named_version"),
@@ -239,6 +240,8 @@ def spread_parameter(
         old = [place_of(dim) for dim in dims]
         new = [place_of(dim) if dim in of_key else () for dim in dims]
         data = relayout(data, old, new, frozenset(axis for place in old for axis in place))
+    else:  # JAX has no rejection samplers with parameters that are sharded over Explicit axes
+        data = replicated(data)
     kept = [i for i, dim in enumerate(dims) if dim in of_key]
     named = [dims.index(name) for name in wanted if name in dims]
     places = [i for i, dim in enumerate(dims) if dim is None]
@@ -534,4 +537,4 @@ def key_impl(keys: EitherArray) -> Hashable:
 
     Communication: none.
     """
-    return jax.random.key_impl(data_of(keys))
+    return jax.random.key_impl(stored_leaf(keys))

@@ -17,7 +17,7 @@ from namedax.core.call_errors import checks_signature
 from namedax.core.names import DType
 from namedax.operands.axes import resolve_axis
 from namedax.operands.operation import AxisRequirement, Explicit, operation
-from namedax.operands.pytree import data_of
+from namedax.operands.pytree import stored_leaf
 
 __all__ = [
     "array_repr",
@@ -104,7 +104,7 @@ def result_type(*args: ArrayLike | DType) -> np.dtype:
 
     Communication: none.
     """
-    return jnp.result_type(*(data_of(arg) for arg in args))
+    return jnp.result_type(*(stored_leaf(arg) for arg in args))
 
 
 @checks_signature
@@ -116,7 +116,7 @@ def iscomplexobj(x: ArrayLike) -> bool:
 
     Communication: none.
     """
-    return jnp.iscomplexobj(data_of(x))
+    return jnp.iscomplexobj(stored_leaf(x))
 
 
 @checks_signature
@@ -128,7 +128,7 @@ def isrealobj(x: ArrayLike) -> bool:
 
     Communication: none.
     """
-    return jnp.isrealobj(data_of(x))
+    return jnp.isrealobj(stored_leaf(x))
 
 
 @checks_signature

@@ -90,7 +90,7 @@ def test_values_and_gradients(case, axes, kind, overlap):
         check(mapped(case, overlap, axes, kind), equation, operands(equation))
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("n", "overlap"), [(1, True), (2, True), (2, "bidirectional"), (3, "bidirectional"), (5, True), (5, "bidirectional")]
@@ -194,7 +194,7 @@ def test_a_sum_that_is_not_sent_in_parts():
         assert [c.kind for c in collectives(f.lower(*args).compile())] == ["all-reduce"]
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_stored_on_two_mesh_axes():
     """One axis is gathered at once, the other goes around."""
@@ -315,7 +315,7 @@ def test_sixteen_bits(case, overlap):
     np.testing.assert_allclose(have, jnp.einsum(equation, *args, preferred_element_type=jnp.float32), rtol=1e-2, atol=1e-2)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_within_a_scan_and_twice_differentiated():
     def body(w, x):
@@ -339,7 +339,7 @@ def test_within_a_scan_and_twice_differentiated():
     np.testing.assert_allclose(jax.jit(lambda: hvp(f))(), hvp(oracle), rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_a_sum_that_all_have_within_a_scan_and_remat():
     """On a part of an Explicit mesh; and vectorised by JAX over all of it."""

@@ -279,8 +279,6 @@ def compiled(whole):
     )
 
 
-@pytest.mark.fast(1)
-@pytest.mark.full(1)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_placements(placement):
     named, plain, out_axes = compiled(placement in FEW)

@@ -160,7 +160,7 @@ def test_functions_of_users_within_operations():
             nx.vmap(lambda row: start * row["b", :])(rows)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_operations_that_form_an_outer_product_are_accepted():
     q = nx.named(array(2, 6, 4), ["batch", "pos", "key"])

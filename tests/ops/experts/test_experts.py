@@ -131,7 +131,7 @@ UNEVEN = [
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("placement", UNEVEN, ids=str)
 def test_sizes_that_do_not_divide(placement):
     """Seven tokens, five groups and four experts: padding chooses nobody, takes no slot, and counts for nobody's capacity."""
@@ -201,7 +201,7 @@ def test_any_routing_under_any_placement(data):
     np.testing.assert_allclose(f(index, weight, x, scale), by_hand(index, weight, x, scale, capacity), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_tokens_of_two_names_are_counted_in_the_order_given():
     index, weight, x = np.zeros((2, 4, 4, 1), int), array(2, 4, 4, 1), array(2, 4, 4, 3)
@@ -322,7 +322,7 @@ def test_element_types(capacity):
     assert [ct.dtype for ct in pull(y)] == [jnp.bfloat16, jnp.bfloat16]
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_tokens_may_be_integers():
     # The numbers of rows of a table.
@@ -432,7 +432,7 @@ def test_what_other_placements_send(capacity):
         assert forward == {"all-gather": (2, 4 * 8 * 8 * 2 * 8 + slots * OUT), "reduce-scatter": (1, slots * EMBED)}
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_rounds_need_no_memory_for_all_tokens_and_experts():
     tokens, experts, size = 4096, 64, 64

@@ -10,7 +10,7 @@ import pytest
 from namedax.ops.experts.slots import rank_among_equals
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @hypothesis.settings(deadline=None, max_examples=25)
 @hypothesis.given(

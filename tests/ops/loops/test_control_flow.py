@@ -695,7 +695,7 @@ MEETING = {
 }
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "placement", [p for p in FEW if str(p) in ("unmapped-auto", "both-explicit", "two-mesh-axes-auto")], ids=str
@@ -732,7 +732,7 @@ def test_branches_meet_in_any_order(placement):
     check(named, plain, inputs(), IN_AXES, out_axes, placement)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_branches_meet_eagerly_and_without_compilation():
     x, y = nx.named(array(4, 3), ["k", "j"]), nx.named(array(3), ["j"])

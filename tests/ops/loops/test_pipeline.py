@@ -137,7 +137,7 @@ def is_the_fold(f):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(("case", "kind"), [marked(case, kind) for case in CASES for kind in ("auto", "explicit")])
 def test_values_and_gradients_are_those_of_the_fold(case, kind):
@@ -148,7 +148,7 @@ def test_values_and_gradients_are_those_of_the_fold(case, kind):
     is_the_fold(f)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "place", [pytest.param({"rounds": "pipe"}, marks=pytest.mark.full(0)), {"layers": "pipe", "o": "model"}], ids=str
@@ -346,7 +346,7 @@ def uneven_layer(closed):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(
     ("count", "mesh", "places", "options"),
     [

@@ -167,7 +167,7 @@ def test_experts_need_microbatches_that_divide():
         jax.eval_shape(f, *EXPERTS)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_layers_may_have_experts():
     def plain(router, w, x):

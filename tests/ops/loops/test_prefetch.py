@@ -123,7 +123,7 @@ WRAPPED = [
 ]
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(("step", "around"), WRAPPED, ids=range(len(WRAPPED)))
 def test_under_checkpoint_and_jit(step, around):
@@ -132,7 +132,7 @@ def test_under_checkpoint_and_jit(step, around):
     is_right(mapped(around(fold_of(step)), FSDP, mesh_of((4,))), w, x)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_a_scan_from_the_end_with_results():
     w, x = arrays(5)
@@ -156,7 +156,7 @@ def test_a_scan_from_the_end_with_results():
     is_right(mapped(scanned, FSDP, mesh_of((4,))), w, x, oracle)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_closed_over_values_have_gradients():
     w, x = arrays()
@@ -180,7 +180,7 @@ def test_closed_over_values_have_gradients():
     is_right(mapped(closing, FSDP, mesh_of((4,))), w, x, oracle)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_inside_of_a_serial_loop_and_a_loop():
     w, x = arrays(batch=16)
@@ -193,7 +193,7 @@ def test_inside_of_a_serial_loop_and_a_loop():
     close(jax.jit(mapped(twice, FSDP, mesh_of((4,))))(w, x), by_hand(w, by_hand(w, x)))
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_a_loop_in_a_loop():
     w, x = arrays(6)

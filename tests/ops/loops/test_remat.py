@@ -111,7 +111,7 @@ def test_peaks_follow_the_compiler():
             assert dots < none
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_the_policy_of_a_pipeline():
     args = arrays(layers=4)

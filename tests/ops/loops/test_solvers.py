@@ -112,7 +112,7 @@ def test_the_iterates_are_those_of_jax(solver):
             assert code is None or int(code) == int(info)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_complex_systems():
     half = array(8, 8) + 1j * array(8, 8, seed=3)
@@ -159,7 +159,7 @@ def test_plain_arrays_are_left_to_jax():
     np.testing.assert_allclose(nx.positional(have, ["n", None])[1], jnp.linalg.solve(m, 2 * b), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_resources_do_not_matter_for_derivatives_of_other_kinds():
     b, t = array(8).astype(jnp.float32), array(8, seed=1).astype(jnp.float32)

@@ -119,7 +119,7 @@ HEADS = [
 ]
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(("placement", "count"), [(HEADS[0], 6), *((HEADS[1], n) for n in (1, 3, 8)), (HEADS[2], 6)], ids=str)
 def test_heads_that_are_a_multiple(placement, count):
@@ -263,7 +263,7 @@ def test_as_in_jax(dtype):
         np.testing.assert_allclose(have.astype(float), want.astype(float), rtol=tol, atol=tol)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_without_axis_it_is_jax_own():
     q, k = array(2, 4, 6, 4), array(2, 8, 3, 4)
@@ -339,7 +339,7 @@ def mapped(resources, mesh, **options):
     return nx.xmap(body, (NAMES, NAMES, out), out, axis_resources=resources, mesh=mesh)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_second_derivatives_of_the_ring():
     f = mapped({"a": "x"}, make_mesh((4, 2)), is_causal=True)

@@ -264,7 +264,7 @@ def test_a_selected_layer_is_written_in_place(resources, rows):
     assert memory.temp_size_in_bytes < 1.3 * block / layers
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_a_selected_layer_is_the_only_one_that_changes():
     """Also outside a loop, in other storage orders, with padded prompts, and if rows are full."""
@@ -334,7 +334,7 @@ def test_queries_that_see_all_slots_of_an_encoder():
         np.testing.assert_allclose(have["batch", row].data, weights @ memory[row, :n], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_heads_mask_and_bias_are_those_of_attention():
     k, q = array(5, 2, 4), array(5, 6, 4, seed=1)

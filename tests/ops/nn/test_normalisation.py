@@ -120,7 +120,7 @@ ARGS = (
 SOME = [p for p in PLACEMENTS if str(p) in ("unmapped-auto", "one-each-auto", "both-explicit", "two-reversed-auto")]
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [*SOME, PARTITIONER[3]], ids=str)
 def test_placements(placement):

@@ -84,7 +84,7 @@ def test_values_and_gradients(placement):
     check(named, oracle, args, (["b", "a", None], ["b", None], ["b"], ["a"]), out_axes, placement, grad=grad)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_positions():
     x, y = array(3, 5, 4), make.array([[1, 0, 4, 2], [3, 3, 0, 1], [2, 4, 1, 0]])
@@ -142,7 +142,7 @@ def test_a_label_that_is_no_class(resources):
     assert np.isfinite(slope[1::2]).all()
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_element_types():
     x, y = array(4, 8), make.arange(4)
@@ -182,7 +182,7 @@ def test_derivatives_of_other_kinds():
         np.testing.assert_allclose(jax.jit(lambda derivative=derivative: derivative(f))(), want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_in_a_scan_with_remat_and_without_jit():
     x, y = array(6, 4, 8), make.asarray(np.random.default_rng(0).integers(0, 8, (6, 4)))
@@ -245,7 +245,7 @@ def loss_by_hand(x, y):
     return jnp.log(total) - picked
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_the_loss_sends_what_one_would_send_by_hand():
     x, y = array(16, 64), make.asarray(np.random.default_rng(0).integers(0, 64, 16))
@@ -334,7 +334,7 @@ def test_the_embedding_written_onto_the_mesh_axis_of_the_vocabulary():
         np.testing.assert_allclose(jax.jit(gradient)(table, ids), want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_a_language_model_never_gathers_its_vocabulary():
     """Embedding, tied output weights and loss in one; the vocabulary is by far the largest axis."""

@@ -105,7 +105,7 @@ def test_values_and_gradients(label):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("label", [label for label in CASES if label not in PLAIN])
 def test_values_and_gradients_in_other_layouts(label):
     compare(*CASES[label])
@@ -117,14 +117,14 @@ def test_rematerialized():
     compare(*CASES["blocks of three"], wrap=jax.checkpoint)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_accumulated_over_steps():
     size, shape, kind, resources, options = CASES["blocks of two"]
     compare(size, shape, kind, resources | {"b": nx.SerialLoop(2)}, options)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_second_derivatives():
     mesh, (q, k, v) = make_mesh((4,)), (array(1, 8, 2, 3, seed=i) for i in range(3))

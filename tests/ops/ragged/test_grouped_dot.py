@@ -95,7 +95,7 @@ def same(have, want, tol=2e-5):
     jax.tree.map(lambda h, w: np.testing.assert_allclose(np.asarray(h), w, rtol=tol, atol=tol), have, want)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_every_token_meets_the_weights_of_its_group(placement):
@@ -170,7 +170,7 @@ def test_what_is_sent(resources, width, want, gradient):
         assert sorted((c.kind, c.bytes) for c in have) == sorted((kind, BYTES * n) for kind, n in gradient)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_the_rows_of_a_ragged_have_weights_of_their_own():
     lengths = (3, 0, 6, 4)
@@ -258,7 +258,7 @@ def test_sizes_and_placements_that_do_not_fit():
         fun(x, nx.named(W, ["expert", "embed", "out"]), nx.named(IDS, ["token"]))
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_batches_of_rows_have_weights_of_their_own():
     """Rows are in order in every batch, and not over all of them."""

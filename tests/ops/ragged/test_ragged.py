@@ -363,7 +363,7 @@ def test_operators():
     assert repr(r) == "Ragged(i32[]{token:3}, 2 rows 'doc')"
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_types_of_results():
     r = nx.Ragged.from_rows([np.full(1000, 100, "int8"), []], rows="doc", tokens="token")
@@ -596,8 +596,6 @@ def attend_oracle(lengths, q, k, v, segments):
 MIXED = make.array([0, 2, 2, -1, 0, 1, 1, 5, 5, 5, -1, 2, 2, 2, 0, -1], "int32")  # of no Ragged: in any order
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", ATTENTION, ids=str)
 def test_attention_within_rows(placement):
     names = ["token", "head", "d"]

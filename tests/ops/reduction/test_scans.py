@@ -49,7 +49,7 @@ _named = _functions(nx, nx.lax, "a", 0)
 _plain = jax.jit(_functions(jnp, lax, 0, 1))
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "placement", [p for p in PLACEMENTS if p.kind == "auto" or p.label in ("both", "two-reversed")], ids=str
@@ -72,7 +72,7 @@ def test_a_plain_array_and_flattened_positional_axes():
     )
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("axis", [("x", "y"), ("y", "x"), "x"])
 def test_nans_and_infinities_stay_where_jnp_has_them(axis):
@@ -93,7 +93,7 @@ def test_nans_and_infinities_stay_where_jnp_has_them(axis):
     np.testing.assert_allclose(grads, jax.jit(jax.grad(lambda y: jnp.sum(lax.cumlogsumexp(y, 0)[2:])))(y), rtol=1e-5)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_communication_is_one_gather_of_the_totals_and_its_transpose():
     mesh = make_mesh((8,))

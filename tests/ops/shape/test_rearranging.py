@@ -182,7 +182,7 @@ def text_of(terms, named, prefix):
     return plain, braces, names
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
 @hypothesis.given(patterns())

@@ -168,7 +168,7 @@ def test_without_a_size_in_a_mapped_function(op, resources):
     assert "racer" not in text
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_positions_are_left_to_jax():
     x = array(3, 5, kind="ties")

@@ -84,8 +84,6 @@ def test_reductions_in_every_placement(placement):
     check(_named_finite, _plain_finite, args, (IN,) * 4, out, placement, tol=1e-4)
 
 
-@pytest.mark.full(1)
-@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [*OTHERS, SOME[0], PARTITIONER[3]], ids=str)
 def test_counts_in_every_placement(placement):
     def named(x, i, w):
@@ -134,7 +132,7 @@ def test_counts_in_every_placement(placement):
     check(named, oracle, args, (IN,) * 3, out, placement, grad=False)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_the_weights_of_a_histogram_have_a_gradient():
     x, w = array(8, 3), array(8, 3, seed=1)
@@ -193,7 +191,7 @@ def test_weights_of_an_average_by_name_and_by_position():
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_plain_arrays_are_those_of_jnp():
     x = array(3, 4)

@@ -27,7 +27,7 @@ def plain(x, k, strides=(1, 1), padding="SAME", dilation=(1, 1)):
     return jax.lax.conv_general_dilated(x, k, strides, padding, rhs_dilation=dilation, dimension_numbers=NUMBERS)
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @settings(max_examples=25, deadline=None)
 @given(

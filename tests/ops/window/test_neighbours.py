@@ -115,7 +115,7 @@ def test_a_sharded_feature_is_summed_over():
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("axes", [("x", "y"), ("y", "x"), ("x",)], ids=str)
 def test_any_map_of_rows(axes):
@@ -221,7 +221,7 @@ def test_conv_sends_its_halo():
 # --- outside, and mistakes ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full(0)
+@pytest.mark.full(1)
 @pytest.mark.fast(0)
 def test_outside_of_mapped_functions():
     data = array(6, 3)
