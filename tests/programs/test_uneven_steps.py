@@ -30,7 +30,7 @@ SHORT = [
 ]
 
 
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.full(1)
 @pytest.mark.parametrize(
     "placement", [SHORT[0], *(pytest.param(placement, marks=pytest.mark.fast(0)) for placement in SHORT[1:])], ids=str

@@ -562,7 +562,7 @@ MOVES = {
 }
 
 
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("size", [7, pytest.param(9, marks=pytest.mark.fast(0)), pytest.param(10, marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])

@@ -50,7 +50,7 @@ _plain = jax.jit(_functions(jnp, lax, 0, 1))
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     "placement", [p for p in PLACEMENTS if p.kind == "auto" or p.label in ("both", "two-reversed")], ids=str
 )
