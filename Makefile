@@ -29,9 +29,9 @@ FLAGS_ARGS ?= tests/ops/loops tests/programs $(addprefix tests/xmap/test_,coming
 # For example --minutes 60, --programs 2000, --layouts 8, --seed 1, --keep FOLDER.
 FUZZ_ARGS ?= --minutes 10
 # Always the same programs: a test that fails has to fail again. `make fuzz` draws others each time.
-TEST_FUZZ_ARGS ?= --minutes 4 --programs 30 --seed 1000000
+TEST_FUZZ_ARGS ?= --minutes 3 --programs 30 --seed 1000000
 # Infinities, NaN and numbers near the ends of a dtype.
-TEST_SPECIAL_ARGS ?= --special --minutes 3 --programs 60 --seed 1000000
+TEST_SPECIAL_ARGS ?= --special --minutes 2 --programs 60 --seed 1000000
 DEMO_ARGS ?=
 
 PY := $(VENV)/bin/python
@@ -57,7 +57,7 @@ help:
 	@echo "make test-flags      a part of the tests under each flag that later versions of JAX will have switched on"
 	@echo "make bench-counts    counts (equations, instructions, bytes, compilations, functions entered) against those recorded"
 	@echo "make bench-check     the same, and ratios of times: on a machine that does nothing else"
-	@echo "make test-fuzz       random programs for four minutes, and for three over special values"
+	@echo "make test-fuzz       random programs for three minutes, and for two over special values"
 	@echo "make test-products   before a release: all tests, with the combinations that only multiply"
 	@echo "make test-versions   test-fast on every Python of $(VERSIONS) that is here; make test PYTHON=python3.13 takes one"
 	@echo "make fuzz        random programs in random layouts against an interpreter of its own (FUZZ_ARGS)"

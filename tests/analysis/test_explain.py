@@ -199,7 +199,7 @@ def test_new_layouts_on_arrival(case):
     check_new_layout(*NEW_LAYOUTS[case], (4, 2))
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("shape", [(4, 2), (2, 2), (2, 4)])
 def test_all_new_layouts_on_arrival(shape):

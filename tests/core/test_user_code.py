@@ -52,7 +52,7 @@ def rename_nested(package):
     return count
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_raw_blocks_are_found_whatever_nested_functions_are_called(tmp_path):
     shutil.copytree(ROOT / "namedax", tmp_path / "namedax", ignore=shutil.ignore_patterns("__pycache__"))

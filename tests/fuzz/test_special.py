@@ -39,7 +39,7 @@ def test_special_values_in_random_programs():
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 def test_special_values_in_more_random_programs():
     assert not run(FULL)
 

@@ -40,7 +40,7 @@ def run_alone(page):
     return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=600)
 
 
-@pytest.mark.full(20)
+@pytest.mark.full(14)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "page", [pytest.param(p, marks=pytest.mark.full(0) if p.name in _LONG else ()) for p in WITH_CODE], ids=lambda p: p.name

@@ -501,7 +501,7 @@ def test_experts_live_where_the_batch_does():
     assert plan.best["batch"] == plan.best["expert"] == "data"
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_long_context_is_a_ring():
     config = dataclasses.replace(Config(), layers=4, embed=512, kv_heads=1, group=4, hidden=2048, pos=1 << 17)

@@ -131,7 +131,7 @@ def case(program, number):
     return jax.value_and_grad(body, argnums=wrt), arrays, sizes, mesh, machine, rng
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @pytest.mark.parametrize("number", range(8))
 @pytest.mark.parametrize("program", PROGRAMS)

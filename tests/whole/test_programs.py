@@ -343,7 +343,7 @@ def examples() -> int:
     return int(os.environ.get("NAMEDAX_EXAMPLES", "40"))
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 @settings(
     max_examples=examples(),
