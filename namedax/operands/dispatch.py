@@ -385,20 +385,24 @@ def call_program(
         for name, arg in kwargs.items():
             parts.append(name)
             _describe(arg, parts, arrays, datas, is_pytree, name)
+        found = _programs.get(entry := tuple(parts))
+        by_types = found is _BY_TYPES
+        is_whole = is_pytree is None and whole_types.issuperset(map(type, datas))
+        if is_whole and by_types:
+            kernel = _kernel_calls.get((entry, tuple(map(_type_of, datas))))
+            try:
+                if kernel is not None:
+                    return _call_kernel(kernel, datas)
+            except Exception:  # it is raised again below
+                pass
         mesh = current_mesh()
         if mesh is not None and any(needs_type(x, mesh) for x in datas):
             op = getattr(function, "_operation", "the call")
             if (moved := on_one_mesh(op, args, kwargs)) is not None:
                 return call_program(function, *moved, is_pytree, key, keeps)
-        found = _programs.get(entry := tuple(parts))
-        by_types = found is _BY_TYPES
-        if is_pytree is None and whole_types.issuperset(map(type, datas)):
-            kernel = _kernel_calls.get((entry, tuple(map(_type_of, datas)))) if by_types else None
+        if is_whole and type(found) is _Program:
             try:
-                if kernel is not None:
-                    return _call_kernel(kernel, datas)
-                if type(found) is _Program:
-                    return found.call(datas)
+                return found.call(datas)
             except Exception:  # it is raised again below
                 pass
         is_mapped, is_traced = _placement(arrays, datas)
