@@ -7,8 +7,9 @@
 
 Counts do not depend on the load of a machine: equations of a traced program, operations of the
 program given to XLA, instructions, bytes and temporary memory of the compiled program, programs
-compiled by calls, and Python functions that a repeated call enters. On the versions of JAX and Python that they were recorded on, counts must not
-grow; on other versions, the ratio to the rival must not.
+compiled by calls, and Python functions that a repeated call enters. On the versions of JAX and
+Python that they were recorded on, counts must not grow; on other versions, the ratio to the rival
+must not.
 
 Times are ratios to the same program by hand, or in plain `jnp`: the two run in turn, and the
 shortest time of each counts. They may be larger than recorded by a tolerance.
@@ -196,10 +197,7 @@ def programs(timed: bool) -> Iterator[tuple[str, Counts]]:
         counts: Counts = {key: (value, by_hand[key]) for key, value in named.items()}
         if timed:
             tracing = [anew(make, args) for make, args in pair]
-            counts[TRACING] = (
-                ratio_of_times(*tracing, rounds=5, clock=time.thread_time),
-                None,
-            )
+            counts[TRACING] = ratio_of_times(*tracing, rounds=5, clock=time.thread_time), None
         yield f"transformer, {layout}", counts
 
 

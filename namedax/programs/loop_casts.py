@@ -539,14 +539,15 @@ class Hoisted:
         self.weak = [all(getattr(aval, "weak_type", False) for aval in pair) for pair in kept]
         # JAX cannot transpose a loop with a constant whose type belongs to a surrounding region;
         # `jax.lax.scan` cannot either.
+        outside = ambient() is None
         self.consts = [
             (
-                const
-                if not is_foreign(const, hoist.mesh)
-                else on_ambient_mesh(const, "the loop", hoist.mesh)
-                if ambient() is None
+                on_ambient_mesh(const, "the loop", hoist.mesh)
+                if outside
                 else enter_mesh(const, hoist.mesh)
             )
+            if is_foreign(const, hoist.mesh)
+            else const
             for const in closed.consts
         ]
         jaxpr = closed.jaxpr

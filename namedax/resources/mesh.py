@@ -553,7 +553,7 @@ def retyped(op: str, datas: Sequence[Any]) -> list[Any] | None:
 
     That is the mesh of `jax.set_mesh`, else the first one with Explicit axes in their types.
     """
-    mesh: Any = current_mesh() or next((_mesh_of_type(x) for x in datas if is_tracked(x)), None)
+    mesh = current_mesh() or _tracked_mesh(datas)
     if mesh is None or not any(needs_type(x, mesh) for x in datas):
         return None
     return [on_ambient_mesh(x, op, mesh) if isinstance(x, jax.Array) else x for x in datas]
