@@ -46,7 +46,6 @@ from jax.lax import bessel_i1e_p as bessel_i1e_p  # type: ignore[attr-defined, u
 from jax.lax import bitcast_convert_type_p as bitcast_convert_type_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import broadcast_in_dim_p as broadcast_in_dim_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import broadcast_shapes as broadcast_shapes  # type: ignore[attr-defined, unused-ignore]
-from jax.lax import broadcasted_iota as broadcasted_iota  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import cbrt_p as cbrt_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import ceil_p as ceil_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import clamp_p as clamp_p  # type: ignore[attr-defined, unused-ignore]
@@ -95,7 +94,6 @@ from jax.lax import exp_p as exp_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import expm1_p as expm1_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import fft_p as fft_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import floor_p as floor_p  # type: ignore[attr-defined, unused-ignore]
-from jax.lax import full as full  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import gather_p as gather_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import ge_p as ge_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import gt_p as gt_p  # type: ignore[attr-defined, unused-ignore]
@@ -104,7 +102,6 @@ from jax.lax import igamma_p as igamma_p  # type: ignore[attr-defined, unused-ig
 from jax.lax import igammac_p as igammac_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import imag_p as imag_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import integer_pow_p as integer_pow_p  # type: ignore[attr-defined, unused-ignore]
-from jax.lax import iota as iota  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import iota_p as iota_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import is_finite_p as is_finite_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import le_p as le_p  # type: ignore[attr-defined, unused-ignore]
@@ -588,6 +585,10 @@ def broadcast_to_rank(x: PlainArray, rank: int) -> PlainArray: ...
 @overload
 def broadcast_to_rank(x: jax.typing.ArrayLike, rank: int) -> jax.Array:
     """Adds leading dimensions of ``1`` to give ``x`` rank ``rank``."""
+def broadcasted_iota(
+    dtype: DType, shape: Sequence[int], dimension: AxisSpec, *, out_sharding: object = None,
+) -> AnyArray:
+    """Convenience wrapper around ``iota``."""
 @overload
 def cbrt(
     x: NamedArray, *, accuracy: jax.lax.Tolerance | jax.lax.AccuracyMode | None = None,
@@ -1444,6 +1445,32 @@ def fori_loop(
       AxisSizeError, PositionalAxisError, ArgumentTypeError: as for `scan`, for the value.
     """
 @overload
+def full(
+    shape: Sequence[int],
+    fill_value: NamedArray,
+    dtype: DType | None = None,
+    *,
+    sharding: jax.sharding.Sharding | None = None,
+) -> NamedArray:
+    """Returns an array of `shape` filled with `fill_value`."""
+@overload
+def full(
+    shape: Sequence[int],
+    fill_value: PlainArray,
+    dtype: DType | None = None,
+    *,
+    sharding: jax.sharding.Sharding | None = None,
+) -> PlainArray: ...
+@overload
+def full(
+    shape: Sequence[int],
+    fill_value: jax.typing.ArrayLike,
+    dtype: DType | None = None,
+    *,
+    sharding: jax.sharding.Sharding | None = None,
+) -> jax.Array:
+    """Returns an array of `shape` filled with `fill_value`."""
+@overload
 def full_like(
     x: NamedArray,
     fill_value: ArrayLike,
@@ -1613,6 +1640,11 @@ def integer_pow(x: PlainArray, y: int) -> PlainArray: ...
 @overload
 def integer_pow(x: jax.typing.ArrayLike, y: int) -> jax.Array:
     """Elementwise power: :math:`x^y`, where :math:`y` is a static integer."""
+def iota(dtype: DType, size: int) -> AnyArray:
+    """Wraps XLA's `Iota
+    <https://www.openxla.org/xla/operation_semantics#iota>`_
+    operator.
+    """
 @overload
 def is_finite(x: NamedArray) -> NamedArray:
     """Elementwise :math:`\\mathrm{isfinite}`."""

@@ -299,7 +299,8 @@ def _lift(
         parameters: Mapping[str, Any] = inspect.signature(function).parameters
     except (TypeError, ValueError):
         parameters = {}
-    found = tuple(p for p in parameters if p in (axis_parameters or AXIS_PARAMETERS))
+    axes = AXIS_PARAMETERS if axis_parameters is None else axis_parameters
+    found = tuple(p for p in parameters if p in axes)
     renames = namespace in _TRANSFORMS and not {"n", "s"}.isdisjoint(parameters)
     lifted = (
         along_axes(function, name, found, renames) if found else nmap(with_derivative(function))

@@ -10,9 +10,7 @@ import jax.typing
 import numpy as np
 from jax.numpy import ComplexWarning as ComplexWarning  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import apply_over_axes as apply_over_axes  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import bartlett as bartlett  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import bfloat16 as bfloat16  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import blackman as blackman  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import bool as bool  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import bool_ as bool_  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import broadcast_shapes as broadcast_shapes  # type: ignore[attr-defined, unused-ignore]
@@ -25,13 +23,11 @@ from jax.numpy import complex64 as complex64  # type: ignore[attr-defined, unuse
 from jax.numpy import complex_ as complex_  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import complexfloating as complexfloating  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import csingle as csingle  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import diag_indices as diag_indices  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import double as double  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import dtype as dtype  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import e as e  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import einsum_path as einsum_path  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import euler_gamma as euler_gamma  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import eye as eye  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import finfo as finfo  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import flexible as flexible  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import float16 as float16  # type: ignore[attr-defined, unused-ignore]
@@ -56,12 +52,8 @@ from jax.numpy import fromiter as fromiter  # type: ignore[attr-defined, unused-
 from jax.numpy import fromstring as fromstring  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import generic as generic  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import get_printoptions as get_printoptions  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import hamming as hamming  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import hanning as hanning  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import identity as identity  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import iinfo as iinfo  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import index_exp as index_exp  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import indices as indices  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import inexact as inexact  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import inf as inf  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import int16 as int16  # type: ignore[attr-defined, unused-ignore]
@@ -75,8 +67,6 @@ from jax.numpy import integer as integer  # type: ignore[attr-defined, unused-ig
 from jax.numpy import isdtype as isdtype  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import issubdtype as issubdtype  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import iterable as iterable  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import ix_ as ix_  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import kaiser as kaiser  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import load as load  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import mask_indices as mask_indices  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import mgrid as mgrid  # type: ignore[attr-defined, unused-ignore]
@@ -96,9 +86,6 @@ from jax.numpy import savez as savez  # type: ignore[attr-defined, unused-ignore
 from jax.numpy import set_printoptions as set_printoptions  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import signedinteger as signedinteger  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import single as single  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import tri as tri  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import tril_indices as tril_indices  # type: ignore[attr-defined, unused-ignore]
-from jax.numpy import triu_indices as triu_indices  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import ufunc as ufunc  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import uint as uint  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import uint16 as uint16  # type: ignore[attr-defined, unused-ignore]
@@ -667,6 +654,8 @@ def average(
 
     See `nx.average`.
     """
+def bartlett(M: int) -> AnyArray:
+    """Return a Bartlett window of size M."""
 def bincount(
     x: ArrayLike,
     weights: ArrayLike | None = None,
@@ -798,6 +787,8 @@ def bitwise_xor(
     where: None = None,
 ) -> jax.Array:
     """Compute the bitwise XOR operation elementwise."""
+def blackman(M: int) -> AnyArray:
+    """Return a Blackman window of size M."""
 @overload
 def block(arrays: NamedArray) -> NamedArray:
     """Create an array from a list of blocks."""
@@ -1335,6 +1326,8 @@ def diag(v: PlainArray, k: int = 0) -> PlainArray: ...
 @overload
 def diag(v: jax.typing.ArrayLike, k: int = 0) -> jax.Array:
     """Returns the specified diagonal or constructs a diagonal array."""
+def diag_indices(n: int, ndim: int = 2) -> tuple[AnyArray, ...]:
+    """Return indices for accessing the main diagonal of a multidimensional array."""
 def diag_indices_from(arr: ArrayLike) -> tuple[AnyArray, ...]:
     """Return indices for accessing the main diagonal of a given array."""
 @overload
@@ -1653,6 +1646,15 @@ def extract(
     fill_value: ArrayLike = 0,
 ) -> jax.Array:
     """Return the elements of an array that satisfy a condition."""
+def eye(
+    N: int,
+    M: int | None = None,
+    k: ArrayLike = 0,
+    dtype: DType | None = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+) -> AnyArray:
+    """Create a square or rectangular identity matrix"""
 @overload
 def fabs(x: NamedArray, /) -> NamedArray:
     """Compute the element-wise absolute values of the real-valued input."""
@@ -1956,6 +1958,10 @@ def greater_equal(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def greater_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x >= y``."""
+def hamming(M: int) -> AnyArray:
+    """Return a Hamming window of size M."""
+def hanning(M: int) -> AnyArray:
+    """Return a Hanning window of size M."""
 @overload
 def heaviside(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
     """Compute the heaviside step function."""
@@ -2043,6 +2049,8 @@ def i0(x: PlainArray) -> PlainArray: ...
 @overload
 def i0(x: jax.typing.ArrayLike) -> jax.Array:
     """Calculate modified Bessel function of first kind, zeroth order."""
+def identity(n: int, dtype: DType | None = None) -> AnyArray:
+    """Create a square identity matrix"""
 @overload
 def imag(val: NamedArray, /) -> NamedArray:
     """Return element-wise imaginary of part of the complex argument."""
@@ -2051,6 +2059,10 @@ def imag(val: PlainArray, /) -> PlainArray: ...
 @overload
 def imag(val: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise imaginary of part of the complex argument."""
+def indices(
+    dimensions: AxisSpec, dtype: DType | None = None, sparse: builtins.bool = False,
+) -> AnyArray | tuple[AnyArray, ...]:
+    """Generate arrays of grid indices."""
 @overload
 def inner(
     a: NamedArray,
@@ -2287,6 +2299,16 @@ def isscalar(element: ArrayLike) -> builtins.bool:
 
     See `nx.isscalar`.
     """
+def ix_(*args: ArrayLike) -> tuple[AnyArray, ...]:
+    """Return a multi-dimensional grid (open mesh) from N one-dimensional sequences."""
+@overload
+def kaiser(M: int, beta: NamedArray) -> NamedArray:
+    """Return a Kaiser window of size M."""
+@overload
+def kaiser(M: int, beta: PlainArray) -> PlainArray: ...
+@overload
+def kaiser(M: int, beta: jax.typing.ArrayLike) -> jax.Array:
+    """Return a Kaiser window of size M."""
 @overload
 def kron(a: NamedArray, b: ArrayLike) -> NamedArray:
     """Compute the Kronecker product of two input arrays."""
@@ -4132,6 +4154,8 @@ def trapezoid(
       AxisNotFoundError: `y` lacks the axis.
       AxisSizeError: `x` has a different size.
     """
+def tri(N: int, M: int | None = None, k: int = 0, dtype: DType | None = None) -> AnyArray:
+    """Return an array with ones on and below the diagonal and zeros elsewhere."""
 @overload
 def tril(
     m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None,
@@ -4158,6 +4182,8 @@ def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = No
       PositionalAxisError: `axis` is not a pair of two axes.
       ArgumentTypeError: `k` is not an integer.
     """
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[AnyArray, AnyArray]:
+    """Return the indices of lower triangle of an array of size ``(n, m)``."""
 def tril_indices_from(
     arr: ArrayLike | jax.ShapeDtypeStruct, k: int = 0,
 ) -> tuple[AnyArray, AnyArray]:
@@ -4189,6 +4215,8 @@ def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = No
       PositionalAxisError: `axis` is not a pair of two axes.
       ArgumentTypeError: `k` is not an integer.
     """
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[AnyArray, AnyArray]:
+    """Return the indices of upper triangle of an array of size ``(n, m)``."""
 def triu_indices_from(
     arr: ArrayLike | jax.ShapeDtypeStruct, k: int = 0,
 ) -> tuple[AnyArray, AnyArray]:

@@ -703,6 +703,8 @@ def _describe(
         parts.append(_ARRAY)
         arrays.append(value)
         datas.append(value)
+    elif kind is tuple and is_pytree is None and _CONSTANTS.issuperset(map(type, value)):
+        parts += (value, *map(type, value))  # such as a shape
     elif kind is tuple or kind is list:
         parts += (kind, len(value))
         for entry in value:
@@ -716,7 +718,7 @@ def _describe(
         parts.append(kind)
         for entry in (value.start, value.stop, value.step):
             _describe(entry, parts, arrays, datas, is_pytree, which)
-    elif isinstance(value, (np.dtype, enum.Enum, type)):
+    elif isinstance(value, (np.dtype, enum.Enum, type, jax.lax.RaggedDotDimensionNumbers)):
         parts.append(value)
     elif (
         kind is FunctionType

@@ -120,6 +120,9 @@ SPECIAL = {
     "lax.linalg.lu_pivots_to_permutation": call(i(3), 4),
     "lax.linalg.ormqr": call(f(4, 3), f(3), f(4, 2)),
     "lax.linalg.tridiagonal_solve": call(f(4), positive(4), f(4), f(4, 2)),
+    "numpy.ix_": call(i(3), i(2)),
+    "numpy.kaiser": call(4, f()),
+    "lax.full": call((2,), f()),
     "numpy.nanquantile": call(f(3, 3), 0.25, 0),
     "numpy.quantile": call(f(3, 3), 0.25, 0),
     "numpy.stack": call([f(3, 3), f(3, 3)], 1),
@@ -213,6 +216,11 @@ EXCEPTIONS = {
         for name in ("dft", "hadamard", "helmert", "hilbert", "invhilbert", "invpascal", "pascal")
     },
     **{f"numpy.fft.{name}": NO_ARRAYS for name in ("fftfreq", "rfftfreq")},
+    **{
+        f"numpy.{name}": NO_ARRAYS
+        for name in "bartlett blackman diag_indices eye hamming hanning identity indices tri tril_indices triu_indices".split()
+    },
+    **{f"lax.{name}": NO_ARRAYS for name in ("broadcasted_iota", "iota")},
     "scipy.special.bernoulli": NO_ARRAYS,
     "lax.linalg.cholesky_update": "JAX cannot vectorise it",
     # By name, or refused by name: tests/namespaces/test_lax_namespace.py.

@@ -61,6 +61,8 @@ def scaled(weight, tokens):
 
 
 BRANCHES = [up, down]
+RAGGED = jnp.arange(12.0).reshape(2, 3, 2)
+RAGGED_DIMENSIONS = jax.lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
 HE_NORMAL = nx.nn.initializers.he_normal(in_axis="i", out_axis="o")
 TOKENS = nx.named(X.data, ["t", "f"])
 WEIGHTS = nx.named(jnp.array([1.0, 2.0]), ["expert"])
@@ -107,6 +109,12 @@ CALLS = {
     "zeros_like": lambda: nx.zeros_like(X),
     "full": lambda: nx.full((), 2.0, named_shape={"n": 5}),
     "nn.one_hot": lambda: nx.nn.one_hot(INDICES, 5, axis="n"),
+    "numpy.eye": lambda: nx.numpy.eye(3, dtype=int),
+    "numpy.tril_indices": lambda: nx.numpy.tril_indices(4),
+    "numpy.hanning": lambda: nx.numpy.hanning(5),
+    "numpy.fft.fftfreq": lambda: nx.numpy.fft.fftfreq(6, axis="f"),
+    "lax.broadcasted_iota": lambda: nx.lax.broadcasted_iota(jnp.int32, (2, 3), 1),
+    "lax.ragged_dot_general": lambda: nx.lax.ragged_dot_general(V, RAGGED, jnp.array([1, 2]), RAGGED_DIMENSIONS),
     "diff": lambda: nx.diff(X, axis="t", out_axis="d"),
     "quantile": lambda: nx.quantile(X, 0.3, axis="t"),
     "positional": lambda: nx.positional(X, ["k", "t"]),
@@ -174,7 +182,7 @@ def repeat(call, times):
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(6)
+@pytest.mark.fast(8)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_repeated_call_traces_and_compiles_nothing(name, events):
     repeat(CALLS[name], 2)

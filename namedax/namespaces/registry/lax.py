@@ -18,6 +18,7 @@ from namedax.errors import ArgumentTypeError
 from namedax.namespaces.mirror import public
 from namedax.namespaces.registry import Functions, only, public_functions, without
 from namedax.operands.axes import holds_names
+from namedax.operands.dispatch import call_program
 from namedax.ops.collectives import permuting, reducing
 from namedax.ops.collectives.gathering import pgather
 from namedax.ops.contraction.pdot import pdot
@@ -51,7 +52,9 @@ def _of_devices(name: str, is_collective: bool, remedy: str) -> Callable[..., An
                     f"{name}: it operates on devices and does not accept named arrays; it was"
                     f" called for {of}. {remedy}"
                 )
-            return call_or_refuse(function, args, kwargs)
+            if is_collective:
+                return call_or_refuse(function, args, kwargs)
+            return call_program(call_or_refuse, (function, args, kwargs), {})
         except Exception as error:
             shorten_eager(error)
             raise

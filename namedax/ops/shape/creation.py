@@ -26,6 +26,7 @@ from namedax.errors import (
     format_value,
 )
 from namedax.operands.broadcasting import make_result
+from namedax.operands.dispatch import in_program
 from namedax.operands.new_axis import check_shape, named_sizes, size_of
 from namedax.operands.nmap import Lifted
 from namedax.operands.operation import Explicit, operation
@@ -547,6 +548,7 @@ def _frequencies(
     return values if axis is None else named(values, [axis])
 
 
+@in_program
 def fftfreq(
     n: int,
     d: jax.typing.ArrayLike = 1.0,
@@ -579,6 +581,7 @@ def fftfreq(
     return _frequencies("fftfreq", n, d, dtype, device, axis)
 
 
+@in_program
 def rfftfreq(
     n: int,
     d: jax.typing.ArrayLike = 1.0,
