@@ -1,4 +1,4 @@
-"""Predicted and measured times of the 50 programs of tests/analysis/corpus on eight simulated devices.
+"""Predicted and measured times of the 50 programs of tests/insight/analysis/corpus on eight simulated devices.
 
     python benchmarks/truth.py [--steps 7] [--least 4] [PROGRAM ...]
 
@@ -31,9 +31,9 @@ import jax
 from scipy.stats import spearmanr
 
 import namedax as nx
-from namedax.profiling.fitting import Observation, fit
-from namedax.profiling.profile import Profile
-from tests.analysis.corpus.programs import PROGRAMS, Program
+from namedax.insight.profiling.fitting import Observation, fit
+from namedax.insight.profiling.profile import Profile
+from tests.insight.analysis.corpus.programs import PROGRAMS, Program
 
 MOST_BYTES = 1 << 28  # of the arguments and results of a step, all devices together
 

@@ -3,10 +3,11 @@
 Write a model over axis names. Decide afterwards, in one dictionary (`axis_resources`), over which
 hardware each axis is sharded.
 
-The table `namedax.public_names.NAMES` has every public name of this module. `NamedArray` with its
-methods and `xmap` are imported with the package, other names on first access. The namespaces that
-mirror JAX (`numpy`, `scipy`, `lax`, `nn`, `random`, `image`) take their names from JAX. Stubs
-beside the modules describe all names to editors and type checkers; `make stubs` writes them.
+The table `namedax.ops.namespaces.public_names.NAMES` has every public name of this module.
+`NamedArray` with its methods and `xmap` are imported with the package, other names on first access.
+The namespaces that mirror JAX (`numpy`, `scipy`, `lax`, `nn`, `random`, `image`) take their names
+from JAX. Stubs beside the modules describe all names to editors and type checkers; `make stubs`
+writes them.
 """
 
 import importlib as _importlib
@@ -20,16 +21,16 @@ from jax.extend import source_info_util as _source_info_util
 from namedax.core.array import NamedArray as NamedArray
 from namedax.errors import hints as _hints
 from namedax.errors import install_hints as _install_hints
-from namedax.explicit_axes import install as _install_explicit_axes
-from namedax.namespaces.operators import install as _install
-from namedax.public_names import ALIASES as _ALIASES
-from namedax.public_names import homes as _homes
+from namedax.ops.namespaces.operators import install as _install
+from namedax.ops.namespaces.public_names import ALIASES as _ALIASES
+from namedax.ops.namespaces.public_names import homes as _homes
+from namedax.xmap.explicit_axes import install as _install_explicit_axes
 from namedax.xmap.wrapper import xmap as xmap
 
 if (
     _TYPE_CHECKING
 ):  # for "go to definition" in editors; `make stubs` writes this module from the table
-    from namedax.definitions import *  # noqa: F403
+    from namedax.ops.namespaces.definitions import *  # noqa: F403
 
 __version__ = "0.2.0"
 
@@ -58,7 +59,9 @@ def __dir__() -> list[str]:
 
 _install()
 _install_explicit_axes()
-_install_hints(lambda: _importlib.import_module("namedax.hints").hints_of(_sys.modules[__name__]))
+_install_hints(
+    lambda: _importlib.import_module("namedax.messages.hints").hints_of(_sys.modules[__name__])
+)
 
 # A compiled program, a profile and JAX's own messages say the line of the model, not that of the
 # library.

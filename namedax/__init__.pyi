@@ -4,10 +4,11 @@
 Write a model over axis names. Decide afterwards, in one dictionary (`axis_resources`), over which
 hardware each axis is sharded.
 
-The table `namedax.public_names.NAMES` has every public name of this module. `NamedArray` with its
-methods and `xmap` are imported with the package, other names on first access. The namespaces that
-mirror JAX (`numpy`, `scipy`, `lax`, `nn`, `random`, `image`) take their names from JAX. Stubs
-beside the modules describe all names to editors and type checkers; `make stubs` writes them.
+The table `namedax.ops.namespaces.public_names.NAMES` has every public name of this module.
+`NamedArray` with its methods and `xmap` are imported with the package, other names on first access.
+The namespaces that mirror JAX (`numpy`, `scipy`, `lax`, `nn`, `random`, `image`) take their names
+from JAX. Stubs beside the modules describe all names to editors and type checkers; `make stubs`
+writes them.
 """
 
 import builtins
@@ -35,14 +36,18 @@ from namedax import random as random
 from namedax import scipy as scipy
 from namedax import testing as testing
 from namedax import typing as typing
-from namedax.analysis.explain import explain as explain
-from namedax.analysis.report import Report as Report
 from namedax.core.array import NamedArray as NamedArray
 from namedax.core.strict_broadcasting import strict_broadcasting as strict_broadcasting
 from namedax.debug.name_trace import trace_names as trace_names
 from namedax.distributed import from_process_local as from_process_local
 from namedax.distributed import process_entries as process_entries
-from namedax.drawing.arrays import draw as draw
+from namedax.insight.analysis.explain import explain as explain
+from namedax.insight.analysis.report import Report as Report
+from namedax.insight.drawing.arrays import draw as draw
+from namedax.insight.planning.planner import plan as plan
+from namedax.insight.planning.result import Plan as Plan
+from namedax.insight.profiling.profiler import profile as profile
+from namedax.insight.transfers.transfer import transfer as transfer
 from namedax.interop.xarray import from_xarray as from_xarray
 from namedax.interop.xarray import to_xarray as to_xarray
 from namedax.numpy import abs as abs
@@ -161,7 +166,6 @@ from namedax.numpy import tanh as tanh
 from namedax.numpy import true_divide as true_divide
 from namedax.numpy import trunc as trunc
 from namedax.numpy import zeros_like as zeros_like
-from namedax.operands.nmap import nmap as nmap
 from namedax.ops.collectives.reducing import axis_size as axis_size
 from namedax.ops.contraction.einsum import dot as dot
 from namedax.ops.contraction.einsum import einsum as einsum
@@ -183,6 +187,7 @@ from namedax.ops.loops.custom_rules import custom_vjp as custom_vjp
 from namedax.ops.loops.pipelines import pipeline as pipeline
 from namedax.ops.loops.vmap import map as map
 from namedax.ops.loops.vmap import vmap as vmap
+from namedax.ops.operands.nmap import nmap as nmap
 from namedax.ops.ragged.ragged import Ragged as Ragged
 from namedax.ops.reduction.comparison import allclose as allclose
 from namedax.ops.reduction.comparison import array_equal as array_equal
@@ -257,13 +262,9 @@ from namedax.ops.window.calculus import gradient as gradient
 from namedax.ops.window.calculus import trapezoid as trapezoid
 from namedax.ops.window.convolution import conv as conv
 from namedax.ops.window.convolution import conv_transpose as conv_transpose
-from namedax.planning.planner import plan as plan
-from namedax.planning.result import Plan as Plan
-from namedax.profiling.profiler import profile as profile
 from namedax.resources.serial import SerialLoop as SerialLoop
 from namedax.resources.serial import serial_loop as serial_loop
 from namedax.resources.wire import Wire as Wire
-from namedax.transfers.transfer import transfer as transfer
 from namedax.xmap.wrapper import xmap as xmap
 
 __version__: str

@@ -20,7 +20,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 from namedax.core.annotations import AnyArray
 from namedax.core.array import make
 from namedax.core.axis_mappings import AxisMapping
-from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import check_numbers, native_order
 from namedax.core.names import Mesh, PyTree
@@ -33,6 +32,8 @@ from namedax.errors import (
     did_you_mean,
     show_names,
 )
+from namedax.messages.call_errors import checks_signature
+from namedax.messages.layout_names import check_layout_names
 from namedax.ops.shape.conversion import attach_names, map_with_mappings
 from namedax.resources.assignment import (
     Assignment,
@@ -40,7 +41,6 @@ from namedax.resources.assignment import (
     parse_resources,
     partition_spec,
 )
-from namedax.resources.layout_names import check_layout_names
 from namedax.resources.mesh import mesh_with_devices
 from namedax.resources.processes import compare, mesh_text, spans_processes, stable_text
 from namedax.resources.serial import on_devices, with_loops

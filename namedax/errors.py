@@ -421,9 +421,9 @@ def _no_hint(*about: object) -> str:
 class Hints(NamedTuple):
     """Functions that return hints about public functions, for messages.
 
-    The package `namedax.hints` defines them. Modules that raise errors cannot import it, so namedax
-    installs its functions here on import. A function without a hint returns an empty string or
-    `None`. Without installed hints, there is no hint.
+    The module `namedax.messages.hints` defines them. Modules that raise errors cannot import it, so
+    namedax installs its functions here on import. A function without a hint returns an empty string
+    or `None`. Without installed hints, there is no hint.
 
     Attributes:
       usage: a sentence with a typical call of the public function `op`.

@@ -43,10 +43,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import jax
 
-from namedax.core.call_errors import checks_signature
 from namedax.core.functions import cell_names
 from namedax.core.records import Record
 from namedax.errors import ArgumentError, ArgumentTypeError, format_value
+from namedax.messages.call_errors import checks_signature
 
 __all__ = ["KINDS", "Collective", "Summary", "collectives", "summary"]
 

@@ -9,8 +9,8 @@ import sys
 from types import ModuleType
 from typing import cast
 
-from namedax.planning.command import main
-from namedax.planning.planner import plan
+from namedax.insight.planning.command import main
+from namedax.insight.planning.planner import plan
 
 if __name__ == "__main__":
     raise SystemExit(main(sys.argv[1:]))

@@ -6,7 +6,7 @@ can be named arrays. The random numbers depend neither on the mesh nor on `axis_
 `namedax.ops.random.drawing` documents the numbers and the cost of a draw.
 """
 
-from namedax.namespaces.lifting import Namespace as _Namespace
+from namedax.ops.namespaces.lifting import Namespace as _Namespace
 from namedax.ops.random import choosing as _choosing
 from namedax.ops.random import drawing as _samplers
 

@@ -20,18 +20,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.analysis.explain import explain
-from namedax.analysis.records import Collective
 from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of, is_named
-from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
 from namedax.core.names import Mesh, PyTree
 from namedax.core.records import Record
 from namedax.errors import ArgumentError
 from namedax.hlo import KINDS, size_text
-from namedax.operands.pytree import data_of
+from namedax.insight.analysis.explain import explain
+from namedax.insight.analysis.records import Collective
+from namedax.messages.call_errors import checks_signature
+from namedax.ops.operands.pytree import data_of
 from namedax.ops.shape.conversion import order_like
 from namedax.xmap.mapped_function import Xmapped
 from namedax.xmap.wrapper import xmap

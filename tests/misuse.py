@@ -28,8 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import namedax as nx
-from namedax.core.call_errors import refuse_miscall
 from namedax.errors import NamedaxError
+from namedax.messages.call_errors import refuse_miscall
 
 ROOT = pathlib.Path(__file__).parent.parent
 

@@ -195,10 +195,10 @@ def picture(function: Callable[[Scope], Any], scope: Scope, title: str) -> str:
 
     import matplotlib
 
-    from namedax.drawing import canvas
+    from namedax.insight.drawing import canvas
 
     drawing = {
-        which: importlib.import_module(f"namedax.drawing.{which}")
+        which: importlib.import_module(f"namedax.insight.drawing.{which}")
         for which in ("traffic", "timeline", "front", "pipelines", "arrays", "canvas", "panels")
     }
 

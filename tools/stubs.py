@@ -3,11 +3,11 @@
 `make stubs` writes them all; `python tools/stubs.py --check` lists the stale ones and fails if
 there are any.
 
-- `namedax/__init__.pyi`: the public names, from the table `namedax.public_names`. A name is
+- `namedax/__init__.pyi`: the public names, from the table `namedax.ops.namespaces.public_names`. A name is
   imported from its source, unless the function has overloads or is created at run time.
-- `namedax/definitions.py`: an import of each public name from its module, which leads an editor
+- `namedax/ops/namespaces/definitions.py`: an import of each public name from its module, which leads an editor
   from the stub to the source.
-- A stub beside each module that shows a namespace of JAX (`namedax.namespaces.lifting.Namespace`).
+- A stub beside each module that shows a namespace of JAX (`namedax.ops.namespaces.lifting.Namespace`).
 - `namedax/core/annotations.pyi` and `results.pyi`: the types of results for other code;
 - `namedax/core/methods.pyi`: the operators and methods of `NamedArray`, which `import namedax` adds
   to the class.
@@ -40,14 +40,13 @@ from typing import Any
 import jax
 
 import namedax as nx
-from namedax import public_names
 from namedax.core import annotations
-from namedax.namespaces import lifting, operators
-from namedax.operands.axes import AXIS_PARAMETERS
-from namedax.operands.nmap import Lifted
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
+from namedax.ops.namespaces import lifting, operators, public_names
 from namedax.ops.nn.activations import ACTIVATIONS
 from namedax.ops.nn.initializers import NamedInitializer
+from namedax.ops.operands.axes import AXIS_PARAMETERS
+from namedax.ops.operands.nmap import Lifted
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "namedax"
@@ -655,7 +654,7 @@ def _import_of(name: str, module: str) -> str:
 
 
 def definitions() -> str:
-    """Return `namedax/definitions.py`: imports of all public names, for "go to definition"."""
+    """Return `namedax/ops/namespaces/definitions.py`: imports of all public names, for "go to definition"."""
     lines = [
         HEADER.format(version=jax.__version__),
         "# ruff: noqa",
@@ -913,7 +912,7 @@ def stubs() -> dict[pathlib.Path, str]:
             importlib.import_module(info.name)
     found = {
         PACKAGE / "__init__.pyi": face(),
-        PACKAGE / "definitions.py": definitions(),
+        PACKAGE / "ops/namespaces/definitions.py": definitions(),
         PACKAGE / "core" / "methods.pyi": methods(),
         **for_users(),
     }

@@ -22,11 +22,11 @@ import numpy as np
 
 import namedax as nx
 from namedax.core.functions import summary_of
-from namedax.namespaces import lifting
-from namedax.operands.along_axes import along_axes
-from namedax.operands.nmap import Lifted
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.elementwise import elementwise
+from namedax.ops.namespaces import lifting
+from namedax.ops.operands.along_axes import along_axes
+from namedax.ops.operands.nmap import Lifted
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "namedax"

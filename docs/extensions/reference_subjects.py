@@ -128,7 +128,7 @@ _PATHS = {
     "ops/random/": RANDOM,
     "ops/elementwise": ELEMENTWISE,
     **dict.fromkeys(
-        ("analysis/", "debug/", "profiling/", "planning/", "transfers/", "machines/", "drawing/", "hlo", "testing"),
+        ("insight/", "debug/", "machines/", "hlo", "testing"),
         COMMUNICATION,
     ),
     **dict.fromkeys(("checkpoints/", "distributed", "interop", "typing/"), FILES),

@@ -42,15 +42,15 @@ from namedax.checkpoints.trees import (
 )
 from namedax.checkpoints.written_names import Json
 from namedax.core.array import is_named
-from namedax.core.call_errors import checks_signature
 from namedax.core.file_names import checked_path
-from namedax.core.jax_errors import ErrorKind
 from namedax.core.names import Mesh, PyTree
 from namedax.core.region import ambient
 from namedax.distributed import placement as placement_of
 from namedax.errors import ArgumentError, AxisResourceError, CheckpointError, format_value
+from namedax.messages.call_errors import checks_signature
+from namedax.messages.jax_errors import ErrorKind
+from namedax.messages.layout_names import check_layout_names
 from namedax.resources.assignment import Assignment, parse_resources
-from namedax.resources.layout_names import check_layout_names
 from namedax.resources.mesh import concrete_mesh
 from namedax.resources.processes import all_devices, compare, spans_processes
 

@@ -39,7 +39,7 @@ from namedax.errors import (
     show_dtype,
     show_names,
 )
-from namedax.operands.pytree import data_of
+from namedax.ops.operands.pytree import data_of
 from namedax.resources.assignment import Assignment, named_sharding
 from namedax.resources.mesh import entry_of
 from namedax.resources.stored_padding import with_zero_padding

@@ -25,9 +25,9 @@ from namedax.checkpoints.written_names import Json, identity, read_name, written
 from namedax.core.array import NamedArray, is_named, make, padding_of, positions
 from namedax.core.display import type_text
 from namedax.core.names import Dims, PyTree
-from namedax.core.tree_differences import children, key_of
 from namedax.errors import CheckpointError, format_value
-from namedax.operands.pytree import data_of
+from namedax.messages.tree_differences import children, key_of
+from namedax.ops.operands.pytree import data_of
 from namedax.resources.stored_padding import on_host
 
 __all__ = [

@@ -13,9 +13,7 @@ libraries. `reshape` merges dimensions, `records` are classes of fields, `plain_
 them for JSON, `text_tables` formats tables and times, `name_scopes` names operations in programs,
 `kernel_scopes` has the calls of functions with a declared cost, `stack_room` saves page faults of
 deep calls, and `functions` reads signatures, docstrings and source locations.
-`call_errors` and `argument_kinds` check calls, and `tracebacks` shortens what an error shows;
-`protocol_hints` is for named arrays in functions of NumPy and Python, and `jax_errors` recognizes
-errors of JAX to explain them. `tree_differences` describes how the structures of two pytrees
-differ, and `file_names` checks names in files. `explicit_fallback` runs what JAX cannot run on
-Explicit axes, and `strict_broadcasting` is the opt-in check of elementwise results.
+`protocol_hints` is for named arrays in functions of NumPy and Python, and `file_names` checks names
+in files. `explicit_fallback` runs what JAX cannot run on Explicit axes, and `strict_broadcasting`
+is the opt-in check of elementwise results.
 """

@@ -2,8 +2,8 @@
 
 A `NamedArray` holds `data` and `dims`, one entry of `dims` per dimension of `data`: an axis name,
 or `None` for a positional axis. It is immutable. This module defines only the array itself.
-`display` formats it, `namedax.operands.pytree` registers it as a pytree with one leaf, and
-`namedax.namespaces.operators` adds its operators and methods.
+`display` formats it, `namedax.ops.operands.pytree` registers it as a pytree with one leaf, and
+`namedax.ops.namespaces.operators` adds its operators and methods.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from namedax.core.protocol_hints import (
     raise_unhashable,
 )
 from namedax.core.region import Region, active_regions, ambient, check_regions_live, escaped_blocks
-from namedax.core.tracebacks import shorten_eager
 from namedax.errors import (
     ArgumentTypeError,
     ArrayAttributeError,
@@ -51,6 +50,7 @@ from namedax.errors import (
     shape_of,
     show_names,
 )
+from namedax.messages.tracebacks import shorten_eager
 
 __all__ = [
     "NamedArray",
@@ -89,8 +89,8 @@ class _ArrayType(type):
 
 
 if TYPE_CHECKING:
-    # `namedax.namespaces.operators` adds the operators and methods to the class. For type checkers
-    # they are in a stub without a module (`make stubs`).
+    # `namedax.ops.namespaces.operators` adds the operators and methods to the class. For type
+    # checkers they are in a stub without a module (`make stubs`).
     from namedax.core.methods import Methods
 else:
 

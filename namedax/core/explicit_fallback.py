@@ -3,7 +3,7 @@
 On such a mesh axis the sharding is part of a value's type, and JAX (0.10 to 0.12) lacks a rule for
 many operations along a sharded axis. Each operation declares what JAX supports (`Explicit`), and
 the types of its operands decide before the call. It runs directly in JAX, or as a mapped function.
-`namedax.explicit_axes` implements the mapping. That module maps functions and is above all
+`namedax.xmap.explicit_axes` implements the mapping. That module maps functions and is above all
 operations, so it is installed here, where operations can reach it.
 """
 
@@ -17,9 +17,9 @@ import jax
 from jax.sharding import AxisType, NamedSharding
 
 from namedax.core.array import NamedArray
-from namedax.core.call_errors import refuse_miscall
 from namedax.core.element_types import refuse_foreign_among, refuse_overflow
 from namedax.errors import NamedaxError, StoredPaddingError
+from namedax.messages.call_errors import refuse_miscall
 
 __all__ = [
     "Explicit",

@@ -57,7 +57,7 @@ is_open = _open.get
 
 # The modules whose functions users call in a namespace.
 _NAMESPACES = {
-    "namedax.namespaces.lifting": "lax.",
+    "namedax.ops.namespaces.lifting": "lax.",
     "namedax.ops.collectives.": "lax.",
     "namedax.ops.contraction.pdot": "lax.",
     "namedax.ops.experts.": "nn.",
@@ -67,7 +67,7 @@ _NAMESPACES = {
     "namedax.ops.window.pooling": "nn.",
     "namedax.ops.window.resizing": "image.",
 }
-_HIDDEN = ("namedax.core.", "namedax.operands.", "namedax.ops.", "namedax.namespaces.")
+_HIDDEN = ("namedax.core.", "namedax.ops.operands.", "namedax.ops.", "namedax.ops.namespaces.")
 _ESCAPES = str.maketrans(dict.fromkeys('/{},:"\\', "_"))
 
 

@@ -27,6 +27,7 @@ from namedax.core.names import Mesh, PyTree, check_name
 from namedax.core.padded_sharding import Uneven, block_size, dividing_sizes
 from namedax.core.records import Record
 from namedax.errors import AxisResourceError, PlacementConflictError, UnevenAxisError, show_names
+from namedax.messages import tracebacks
 
 __all__ = [
     "MANUAL",
@@ -679,3 +680,6 @@ def _inhabiting(region: Region) -> Iterator[None]:
     finally:
         region.state.numbers = None  # JAX keeps the region alive
         active_regions.discard(id(token))
+
+
+tracebacks.install(lambda: bool(active_regions) and ambient() is not None)

@@ -17,10 +17,10 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 import jax
 
 from namedax.core.array import NamedArray
-from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.region import active_regions
 from namedax.errors import OuterProductError, show_names
+from namedax.messages.call_errors import checks_signature
 
 __all__ = [
     "check_names",

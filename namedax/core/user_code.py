@@ -17,8 +17,8 @@ import jax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from namedax.core.call_errors import explain_user_call
 from namedax.core.strict_broadcasting import resumed, strict_scopes
+from namedax.messages.call_errors import explain_user_call
 
 __all__ = [
     "LEAF",

@@ -21,11 +21,11 @@ import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
 from namedax.core.array import is_named
-from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.names import PyTree
 from namedax.debug.values import Value, call_with_values
 from namedax.errors import ArgumentTypeError, CheckFailedError, format_value, show_name
+from namedax.messages.call_errors import checks_signature
 
 __all__ = ["check", "checks"]
 

@@ -12,12 +12,12 @@ import jax
 from jax.sharding import NamedSharding, Sharding
 
 from namedax.core.array import NamedArray, dims_of, is_named, stored_data
-from namedax.core.call_errors import checks_signature
 from namedax.core.display import shown_placements, type_text
 from namedax.core.names import Dims, PyTree
 from namedax.core.region import Region, ambient
 from namedax.errors import ArgumentTypeError, format_value
-from namedax.operands.broadcasting import to_local
+from namedax.messages.call_errors import checks_signature
+from namedax.ops.operands.broadcasting import to_local
 
 __all__ = ["Placement", "inspect_sharding"]
 

@@ -16,9 +16,7 @@ from typing import Any
 
 import jax
 
-from namedax.analysis.explain import explain
 from namedax.core.array import is_named
-from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.names import PyTree
 from namedax.core.records import Record
@@ -26,6 +24,8 @@ from namedax.debug.source_lines import Statement, file_name, is_of_user, stateme
 from namedax.debug.trace_text import NameTrace, TracedLine
 from namedax.errors import ArgumentTypeError, NamedaxError, format_value
 from namedax.hlo import size_text
+from namedax.insight.analysis.explain import explain
+from namedax.messages.call_errors import checks_signature
 
 __all__ = ["trace_names"]
 

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.array import is_named
-from namedax.core.call_errors import checks_signature
 from namedax.core.names import PyTree
 from namedax.debug.values import Value, call_with_values
 from namedax.errors import ArgumentError, ArgumentTypeError, format_value
+from namedax.messages.call_errors import checks_signature
 from namedax.resources.communication import is_keys
 
 __all__ = ["callback", "print"]

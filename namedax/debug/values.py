@@ -20,7 +20,7 @@ from namedax.core.region import Region, ambient, vectorized_axes
 from namedax.core.variance import varying
 from namedax.debug.callbacks import BatchAxis, HostCall, call_once
 from namedax.errors import PipelineError, show_dtype
-from namedax.operands.broadcasting import to_local
+from namedax.ops.operands.broadcasting import to_local
 from namedax.programs.raw_collective_check import DELIBERATE
 from namedax.resources import communication as comm
 from namedax.resources.layout import relayout

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 
 from namedax.core.array import dims_of, is_named
-from namedax.core.call_errors import checks_signature
 from namedax.core.names import PyTree
 from namedax.errors import ArgumentError
 from namedax.interop.matrix_axes import (
@@ -23,6 +22,7 @@ from namedax.interop.matrix_axes import (
     partitioned,
     paths_and_leaves,
 )
+from namedax.messages.call_errors import checks_signature
 from namedax.ops.reduction.reductions import mean
 
 __all__ = ["FactoredState", "adafactor"]

@@ -8,15 +8,15 @@ from typing import Any
 import jax
 
 from namedax.core.array import NamedArray, is_named, make, make_padded
-from namedax.core.call_errors import checks_signature
 from namedax.core.names import Mesh, PyTree
 from namedax.core.region import ambient
 from namedax.errors import (
     AxisResourceError,
 )
-from namedax.operands.pytree import data_of
+from namedax.messages.call_errors import checks_signature
+from namedax.messages.layout_names import check_layout_names
+from namedax.ops.operands.pytree import data_of
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
-from namedax.resources.layout_names import check_layout_names
 from namedax.resources.mesh import any_mesh
 from namedax.resources.serial import on_devices, with_loops
 from namedax.resources.stored_padding import padding_for, without_padding

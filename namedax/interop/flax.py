@@ -9,15 +9,15 @@ from typing import Any
 import jax
 
 from namedax.core.array import NamedArray, is_named, make
-from namedax.core.call_errors import checks_signature
 from namedax.core.names import Dims, PyTree, check_dims
-from namedax.core.tree_differences import tree_differences
 from namedax.errors import (
     ArgumentTypeError,
     AxisMappingError,
     AxisResourceError,
     show_names,
 )
+from namedax.messages.call_errors import checks_signature
+from namedax.messages.tree_differences import tree_differences
 from namedax.ops.shape.conversion import positional
 
 __all__ = ["from_flax", "from_logical_rules", "to_flax"]

@@ -19,7 +19,6 @@ from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type, to_type
 from namedax.core.names import PyTree
 from namedax.core.records import Record
-from namedax.core.tree_differences import ELEMENT, tree_differences
 from namedax.core.user_code import call_user_code
 from namedax.errors import (
     ArgumentError,
@@ -28,6 +27,7 @@ from namedax.errors import (
     format_value,
     show_names,
 )
+from namedax.messages.tree_differences import ELEMENT, tree_differences
 
 __all__ = [
     "MatrixAxes",

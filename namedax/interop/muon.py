@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 
 from namedax.core.array import is_named
-from namedax.core.call_errors import checks_signature
 from namedax.core.names import PyTree
 from namedax.errors import ArgumentError, format_value
 from namedax.interop.matrix_axes import (
@@ -32,6 +31,7 @@ from namedax.interop.newton_schulz import (
     Settings,
     orthogonalize,
 )
+from namedax.messages.call_errors import checks_signature
 from namedax.ops.reduction.reductions import sum as total
 
 __all__ = ["MuonState", "muon", "scale_by_muon"]

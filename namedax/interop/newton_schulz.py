@@ -34,8 +34,8 @@ from namedax.core.padded_sharding import plain
 from namedax.core.region import Region, ambient
 from namedax.core.variance import cast_data
 from namedax.interop.matrix_axes import Sides
-from namedax.operands.broadcasting import to_local
-from namedax.operands.operation import operation
+from namedax.ops.operands.broadcasting import to_local
+from namedax.ops.operands.operation import operation
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import masked, refilled
 

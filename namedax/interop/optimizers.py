@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from namedax.core.array import dims_of, is_named
-from namedax.core.call_errors import checks_signature
 from namedax.core.element_types import to_type
 from namedax.core.names import PyTree
 from namedax.core.region import ambient
 from namedax.interop.matrix_axes import as_wide
-from namedax.operands.broadcasting import to_local
-from namedax.operands.pytree import data_of
+from namedax.messages.call_errors import checks_signature
+from namedax.ops.operands.broadcasting import to_local
+from namedax.ops.operands.pytree import data_of
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import masked
 

@@ -10,7 +10,6 @@ from typing import Any
 import jax
 
 from namedax.core.array import make
-from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.names import DType
 from namedax.interop.specs import (
@@ -27,6 +26,7 @@ from namedax.interop.specs import (
 from namedax.interop.state_dicts import ignored_patterns
 from namedax.interop.tensor_files import TensorFiles
 from namedax.interop.tensors import header_of
+from namedax.messages.call_errors import checks_signature
 
 __all__ = ["StateDictReport", "StateDictRow", "state_dict_report"]
 

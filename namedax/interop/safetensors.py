@@ -9,7 +9,6 @@ from typing import Any
 import jax
 from jax.experimental import multihost_utils
 
-from namedax.core.call_errors import checks_signature
 from namedax.core.names import DType, Mesh, PyTree
 from namedax.errors import ArgumentError, ArgumentTypeError, format_value
 from namedax.interop.specs import (
@@ -24,7 +23,8 @@ from namedax.interop.specs import (
 from namedax.interop.state_dicts import check_tied, ignored_patterns, outgoing, target_of
 from namedax.interop.tensor_files import Paths, TensorFiles, check_dtypes, safetensors, write
 from namedax.interop.tensors import check_memory, placed
-from namedax.resources.layout_names import check_layout_names
+from namedax.messages.call_errors import checks_signature
+from namedax.messages.layout_names import check_layout_names
 
 __all__ = ["load_safetensors", "save_safetensors"]
 

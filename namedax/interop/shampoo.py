@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 
 from namedax.core.array import dims_of, is_named
-from namedax.core.call_errors import checks_signature
 from namedax.core.names import PyTree
 from namedax.errors import ArgumentError, format_value
 from namedax.interop.matrix_axes import (
@@ -31,10 +30,11 @@ from namedax.interop.matrix_axes import (
     partitioned,
     paths_and_leaves,
 )
-from namedax.operands.nmap import nmap
-from namedax.operands.operation import operation
+from namedax.messages.call_errors import checks_signature
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.loops.branches import cond
+from namedax.ops.operands.nmap import nmap
+from namedax.ops.operands.operation import operation
 from namedax.ops.reduction.reductions import sum as total
 from namedax.ops.shape.conversion import named, order_like, untag
 from namedax.ops.shape.rename import rename

@@ -14,7 +14,6 @@ import jax
 import numpy as np
 
 from namedax.core.array import NamedArray, is_named, positions
-from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import native_order
 from namedax.core.names import DType, Mesh, PyTree
@@ -42,9 +41,10 @@ from namedax.interop.specs import (
     solve,
 )
 from namedax.interop.tensors import Target, header_of, host_tensor, placed, tensors_of
-from namedax.operands.pytree import data_of
+from namedax.messages.call_errors import checks_signature
+from namedax.messages.layout_names import check_layout_names
+from namedax.ops.operands.pytree import data_of
 from namedax.resources.assignment import check_mesh_axes, parse_resources
-from namedax.resources.layout_names import check_layout_names
 from namedax.resources.mesh import mesh_with_devices
 from namedax.resources.serial import on_devices, with_loops
 from namedax.resources.stored_padding import on_host

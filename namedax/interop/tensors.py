@@ -24,7 +24,7 @@ from namedax.core.element_types import native_dtype
 from namedax.errors import ArgumentTypeError, CheckpointError, format_value, show_names
 from namedax.hlo import size_text
 from namedax.interop.specs import Entry, Header, Plan
-from namedax.operands.pytree import array_of
+from namedax.ops.operands.pytree import array_of
 from namedax.resources.assignment import Assignment, named_sharding
 from namedax.resources.mesh import auto_mesh, concrete_mesh, without_mesh
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, make
-from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax
 from namedax.core.names import Dims, check_dims
@@ -23,8 +22,9 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
-from namedax.operands.broadcasting import to_local
-from namedax.operands.pytree import data_of
+from namedax.messages.call_errors import checks_signature
+from namedax.ops.operands.broadcasting import to_local
+from namedax.ops.operands.pytree import data_of
 from namedax.resources.stored_padding import on_host
 
 __all__ = ["from_xarray", "to_xarray"]

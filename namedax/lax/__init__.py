@@ -1,7 +1,7 @@
 """The namespace `nx.lax`: `jax.lax` for named arrays, collectives over named axes, `linalg`."""
 
-from namedax.namespaces.lifting import Namespace as _Namespace
-from namedax.namespaces.registry.lax import LAX as _OWN
+from namedax.ops.namespaces.lifting import Namespace as _Namespace
+from namedax.ops.namespaces.registry.lax import LAX as _OWN
 
 # Functions of types or tokens, and functions that take functions or pytrees, which may contain
 # named arrays.

@@ -10,10 +10,10 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 import jax
 import numpy as np
 
-from namedax.core.call_errors import checks_signature
 from namedax.core.kernel_scopes import KernelCall, new_call
 from namedax.core.user_code import call_user_code
 from namedax.errors import ArgumentError, ArgumentTypeError, format_value
+from namedax.messages.call_errors import checks_signature
 from namedax.primitives.costs import largest_result
 
 __all__ = ["Amount", "cost"]

@@ -11,9 +11,9 @@ from typing import TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.analysis.records import Collective, Operation, Step
 from namedax.core.names import DType, Mesh
 from namedax.errors import ArgumentError, ArgumentTypeError, show_names
+from namedax.insight.analysis.records import Collective, Operation, Step
 from namedax.machines.collectives import seconds_of, smallest_in_two_levels
 from namedax.machines.links import Level, Link, Links, levels_of, placed, positive, sizes_of
 from namedax.machines.saving import arguments_of, links_as_list, links_from_list

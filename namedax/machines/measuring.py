@@ -26,12 +26,12 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
-from namedax.core.call_errors import checks_signature
 from namedax.core.records import Record
 from namedax.errors import ArgumentTypeError
 from namedax.machines.collectives import seconds_of
 from namedax.machines.links import Kind, Level, Link
 from namedax.machines.machine import Machine
+from namedax.messages.call_errors import checks_signature
 from namedax.resources.mesh import concrete_mesh
 
 __all__ = ["fitted", "measure"]

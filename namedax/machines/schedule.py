@@ -23,9 +23,9 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from namedax.analysis.records import Collective, Operation, Step
 from namedax.core.text_tables import seconds_text
 from namedax.errors import ArgumentError
+from namedax.insight.analysis.records import Collective, Operation, Step
 from namedax.machines.streams import Cost, Costs, Timed, two_streams
 from namedax.machines.trace_events import predicted_tracks, write
 
@@ -83,7 +83,7 @@ class Times:
 
         >>> import json, pathlib, tempfile, namedax as nx
         >>> from namedax.machines.schedule import Timed
-        >>> from namedax.analysis.records import Operation
+        >>> from namedax.insight.analysis.records import Operation
         >>> product = Operation(
         ...     "dot_general", ("k",), 1e9, 1000, 1, "float32", "nx.dot", "model.py:3", "forward"
         ... )

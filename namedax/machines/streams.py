@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from namedax.analysis.records import Collective, Step
+from namedax.insight.analysis.records import Collective, Step
 
 __all__ = ["Cost", "Costs", "Timed", "two_streams"]
 

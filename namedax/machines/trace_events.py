@@ -13,8 +13,8 @@ import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from namedax.analysis.records import Collective, Step
 from namedax.core.records import Record
+from namedax.insight.analysis.records import Collective, Step
 
 __all__ = ["LANES", "Slice", "Track", "predicted_tracks", "title_of", "write"]
 

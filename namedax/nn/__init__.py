@@ -1,7 +1,7 @@
 """The namespace `nx.nn`: `jax.nn` for named arrays."""
 
-from namedax.namespaces.lifting import Namespace as _Namespace
-from namedax.namespaces.registry.nn import NN as _OWN
+from namedax.ops.namespaces.lifting import Namespace as _Namespace
+from namedax.ops.namespaces.registry.nn import NN as _OWN
 
 _space = _Namespace(
     __name__,

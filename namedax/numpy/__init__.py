@@ -1,7 +1,7 @@
 """The namespace `nx.numpy`: `jax.numpy` for named arrays, with `linalg` and `fft`."""
 
-from namedax.namespaces.lifting import Namespace as _Namespace
-from namedax.namespaces.registry.numpy import NUMPY as _OWN
+from namedax.ops.namespaces.lifting import Namespace as _Namespace
+from namedax.ops.namespaces.registry.numpy import NUMPY as _OWN
 
 # Functions that do not depend on the values of arrays, take functions, or read files and buffers.
 _UNTOUCHED = (

@@ -22,17 +22,17 @@ from jax.extend.core import get_opaque_trace_state
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.call_errors import check_flags, checks_signature, flags_of, refuse_miscall
 from namedax.core.closure_capture import type_of_programs
 from namedax.core.element_types import refuse_overflow
 from namedax.core.functions import summary_of
 from namedax.core.region import Region
-from namedax.core.tracebacks import shorten_eager
 from namedax.errors import ArgumentTypeError, UnsupportedArgumentError
-from namedax.operands import kernels
-from namedax.operands.broadcasting import align_ranks, make_result
-from namedax.operands.nmap import explain_type_errors
-from namedax.operands.operation import Explicit, elementwise_operation, operation
+from namedax.messages.call_errors import check_flags, checks_signature, flags_of, refuse_miscall
+from namedax.messages.tracebacks import shorten_eager
+from namedax.ops.operands import kernels
+from namedax.ops.operands.broadcasting import align_ranks, make_result
+from namedax.ops.operands.nmap import explain_type_errors
+from namedax.ops.operands.operation import Explicit, elementwise_operation, operation
 
 __all__ = [
     "FUNCTIONS",

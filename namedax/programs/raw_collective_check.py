@@ -26,7 +26,6 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 
 from namedax.core.array import is_named
-from namedax.core.jax_errors import ErrorKind, rejected_operation, unbound_axis
 from namedax.core.name_scopes import OPERATIONS_ON_FUNCTIONS
 from namedax.core.names import PyTree
 from namedax.core.user_code import (
@@ -44,6 +43,7 @@ from namedax.errors import (
     hints,
     show_names,
 )
+from namedax.messages.jax_errors import ErrorKind, rejected_operation, unbound_axis
 from namedax.primitives.equations import (
     COLLECTIVES,
     axes_of,
@@ -464,7 +464,7 @@ def _is_of_cast(error: BaseException) -> bool:
     is_cast, traceback = False, error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if code.co_filename == _NAMEDAX + os.path.join("operands", "nmap.py"):
+        if code.co_filename == _NAMEDAX + os.path.join("ops", "operands", "nmap.py"):
             return False
         is_cast = _is_of_jax(code.co_filename) and (is_cast or code.co_name == "pcast")
         traceback = traceback.tb_next

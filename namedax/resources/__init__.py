@@ -3,7 +3,7 @@
 No module here depends on an operation.
 
 Read `assignment` (parsed `axis_resources`) and `mesh` (mesh resolution and resharding onto a mesh)
-first. `layout_names` rejects misspelled names of layouts.
+first.
 
 Communication: `communication` has one function per collective, and every other module communicates
 through it. Its `own_block` selects the block of a device by a primitive whose transpose is an

@@ -18,11 +18,11 @@ import numpy as np
 from jax import lax
 from jax.core import ShapedArray
 
-from namedax.core.call_errors import checks_signature
 from namedax.core.name_scopes import running_operation
 from namedax.core.region import ambient
 from namedax.core.variance import UntrackedAxis
 from namedax.errors import PipelineError, SerialLoopError, format_value, show_names
+from namedax.messages.call_errors import checks_signature
 
 __all__ = [
     "LoopAxis",

@@ -14,8 +14,8 @@ from namedax.core.annotations import ArrayLike as _ArrayLike
 from namedax.core.names import PyTree as _PyTree
 from namedax.errors import ArgumentTypeError as _ArgumentTypeError
 from namedax.errors import format_value as _shown
-from namedax.operands.axes import holds_names as _holds_names
-from namedax.operands.nmap import nmap as _nmap
+from namedax.ops.operands.axes import holds_names as _holds_names
+from namedax.ops.operands.nmap import nmap as _nmap
 
 __all__ = ["RegularGridInterpolator"]
 

@@ -4,7 +4,7 @@ Named axes are batch axes: there is one minimization per index along them. The f
 takes positional arrays.
 """
 
-from namedax.namespaces.lifting import Namespace as _Namespace
+from namedax.ops.namespaces.lifting import Namespace as _Namespace
 
 _space = _Namespace(__name__, "jax.scipy.optimize")
 __getattr__, __dir__ = _space.get, _space.names

@@ -10,9 +10,9 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, overload
 
-from namedax.core.call_errors import checks_signature
 from namedax.errors import ArrayTypeError, NamedaxError
-from namedax.operands.pytree import noting_sizes
+from namedax.messages.call_errors import checks_signature
+from namedax.ops.operands.pytree import noting_sizes
 from namedax.typing.matching import Compare, Problem, Sizes, read, unreadable
 
 __all__ = ["check", "checked", "matches"]

@@ -8,5 +8,6 @@ arrays that are stored padded. `replaced_layouts` has layouts that `nx.plan` tri
 that are called by others. `effects` maps bodies with callbacks over all mesh axes.
 `call_comparison` compares the calls of several processes. `explanations`
 explains errors of JAX, removes the frames of this package from tracebacks, and checks mapped
-functions inside of others. `invalid_values` finds the line of a NaN.
+functions inside of others. `invalid_values` finds the line of a NaN. `explicit_axes` runs
+operations outside of bodies as mapped functions, where JAX cannot run them.
 """

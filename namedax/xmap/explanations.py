@@ -9,7 +9,6 @@ import jax
 from jax.sharding import AbstractMesh
 
 from namedax.core.array import dims_of
-from namedax.core.jax_errors import ErrorKind
 from namedax.core.names import Mesh
 from namedax.core.region import Region, ambient
 from namedax.errors import (
@@ -18,6 +17,7 @@ from namedax.errors import (
     MeshError,
     SerialLoopError,
 )
+from namedax.messages.jax_errors import ErrorKind
 from namedax.resources.assignment import Assignment, check_mesh_axes
 from namedax.resources.mesh import is_tracked_on
 from namedax.resources.serial import loops_of, with_loops

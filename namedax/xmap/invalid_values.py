@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from namedax.core.tracebacks import shorten_traceback
+from namedax.messages.tracebacks import shorten_traceback
 
 __all__ = ["find_invalid_value", "is_invalid_value"]
 

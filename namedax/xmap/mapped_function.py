@@ -38,13 +38,13 @@ from namedax.core.functions import set_display_source, source_of
 from namedax.core.names import PyTree
 from namedax.core.region import Region, active_regions, ambient
 from namedax.core.stack_room import with_stack_room
-from namedax.core.tracebacks import shorten_traceback
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import casts_automatically, under_automatic_casts
 from namedax.errors import AxisMappingError, AxisSizeError, MeshError, NamedaxError, format_value
-from namedax.operands.argument_placement import Arrivals, checked_values
-from namedax.operands.broadcasting import to_local
-from namedax.operands.nmap import belongs_to_jax, nmap
+from namedax.messages.tracebacks import shorten_traceback
+from namedax.ops.operands.argument_placement import Arrivals, checked_values
+from namedax.ops.operands.broadcasting import to_local
+from namedax.ops.operands.nmap import belongs_to_jax, nmap
 from namedax.ops.shape.conversion import attach_names, leaves_with_mappings
 from namedax.programs.evaluator import PASSES, SERIAL_STEPS, Pass
 from namedax.programs.serial.stepping import virtual_mesh

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from namedax.core.axis_mappings import copied, is_mapping
-from namedax.core.call_errors import checks_signature
 from namedax.core.names import Mesh, is_name
 from namedax.errors import (
     ArgumentError,
@@ -20,6 +19,7 @@ from namedax.errors import (
     AxisSizeError,
     format_value,
 )
+from namedax.messages.call_errors import checks_signature
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.programs.evaluator import PASSES, Pass, skipped_passes
 from namedax.resources.assignment import parse_resources

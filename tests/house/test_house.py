@@ -11,17 +11,20 @@ import re
 
 import pytest
 
+from namedax.ops.namespaces.public_names import NAMES
+
 PACKAGE = pathlib.Path(__file__).parents[2] / "namedax"
 
 # From the bottom to the top. A module may import what stands in a lower room, and in its own.
 ROOMS = (
-    "public_names",  # the table of the public names, which imports nothing
+    "ops.namespaces.public_names",  # the table of the public names, which imports nothing
     "errors",  # what can go wrong
+    "messages",  # what explains it
     "core",  # what an array, a name and a region are
     "resources",  # where names live, and how blocks move
     "primitives",  # what is known of the primitives of JAX
     "programs",  # what is done to traced programs; late sums and loops in time communicate, so it is above resources
-    "operands",  # how an operation takes its operands; nmap looks into programs, so it is above these
+    "ops.operands",  # how an operation takes its operands; nmap looks into programs, so it is above these
     "ops.elementwise",
     "ops.reduction",
     "ops.collectives",
@@ -36,42 +39,43 @@ ROOMS = (
     "ops.nn",
     "ops.experts",  # a router is a softmax, and a sort
     "ops.ragged",  # an attention, and experts
-    "namespaces",
+    "ops.namespaces",
     "image",
     "lax",
     "nn",
     "numpy",
     "random",
     "scipy",
-    "other_words",  # tables of words of other libraries
-    "hints",  # sentences about the functions of all rooms below, for messages
     "xmap",  # needs operations, and no operation needs it
-    "explicit_axes",  # operations of whole arrays that JAX refuses are mapped functions
     "typing",
     "hlo",
-    "analysis.records",  # what is found of a program, which machines time and pictures show
+    "insight.analysis.records",  # what is found of a program, which machines time and pictures show
     "machines",  # how long what is found takes
-    "drawing",  # pictures; of arrays, and of what is found of a program
-    "analysis",
-    "profiling",  # measured times, beside what is found of a program
+    "insight.drawing",  # pictures; of arrays, and of what is found of a program
+    "insight.analysis",
+    "insight.profiling",  # measured times, beside what is found of a program
     "debug",  # values, placements and types of a program, with the communication that is found of it
-    "planning",  # which layout a machine finds, by what is found of each
+    "insight.planning",  # which layout a machine finds, by what is found of each
     "plan",  # the command of planning
-    "transfers",  # from one layout to another, timed by machines
+    "insight.transfers",  # from one layout to another, timed by machines
     "interop",
     "distributed",
     "checkpoints",  # places what it reads as parts of many processes are placed
     "testing",
-    "definitions",  # imports of the public names, for editors
+    "ops.namespaces.definitions",  # imports of the public names, for editors
     "",  # the face, namedax/__init__.py
 )
+# Folders of rooms, which are none themselves.
+FOLDERS = ("ops", "insight")
+# The private modules and folders at the top of the package: a reader sees the architecture from them.
+PRIVATE = {"core", "insight", "messages", "ops", "primitives", "programs", "resources", "xmap"}
 # An import within a function needs a reason: the module that imports, what it imports, and why not at the top.
 WITHIN_FUNCTIONS: dict[tuple[str, str], str] = {}
 # A module that is looked up by a name which is not a literal may be in a higher room, so the module that looks it up needs a reason.
 LOOK_UP_BY_NAME = {
     "": "the top of the house: imports a public name from its table when it is first touched",
-    "namespaces.lifting": "a Namespace fills the module that holds it (namedax.numpy, ...), and imports JAX's module and submodules when touched",
-    "planning.command": "imports the module of the user's program that the command line names",
+    "ops.namespaces.lifting": "a Namespace fills the module that holds it (namedax.numpy, ...), and imports JAX's module and submodules when touched",
+    "insight.planning.command": "imports the module of the user's program that the command line names",
     "checkpoints.written_names": "finds the enumeration of a stored name in a module that the user's program has imported",
 }
 
@@ -126,7 +130,7 @@ def room(module):
     rooms = [r for r in ROOMS if r and (module == r or module.startswith(f"{r}."))]
     if rooms:
         return max(rooms, key=len)
-    assert module in ("", "ops"), f"namedax.{module} stands in no room; say in ROOMS where it belongs"
+    assert module in ("", *FOLDERS), f"namedax.{module} stands in no room; say in ROOMS where it belongs"
     return module
 
 
@@ -204,7 +208,7 @@ def by_literal_name(graph):
 def upwards(graph):
     """The imports that run upwards, as lines of text."""
     order = {r: i for i, r in enumerate(ROOMS)}
-    order["ops"] = order["errors"]  # imports nothing
+    order |= dict.fromkeys(FOLDERS, order["errors"])  # these import nothing
     return [
         f"namedax.{module}, line {line}: imports namedax.{target}, which is above it"
         for module, targets in graph.items()
@@ -256,7 +260,12 @@ def test_imports_stand_at_the_top():
 
 
 def test_every_room_is_inhabited():
-    assert {room(module) for module in modules()} - {"ops"} == set(ROOMS)
+    assert {room(module) for module in modules()} - {*FOLDERS} == set(ROOMS)
+
+
+def test_few_private_modules_stand_at_the_top():
+    public = {*NAMES[""].split(), "plan", ""}
+    assert {module.partition(".")[0] for module in modules()} - public == PRIVATE
 
 
 # Folders of tests that mirror no room: of whole programs, of this repository, of random programs, of examples/models.
@@ -266,7 +275,7 @@ OTHER_FOLDERS = ("whole", "house", "fuzz", "models")
 
 def without_a_room(paths):
     """Find modules of tests, by their paths in `tests`, that are in no folder of a room."""
-    folders = {*(r.replace(".", "/") for r in ROOMS if r), "ops", *OTHER_FOLDERS}
+    folders = {*(r.replace(".", "/") for r in ROOMS if r), *FOLDERS, *OTHER_FOLDERS}
     return [path.as_posix() for path in paths if path.parent.as_posix() not in folders]
 
 
@@ -278,7 +287,7 @@ def test_tests_mirror_the_rooms():
 
 
 FACES = ("checkpoints", "debug", "image", "interop", "lax", "machines", "nn", "numpy", "random", "scipy", "typing")
-PACKAGES = ["ops", "programs.serial", *(r for r in ROOMS if r and r not in FACES and modules()[r].name == "__init__.py")]
+PACKAGES = [*FOLDERS, "programs.serial", *(r for r in ROOMS if r and r not in FACES and modules()[r].name == "__init__.py")]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -318,16 +327,16 @@ def test_nothing_is_too_long(module):
 
 
 def test_the_tests_find_what_they_look_for():
-    known = {"core", "core.array", "operands.nmap", "ops.window.pooling"}
+    known = {"core", "core.array", "ops.operands.nmap", "ops.window.pooling"}
     source = (
         "import namedax.core.array\n"
         "def f():\n"
         "    from namedax.ops.window import pooling\n"
         "if TYPE_CHECKING:\n"
-        "    from namedax.operands.nmap import nmap"
+        "    from namedax.ops.operands.nmap import nmap"
     )
     graph = {"core": imports_of(ast.parse(source), known)}
-    assert graph["core"] == [("core.array", 1, False), ("ops.window.pooling", 3, True), ("operands.nmap", 5, False)]
+    assert graph["core"] == [("core.array", 1, False), ("ops.window.pooling", 3, True), ("ops.operands.nmap", 5, False)]
     assert [line.split(": ")[0] for line in upwards(graph)] == ["namedax.core, line 3", "namedax.core, line 5"]
     assert circles({"a": [("b", 1, False)], "b": [("c", 1, True)], "c": [("b", 2, False)]}) == ["b", "c", "b"]
     with pytest.raises(AssertionError, match="stands in no room"):
@@ -349,10 +358,10 @@ def test_the_tests_find_what_they_look_for():
         ('import sys as _sys\nfound = _sys.modules.get("namedax.xmap")', "xmap"),
         ('from sys import modules\ndef f():\n    return modules["namedax.numpy"].sum', "numpy"),
         ('import importlib\nspace = importlib.import_module("namedax.numpy.fft")', "numpy.fft"),
-        ('from importlib import import_module as load\nspace = load(name="namedax.hints")', "hints"),
+        ('from importlib import import_module as load\nspace = load(name="namedax.ops.loops")', "ops.loops"),
         ('import importlib.util\nspace = importlib.import_module("namedax.lax")', "lax"),
         ('import pkgutil\nfunction = pkgutil.resolve_name("namedax.nn:softmax")', "nn.softmax"),
-        ('space = __import__("namedax.analysis")', "analysis"),
+        ('space = __import__("namedax.insight.analysis")', "insight.analysis"),
     ],
 )
 def test_a_planted_lookup_that_goes_upward_is_found(planted, target):
@@ -396,7 +405,7 @@ def test_other_lookups_are_left_alone(allowed):
 
 def test_a_lookup_that_goes_downward_is_left_alone():
     source = 'import importlib\nimportlib.import_module("namedax.core.array")'
-    assert upwards(by_literal_name({"hints": lookups_of(ast.parse(source))})) == []
+    assert upwards(by_literal_name({"xmap": lookups_of(ast.parse(source))})) == []
 
 
 def share_of_any(paths):

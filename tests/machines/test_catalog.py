@@ -9,8 +9,8 @@ import sys
 import pytest
 
 import namedax as nx
-from namedax.analysis.records import Collective, Operation
 from namedax.errors import MeshError
+from namedax.insight.analysis.records import Collective, Operation
 
 TPUS = ["v4", "v5e", "v5p", "v6e", "tpu7x"]
 GPUS = ["a100", "h100", "h200", "b200", "gb200_nvl72", "mi300x"]

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import namedax as nx
-from namedax.analysis.records import Collective
+from namedax.insight.analysis.records import Collective
 from namedax.machines import Link, Machine
 
 US = 1e-6

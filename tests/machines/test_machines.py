@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from jax.sharding import PartitionSpec
 
 import namedax as nx
-from namedax.analysis.records import Collective, Operation
 from namedax.errors import ArgumentError, ArgumentTypeError, MeshError
+from namedax.insight.analysis.records import Collective, Operation
 from namedax.machines import Link, Machine
 from tests.harness import said
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import namedax as nx
-from namedax.analysis.records import Collective, Operation
+from namedax.insight.analysis.records import Collective, Operation
 from namedax.machines import Link, Machine
 
 quick = settings(max_examples=50, deadline=None, derandomize=True)

@@ -8,8 +8,8 @@ import pytest
 import namedax as nx
 from tests import make
 from tests.harness import Placement, array, check, together
-from tests.namespaces.test_gathers import PROGRAMS, A
 from tests.operations import OPERATIONS
+from tests.ops.namespaces.test_gathers import PROGRAMS, A
 
 # Blocks of 3, 3, 2; of 2, 2, 2, 2 and nothing; of 2 four times and twice nothing.
 UNEVEN = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import namedax as nx
-from namedax.operands import kernels
+from namedax.ops.operands import kernels
 from tests.harness import array, make_mesh
 
 

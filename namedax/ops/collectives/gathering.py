@@ -20,11 +20,11 @@ from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
-from namedax.operands.along_axes import entries_of
-from namedax.operands.axes import resolve_axis
-from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.operation import Explicit, operation
-from namedax.operands.pytree import data_of
+from namedax.ops.operands.along_axes import entries_of
+from namedax.ops.operands.axes import resolve_axis
+from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.operation import Explicit, operation
+from namedax.ops.operands.pytree import data_of
 from namedax.resources import communication as comm
 
 __all__ = ["gather_entries", "pgather"]

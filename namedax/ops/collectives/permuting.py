@@ -35,9 +35,6 @@ from namedax.errors import (
     format_value,
     show_names,
 )
-from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.nmap import nmap
-from namedax.operands.operation import Explicit, operation
 from namedax.ops.collectives.reducing import (
     Groups,
     all_gather,
@@ -49,6 +46,9 @@ from namedax.ops.collectives.reducing import (
     size_of_absent,
     width_in_group,
 )
+from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.nmap import nmap
+from namedax.ops.operands.operation import Explicit, operation
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded, unpadded
 from namedax.resources.padding_masks import masked, refilled

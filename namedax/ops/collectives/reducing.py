@@ -19,7 +19,6 @@ from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.names import AxisName, DType, PyTree, is_name
 from namedax.core.padded_sharding import Uneven
@@ -39,10 +38,11 @@ from namedax.errors import (
     show_names,
     usage,
 )
-from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.nmap import nmap
-from namedax.operands.operation import Explicit, operation
+from namedax.messages.call_errors import checks_signature
 from namedax.ops.collectives.gathering import gather_entries
+from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.nmap import nmap
+from namedax.ops.operands.operation import Explicit, operation
 from namedax.ops.reduction import reductions, segments
 from namedax.resources import communication as comm
 

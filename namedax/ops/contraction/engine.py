@@ -38,9 +38,9 @@ from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
-from namedax.operands.pytree import data_of
 from namedax.ops.contraction.order import ORDERED, Path, best_order
 from namedax.ops.contraction.rings import Overlap, Ring, ring_gather, ring_reduce, ring_scatter
+from namedax.ops.operands.pytree import data_of
 from namedax.ops.shape.rename import check_new_name, move, read
 from namedax.resources import communication as comm
 from namedax.resources.layout import Layout, sum_scatter

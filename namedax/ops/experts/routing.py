@@ -28,10 +28,10 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
-from namedax.operands.operation import operation
-from namedax.operands.pytree import names_of
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.nn.activations import softmax
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import names_of
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.creation import one_hot
 from namedax.ops.sorting.sorting import top_k

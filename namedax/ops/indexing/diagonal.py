@@ -14,15 +14,15 @@ from namedax.core.display import type_text
 from namedax.core.names import DType, is_name
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError, format_value
-from namedax.operands.along_axes import along_axes, checks_axes, to_front
-from namedax.operands.axes import is_axis_name, resolve_axis
-from namedax.operands.broadcasting import to_local
-from namedax.operands.nmap import Lifted, nmap
-from namedax.operands.operation import operation
-from namedax.operands.pytree import data_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import getitem
+from namedax.ops.operands.along_axes import along_axes, checks_axes, to_front
+from namedax.ops.operands.axes import is_axis_name, resolve_axis
+from namedax.ops.operands.broadcasting import to_local
+from namedax.ops.operands.nmap import Lifted, nmap
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import data_of
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.creation import arange
 from namedax.ops.shape.inspection import size

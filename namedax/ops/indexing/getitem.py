@@ -32,11 +32,6 @@ from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, format_value
-from namedax.operands import kernels
-from namedax.operands.axes import resolve_axis, unwrap_single
-from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.operation import operation
-from namedax.operands.pytree import data_of, wide_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.parts import (
     ARRAY,
@@ -53,6 +48,11 @@ from namedax.ops.indexing.parts import (
     visible_order,
 )
 from namedax.ops.indexing.take import index_positional
+from namedax.ops.operands import kernels
+from namedax.ops.operands.axes import resolve_axis, unwrap_single
+from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import data_of, wide_index
 from namedax.ops.shape import inspection
 from namedax.resources import communication as comm
 from namedax.resources.mesh import explicit_axes_of, is_tracked, replicated

@@ -15,7 +15,7 @@ from jax import lax
 
 from namedax.core.array import NamedArray
 from namedax.core.names import Dims
-from namedax.operands.broadcasting import constrain_sharding, make_result
+from namedax.ops.operands.broadcasting import constrain_sharding, make_result
 
 __all__ = ["update_at_scalars"]
 

@@ -19,9 +19,9 @@ from namedax.core.names import Dims, is_name
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.errors import AxisSizeError, PositionalAxisError, closest, did_you_mean, format_value
-from namedax.operands.axes import names_alone, resolve_axis
-from namedax.operands.broadcasting import align, to_local
-from namedax.operands.pytree import data_of, wide_index
+from namedax.ops.operands.axes import names_alone, resolve_axis
+from namedax.ops.operands.broadcasting import align, to_local
+from namedax.ops.operands.pytree import data_of, wide_index
 from namedax.resources import communication as comm
 
 __all__ = [

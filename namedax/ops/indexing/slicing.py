@@ -22,13 +22,13 @@ from namedax.errors import (
     as_integer,
     format_value,
 )
-from namedax.operands.along_axes import along_axes, by_name, names_in
-from namedax.operands.axes import new_names
-from namedax.operands.one_axis import along, run
-from namedax.operands.operation import operation
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.indexing.getitem import cut_range, getitem, read
 from namedax.ops.indexing.parts import range_of
+from namedax.ops.operands.along_axes import along_axes, by_name, names_in
+from namedax.ops.operands.axes import new_names
+from namedax.ops.operands.one_axis import along, run
+from namedax.ops.operands.operation import operation
 from namedax.ops.shape.broadcast_to import expand_dims
 from namedax.ops.shape.inspection import size
 

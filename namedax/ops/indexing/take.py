@@ -24,12 +24,12 @@ from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, format_value, raise_not_found
-from namedax.operands import kernels
-from namedax.operands.axes import axis_key, resolve_axis
-from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.nmap import Lifted
-from namedax.operands.operation import MOVED, operation
-from namedax.operands.pytree import data_of, names_of, wide_index
+from namedax.ops.operands import kernels
+from namedax.ops.operands.axes import axis_key, resolve_axis
+from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.nmap import Lifted
+from namedax.ops.operands.operation import MOVED, operation
+from namedax.ops.operands.pytree import data_of, names_of, wide_index
 from namedax.resources import communication as comm
 
 __all__ = ["index_positional", "take"]

@@ -37,12 +37,6 @@ from namedax.errors import (
     naming,
     show_names,
 )
-from namedax.operands import kernels
-from namedax.operands.axes import resolve_axis
-from namedax.operands.broadcasting import align, constrain_sharding, make_result, to_local
-from namedax.operands.nmap import Lifted
-from namedax.operands.operation import operation
-from namedax.operands.pytree import data_of, wide_index
 from namedax.ops.indexing.getitem import getitem, read
 from namedax.ops.indexing.in_place import update_at_scalars
 from namedax.ops.indexing.parts import (
@@ -59,6 +53,12 @@ from namedax.ops.indexing.parts import (
     resolve,
     visible_order,
 )
+from namedax.ops.operands import kernels
+from namedax.ops.operands.axes import resolve_axis
+from namedax.ops.operands.broadcasting import align, constrain_sharding, make_result, to_local
+from namedax.ops.operands.nmap import Lifted
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import data_of, wide_index
 from namedax.ops.shape.conversion import named
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import last_repeated

@@ -23,15 +23,15 @@ from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.names import PyTree
 from namedax.core.records import Record
-from namedax.core.tree_differences import tree_differences
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError
-from namedax.operands.broadcasting import make_result
-from namedax.operands.nmap import explain_type_errors
-from namedax.operands.operation import Explicit, operation
-from namedax.operands.pytree import as_block, data_of, flatten, names_of, scalar_of
+from namedax.messages.tree_differences import tree_differences
 from namedax.ops.loops.carries import Element, ValueType, check_placements
+from namedax.ops.operands.broadcasting import make_result
+from namedax.ops.operands.nmap import explain_type_errors
+from namedax.ops.operands.operation import Explicit, operation
+from namedax.ops.operands.pytree import as_block, data_of, flatten, names_of, scalar_of
 
 __all__ = ["cond", "switch"]
 

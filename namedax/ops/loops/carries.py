@@ -28,7 +28,6 @@ from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.names import Dims, PyTree
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.tree_differences import tree_differences
 from namedax.core.variance import cast, varying
 from namedax.errors import (
     ArgumentTypeError,
@@ -37,8 +36,9 @@ from namedax.errors import (
     MeshError,
     PositionalAxisError,
 )
-from namedax.operands.broadcasting import make_result, merge_dims, of_real_entries
-from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of
+from namedax.messages.tree_differences import tree_differences
+from namedax.ops.operands.broadcasting import make_result, merge_dims, of_real_entries
+from namedax.ops.operands.pytree import array_of, as_block, data_of, flatten, names_of
 from namedax.resources.mesh import entry_of, has_explicit_axes
 
 __all__ = [

@@ -21,12 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.annotations import AnyArray
-from namedax.core.argument_kinds import check_function
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import PyTree
 from namedax.core.region import Region, ambient, enter
-from namedax.core.tree_differences import tree_differences
 from namedax.core.user_code import call_backward_rule, call_user_code
 from namedax.core.variance import cast_data, varying
 from namedax.errors import (
@@ -36,10 +34,12 @@ from namedax.errors import (
     PositionalAxisError,
     show_names,
 )
-from namedax.operands.broadcasting import to_local
-from namedax.operands.nmap import explain_type_errors
-from namedax.operands.pytree import data_of, flatten, names_of
+from namedax.messages.argument_kinds import check_function
+from namedax.messages.tree_differences import tree_differences
 from namedax.ops.loops.carries import broadcast_to_dims
+from namedax.ops.operands.broadcasting import to_local
+from namedax.ops.operands.nmap import explain_type_errors
+from namedax.ops.operands.pytree import data_of, flatten, names_of
 from namedax.programs.evaluator import own_sources
 from namedax.programs.raw_collective_check import looked_through
 

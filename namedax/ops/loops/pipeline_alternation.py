@@ -20,11 +20,11 @@ from namedax.core.names import Dims, PyTree
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import cast_data, varying
-from namedax.operands.pytree import array_of, data_of, flatten
 from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import scan_entries
 from namedax.ops.loops.pipeline_loop import Loop
 from namedax.ops.loops.pipeline_schedule import Fitted, Pipeline
+from namedax.ops.operands.pytree import array_of, data_of, flatten
 from namedax.primitives.equations import is_whole_exchange, jaxprs_within, kind_of
 from namedax.primitives.record import Kind, is_inexact
 from namedax.programs.evaluator import LATE_SUMS, has_reverse_rules, summed_axes

@@ -28,7 +28,6 @@ from jax.interpreters import ad, batching, mlir
 
 from namedax.core.annotations import AnyArray
 from namedax.core.array import dims_of, make_in_region
-from namedax.core.jax_errors import ErrorKind, unbound_axis
 from namedax.core.names import Dims, PyTree
 from namedax.core.padded_sharding import Uneven, block_size, plain
 from namedax.core.records import Record
@@ -37,13 +36,14 @@ from namedax.core.reshape import as_one
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisNameError, PipelineError, PlacementConflictError
-from namedax.operands.along_axes import Entries
-from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of
+from namedax.messages.jax_errors import ErrorKind, unbound_axis
 from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import from_device, scan_entries
 from namedax.ops.loops.pipeline_timetable import Schedule
 from namedax.ops.loops.remat import Remat, recomputed
+from namedax.ops.operands.along_axes import Entries
+from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.pytree import array_of, as_block, data_of, flatten, names_of
 from namedax.primitives.record import Kind, is_inexact
 from namedax.primitives.table import TABLE
 from namedax.programs.evaluator import collective_axes, summed_axes

@@ -31,16 +31,16 @@ from namedax.errors import (
     format_value,
     show_names,
 )
-from namedax.operands.along_axes import Entries
-from namedax.operands.broadcasting import make_result
-from namedax.operands.open_options import OpenCall, open_call
-from namedax.operands.operation import operation
-from namedax.operands.pytree import as_block, data_of, flatten, names_of
 from namedax.ops.loops.control_flow import pair_of, scan_along
 from namedax.ops.loops.pipeline_alternation import AlternatingPipeline
 from namedax.ops.loops.pipeline_schedule import Pipeline
 from namedax.ops.loops.pipeline_timetable import SCHEDULES, Schedule
 from namedax.ops.loops.remat import REMAT_CHOICES, Remat, policy_of, recomputed
+from namedax.ops.operands.along_axes import Entries
+from namedax.ops.operands.broadcasting import make_result
+from namedax.ops.operands.open_options import OpenCall, open_call
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import as_block, data_of, flatten, names_of
 from namedax.resources.row_moves import move_rows
 from namedax.resources.serial import LoopAxis
 

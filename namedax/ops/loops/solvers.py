@@ -49,10 +49,10 @@ from namedax.errors import (
     PositionalAxisError,
     format_value,
 )
-from namedax.operands.nmap import explain_type_errors, nmap
-from namedax.operands.operation import operation
-from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of
 from namedax.ops.loops.custom_rules import values_like
+from namedax.ops.operands.nmap import explain_type_errors, nmap
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import array_of, as_block, data_of, flatten, names_of
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import masked, refilled
 

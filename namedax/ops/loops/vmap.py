@@ -16,9 +16,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
-from namedax.core.argument_kinds import check_function
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.call_errors import checks_signature
 from namedax.core.names import Dims, PyTree
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import HiddenAxis, ambient, hiding
@@ -31,11 +29,13 @@ from namedax.errors import (
     format_value,
     show_names,
 )
-from namedax.operands.along_axes import Entries
-from namedax.operands.nmap import explain_type_errors
-from namedax.operands.operation import Explicit, operation
-from namedax.operands.pytree import array_of, as_block, data_of, flatten
+from namedax.messages.argument_kinds import check_function
+from namedax.messages.call_errors import checks_signature
 from namedax.ops.loops.control_flow import scan_entries
+from namedax.ops.operands.along_axes import Entries
+from namedax.ops.operands.nmap import explain_type_errors
+from namedax.ops.operands.operation import Explicit, operation
+from namedax.ops.operands.pytree import array_of, as_block, data_of, flatten
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.raw_collective_check import check_agreement, looked_through, refuse_raw
 

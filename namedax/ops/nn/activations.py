@@ -10,19 +10,19 @@ import jax
 import jax.numpy as jnp
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
-from namedax.core.call_errors import bound as bound_arguments
-from namedax.core.call_errors import check_flags, flags_of, refuse_miscall
 from namedax.core.element_types import accumulate, as_inexact, extreme
 from namedax.core.error_function import gelu
 from namedax.core.functions import signature_of, summary_of
 from namedax.core.names import DType
-from namedax.core.tracebacks import shorten_eager
 from namedax.core.variance import cast_data
-from namedax.operands import kernels
-from namedax.operands.axes import axis_key
-from namedax.operands.nmap import explain_type_errors
-from namedax.operands.operation import Explicit, elementwise_operation, operation
+from namedax.messages.call_errors import bound as bound_arguments
+from namedax.messages.call_errors import check_flags, flags_of, refuse_miscall
+from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.elementwise import apply_elementwise, elementwise_call
+from namedax.ops.operands import kernels
+from namedax.ops.operands.axes import axis_key
+from namedax.ops.operands.nmap import explain_type_errors
+from namedax.ops.operands.operation import Explicit, elementwise_operation, operation
 from namedax.ops.reduction.reductions import sharded_maximum
 from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.resources import communication as comm

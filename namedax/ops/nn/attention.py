@@ -56,12 +56,6 @@ from namedax.errors import (
     PlacementConflictError,
     format_value,
 )
-from namedax.operands import kernels
-from namedax.operands.broadcasting import make_result
-from namedax.operands.nmap import explain_type_errors
-from namedax.operands.open_options import open_call
-from namedax.operands.operation import operation
-from namedax.operands.pytree import as_block, data_of
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.nn.attention_blocks import (
     FEATURES,
@@ -77,6 +71,12 @@ from namedax.ops.nn.attention_heads import Operand, how_to_share, split_heads
 from namedax.ops.nn.attention_names import OPERATION, Names, raise_missing_axis
 from namedax.ops.nn.attention_positional import checked_cap, without_names
 from namedax.ops.nn.attention_zigzag import ZigzagAttention, can_balance
+from namedax.ops.operands import kernels
+from namedax.ops.operands.broadcasting import make_result
+from namedax.ops.operands.nmap import explain_type_errors
+from namedax.ops.operands.open_options import open_call
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import as_block, data_of
 from namedax.resources.padding import padded, padded_size
 from namedax.resources.padding_masks import masked
 

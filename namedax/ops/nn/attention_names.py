@@ -11,8 +11,8 @@ from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.errors import AxisNameError, AxisNotFoundError, format_value, raise_not_found
-from namedax.operands.pytree import names_of
 from namedax.ops.nn.attention_blocks import FEATURES, KEY, KEY_HEADS, QUERY, Label
+from namedax.ops.operands.pytree import names_of
 
 __all__ = ["OPERATION", "Names", "raise_missing_axis"]
 

@@ -20,8 +20,8 @@ from namedax.errors import (
     PositionalAxisError,
     format_value,
 )
-from namedax.operands.nmap import nmap
 from namedax.ops.nn.attention_names import OPERATION
+from namedax.ops.operands.nmap import nmap
 
 __all__ = ["checked_cap", "without_names"]
 

@@ -24,7 +24,6 @@ import numpy as np
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.call_errors import bound as bound_arguments
 from namedax.core.names import DType, Shape, is_name
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -34,9 +33,10 @@ from namedax.errors import (
     format_value,
     show_names,
 )
-from namedax.operands.broadcasting import make_result
-from namedax.operands.dispatch import in_program
-from namedax.operands.new_axis import positional_shape
+from namedax.messages.call_errors import bound as bound_arguments
+from namedax.ops.operands.broadcasting import make_result
+from namedax.ops.operands.dispatch import in_program
+from namedax.ops.operands.new_axis import positional_shape
 from namedax.ops.random.drawing import draw, sizes_of
 
 __all__ = ["NamedInitializer", "named_initializer"]

@@ -34,14 +34,14 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
-from namedax.operands import kernels
-from namedax.operands.broadcasting import make_result
-from namedax.operands.new_axis import named_sizes, size_of
-from namedax.operands.operation import operation
-from namedax.operands.pytree import as_block, data_of, names_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.nn.attention import dot_product_attention
+from namedax.ops.operands import kernels
+from namedax.ops.operands.broadcasting import make_result
+from namedax.ops.operands.new_axis import named_sizes, size_of
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import as_block, data_of, names_of
 from namedax.ops.shape.creation import zeros
 from namedax.ops.shape.rename import rename
 from namedax.resources import communication as comm

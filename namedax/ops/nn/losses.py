@@ -22,7 +22,6 @@ from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of, make_in_region
-from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type
 from namedax.core.names import is_name
@@ -36,14 +35,15 @@ from namedax.errors import (
     PositionalAxisError,
     format_value,
 )
-from namedax.operands import kernels
-from namedax.operands.axes import axis_key, resolve_axis
-from namedax.operands.broadcasting import align_ranks
-from namedax.operands.dispatch import in_program
-from namedax.operands.nmap import explain_type_errors
-from namedax.operands.operation import operation
-from namedax.operands.pytree import array_of, as_block, data_of
+from namedax.messages.call_errors import checks_signature
 from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.operands import kernels
+from namedax.ops.operands.axes import axis_key, resolve_axis
+from namedax.ops.operands.broadcasting import align_ranks
+from namedax.ops.operands.dispatch import in_program
+from namedax.ops.operands.nmap import explain_type_errors
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import array_of, as_block, data_of
 from namedax.ops.reduction.site import reduction_site
 from namedax.resources import communication as comm
 

@@ -18,14 +18,14 @@ import numpy as np
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.call_errors import checks_signature
 from namedax.core.names import DType
 from namedax.core.strict_broadcasting import forms_outer_products
 from namedax.errors import ArgumentError, format_value
-from namedax.operands.dispatch import in_program
-from namedax.operands.new_axis import named_sizes
+from namedax.messages.call_errors import checks_signature
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.operands.dispatch import in_program
+from namedax.ops.operands.new_axis import named_sizes
 from namedax.ops.shape.conversion import named
 
 __all__ = ["FUNCTIONS", "alibi_bias", "causal_mask", "prefix_mask"]

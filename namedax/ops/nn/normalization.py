@@ -33,7 +33,6 @@ from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type, inexact_type
 from namedax.core.names import DType, is_name
@@ -48,14 +47,15 @@ from namedax.errors import (
     format_value,
     raise_not_found,
 )
-from namedax.operands import kernels
-from namedax.operands.axes import axis_key
-from namedax.operands.broadcasting import align_ranks, make_result, to_local
-from namedax.operands.dispatch import in_program
-from namedax.operands.nmap import explain_type_errors
-from namedax.operands.operation import Explicit, operation
-from namedax.operands.pytree import names_of
+from namedax.messages.call_errors import checks_signature
 from namedax.ops.elementwise import apply_elementwise, at_once
+from namedax.ops.operands import kernels
+from namedax.ops.operands.axes import axis_key
+from namedax.ops.operands.broadcasting import align_ranks, make_result, to_local
+from namedax.ops.operands.dispatch import in_program
+from namedax.ops.operands.nmap import explain_type_errors
+from namedax.ops.operands.operation import Explicit, operation
+from namedax.ops.operands.pytree import names_of
 from namedax.ops.random.drawing import draw
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import ReductionPlan, reduction_site

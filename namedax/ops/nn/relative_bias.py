@@ -20,12 +20,12 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
-from namedax.operands import kernels
-from namedax.operands.operation import operation
-from namedax.operands.pytree import names_of
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.indexing.take import take
+from namedax.ops.operands import kernels
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import names_of
 
 __all__ = ["FUNCTIONS", "relative_position_bias", "relative_position_buckets"]
 

@@ -33,10 +33,10 @@ from namedax.errors import (
     did_you_mean,
     format_value,
 )
-from namedax.operands.broadcasting import align_ranks, make_result
-from namedax.operands.nmap import explain_type_errors
-from namedax.operands.one_axis import Along, along, run
-from namedax.operands.operation import operation
+from namedax.ops.operands.broadcasting import align_ranks, make_result
+from namedax.ops.operands.nmap import explain_type_errors
+from namedax.ops.operands.one_axis import Along, along, run
+from namedax.ops.operands.operation import operation
 from namedax.resources import communication as comm
 from namedax.resources.row_moves import along_dim
 

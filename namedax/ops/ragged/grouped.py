@@ -35,9 +35,9 @@ from namedax.errors import (
     format_value,
     raise_not_found,
 )
-from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.operation import operation
-from namedax.operands.pytree import wide_index
+from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import wide_index
 from namedax.ops.sorting.sorting import search
 from namedax.resources import communication as comm
 from namedax.resources.mesh import replicated

@@ -31,10 +31,10 @@ from namedax.errors import (
     format_value,
     raise_not_found,
 )
-from namedax.operands.pytree import names_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
+from namedax.ops.operands.pytree import names_of
 from namedax.ops.ragged.rows import (
     concrete_value,
     ends_of,

@@ -30,13 +30,13 @@ from namedax.errors import (
     format_value,
     raise_not_found,
 )
-from namedax.operands.broadcasting import to_local
-from namedax.operands.operation import operation
-from namedax.operands.pytree import names_of
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
 from namedax.ops.nn.attention import dot_product_attention
+from namedax.ops.operands.broadcasting import to_local
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import names_of
 from namedax.ops.ragged import packing
 from namedax.ops.ragged.grouped import contract_by_group
 from namedax.ops.ragged.rows import (

@@ -23,13 +23,13 @@ from namedax.errors import (
     refuse_names,
     show_names,
 )
-from namedax.operands.axes import unwrap_single
-from namedax.operands.broadcasting import to_local
-from namedax.operands.nmap import Lifted, nmap
-from namedax.operands.operation import operation
 from namedax.ops.collectives.gathering import gather_entries
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.indexing.take import take
+from namedax.ops.operands.axes import unwrap_single
+from namedax.ops.operands.broadcasting import to_local
+from namedax.ops.operands.nmap import Lifted, nmap
+from namedax.ops.operands.operation import operation
 from namedax.ops.random.drawing import (
     OutSharding,
     Sizes,

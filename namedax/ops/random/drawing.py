@@ -30,7 +30,6 @@ from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike, EitherArray
 from namedax.core.array import NamedArray, dims_of, make_in_region
-from namedax.core.call_errors import checks_signature, refuse_no_element_type
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope, is_in_program, names_in, scope_text
 from namedax.core.names import Dims
@@ -42,13 +41,14 @@ from namedax.errors import (
     PositionalAxisError,
     format_value,
 )
-from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.dispatch import call_program, in_program
-from namedax.operands.new_axis import check_shape, named_sizes, positional_shape
-from namedax.operands.nmap import nmap
-from namedax.operands.operation import Explicit, operation
-from namedax.operands.pytree import data_of, stored_leaf
+from namedax.messages.call_errors import checks_signature, refuse_no_element_type
 from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.dispatch import call_program, in_program
+from namedax.ops.operands.new_axis import check_shape, named_sizes, positional_shape
+from namedax.ops.operands.nmap import nmap
+from namedax.ops.operands.operation import Explicit, operation
+from namedax.ops.operands.pytree import data_of, stored_leaf
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import replicated
 

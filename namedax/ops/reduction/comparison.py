@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.errors import NamedaxError
-from namedax.operands.operation import operation
-from namedax.operands.pytree import names_of
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import names_of
 from namedax.ops.reduction.reductions import REDUCTIONS
 
 __all__ = ["allclose", "array_equal", "array_equiv"]

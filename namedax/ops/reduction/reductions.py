@@ -39,11 +39,11 @@ from namedax.core.element_types import (
 from namedax.core.names import DType
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError
-from namedax.operands.along_axes import along_axes, by_name, checks_axes, entries_of, names_in
-from namedax.operands.axes import resolve_axis
-from namedax.operands.nmap import nmap
-from namedax.operands.operation import REDUCED, Explicit, operation, without_axis_check
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.operands.along_axes import along_axes, by_name, checks_axes, entries_of, names_in
+from namedax.ops.operands.axes import resolve_axis
+from namedax.ops.operands.nmap import nmap
+from namedax.ops.operands.operation import REDUCED, Explicit, operation, without_axis_check
 from namedax.ops.reduction.extrema import argmax, argmin, max, min
 from namedax.ops.reduction.site import ReductionPlan, reduction_site, run_reduction
 from namedax.resources import communication as comm

@@ -35,10 +35,10 @@ from namedax.errors import (
     format_value,
     raise_not_found,
 )
-from namedax.operands import kernels
-from namedax.operands.axes import resolve_axis, unwrap_single
-from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
-from namedax.operands.operation import operation
+from namedax.ops.operands import kernels
+from namedax.ops.operands.axes import resolve_axis, unwrap_single
+from namedax.ops.operands.broadcasting import constrain_sharding, make_result, to_local
+from namedax.ops.operands.operation import operation
 from namedax.ops.reduction.extrema import among_steps
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded_size

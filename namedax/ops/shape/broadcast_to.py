@@ -24,13 +24,13 @@ from namedax.errors import (
     format_value,
     refuse_names,
 )
-from namedax.operands.axes import resolve_axis
-from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.new_axis import named_sizes
-from namedax.operands.nmap import Lifted
-from namedax.operands.one_axis import along, data_and_dims
-from namedax.operands.operation import MOVED, Explicit, operation
-from namedax.operands.pytree import names_of
+from namedax.ops.operands.axes import resolve_axis
+from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.new_axis import named_sizes
+from namedax.ops.operands.nmap import Lifted
+from namedax.ops.operands.one_axis import along, data_and_dims
+from namedax.ops.operands.operation import MOVED, Explicit, operation
+from namedax.ops.operands.pytree import names_of
 from namedax.ops.shape.joining import named_from_front, new_place
 
 __all__ = ["broadcast_to", "expand_dims", "squeeze"]

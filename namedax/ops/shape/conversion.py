@@ -26,7 +26,6 @@ from namedax.core.array import (
     stored_data,
 )
 from namedax.core.axis_mappings import AxisMapping, What, is_mapping, parse_mapping, text_of
-from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import (
     as_jax,
@@ -37,7 +36,6 @@ from namedax.core.element_types import (
 )
 from namedax.core.names import Dims, PyTree, check_dims
 from namedax.core.region import active_regions, ambient
-from namedax.core.tree_differences import ELEMENT, Label, tree_differences
 from namedax.errors import (
     ArgumentTypeError,
     AxisMappingError,
@@ -53,15 +51,17 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
-from namedax.operands import kernels
-from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.operation import Explicit, operation
-from namedax.operands.pytree import data_of, names_of
+from namedax.messages.call_errors import checks_signature
+from namedax.messages.layout_names import check_layout_names
+from namedax.messages.tree_differences import ELEMENT, Label, tree_differences
+from namedax.ops.operands import kernels
+from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.operation import Explicit, operation
+from namedax.ops.operands.pytree import data_of, names_of
 from namedax.ops.shape.narrow_placement import check_shard_wire, check_without_padding, put_narrow
 from namedax.ops.shape.rename import move, transpose_to
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.layout import relayout
-from namedax.resources.layout_names import check_layout_names
 from namedax.resources.mesh import concrete_mesh, mesh_with_devices, put
 from namedax.resources.serial import on_devices, with_loops
 from namedax.resources.stored_padding import (

@@ -25,14 +25,14 @@ from namedax.errors import (
     as_integer,
     format_value,
 )
-from namedax.operands.broadcasting import make_result
-from namedax.operands.dispatch import in_program
-from namedax.operands.new_axis import check_shape, named_sizes, size_of
-from namedax.operands.nmap import Lifted
-from namedax.operands.operation import Explicit, operation
-from namedax.operands.pytree import data_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.operands.broadcasting import make_result
+from namedax.ops.operands.dispatch import in_program
+from namedax.ops.operands.new_axis import check_shape, named_sizes, size_of
+from namedax.ops.operands.nmap import Lifted
+from namedax.ops.operands.operation import Explicit, operation
+from namedax.ops.operands.pytree import data_of
 from namedax.ops.shape.conversion import named
 from namedax.ops.shape.joining import stack
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray, as_array
-from namedax.core.call_errors import checks_signature
 from namedax.core.names import DType
-from namedax.operands.axes import resolve_axis
-from namedax.operands.operation import AxisRequirement, Explicit, operation
-from namedax.operands.pytree import stored_leaf
+from namedax.messages.call_errors import checks_signature
+from namedax.ops.operands.axes import resolve_axis
+from namedax.ops.operands.operation import AxisRequirement, Explicit, operation
+from namedax.ops.operands.pytree import stored_leaf
 
 __all__ = [
     "array_repr",

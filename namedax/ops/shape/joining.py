@@ -32,13 +32,13 @@ from namedax.errors import (
     as_integer,
     format_value,
 )
-from namedax.operands.along_axes import along_axes, checks_axes, names_in
-from namedax.operands.axes import refuse_axes_apart, unwrap_single
-from namedax.operands.broadcasting import align, constrain_sharding, make_result, to_local
-from namedax.operands.nmap import Lifted, nmap
-from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
-from namedax.operands.operation import MOVED, Explicit, operation
-from namedax.operands.pytree import names_of
+from namedax.ops.operands.along_axes import along_axes, checks_axes, names_in
+from namedax.ops.operands.axes import refuse_axes_apart, unwrap_single
+from namedax.ops.operands.broadcasting import align, constrain_sharding, make_result, to_local
+from namedax.ops.operands.nmap import Lifted, nmap
+from namedax.ops.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
+from namedax.ops.operands.operation import MOVED, Explicit, operation
+from namedax.ops.operands.pytree import names_of
 from namedax.resources import communication as comm
 from namedax.resources.mesh import with_one_sharding
 from namedax.resources.row_moves import move_rows

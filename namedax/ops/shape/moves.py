@@ -32,9 +32,9 @@ from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import cast_data
 from namedax.errors import AxisSizeError, RearrangeError, show_names
-from namedax.operands.broadcasting import constrain_sharding, to_local
-from namedax.operands.one_axis import finish
-from namedax.operands.pytree import data_of, names_of
+from namedax.ops.operands.broadcasting import constrain_sharding, to_local
+from namedax.ops.operands.one_axis import finish
+from namedax.ops.operands.pytree import data_of, names_of
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.patterns import Term
 from namedax.resources import communication as comm

@@ -27,9 +27,9 @@ from namedax.errors import (
     show_names,
     usage,
 )
-from namedax.operands.one_axis import run
-from namedax.operands.operation import MOVED, AxisRequirement, Explicit, operation
-from namedax.operands.pytree import names_of
+from namedax.ops.operands.one_axis import run
+from namedax.ops.operands.operation import MOVED, AxisRequirement, Explicit, operation
+from namedax.ops.operands.pytree import names_of
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.moves import Carried, execute
 from namedax.ops.shape.patterns import ELLIPSIS, Pattern, Term, parse_pattern

@@ -30,9 +30,9 @@ from namedax.errors import (
     format_value,
     raise_not_found,
 )
-from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.operation import Explicit, operation
-from namedax.operands.pytree import data_of, names_of
+from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.operation import Explicit, operation
+from namedax.ops.operands.pytree import data_of, names_of
 from namedax.resources.layout import Layout, relayout
 from namedax.resources.serial import LoopAxis
 from namedax.resources.wire import Wire, WireFormat, check_narrow, parse_wire

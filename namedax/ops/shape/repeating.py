@@ -25,12 +25,12 @@ from namedax.errors import (
     format_value,
     refuse_names,
 )
-from namedax.operands.along_axes import checks_axes, entries_of
-from namedax.operands.axes import axis_key, new_names, resolve_axis, unwrap_single
-from namedax.operands.broadcasting import make_result
-from namedax.operands.nmap import Lifted
-from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
-from namedax.operands.operation import MOVED, Explicit, operation
+from namedax.ops.operands.along_axes import checks_axes, entries_of
+from namedax.ops.operands.axes import axis_key, new_names, resolve_axis, unwrap_single
+from namedax.ops.operands.broadcasting import make_result
+from namedax.ops.operands.nmap import Lifted
+from namedax.ops.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
+from namedax.ops.operands.operation import MOVED, Explicit, operation
 from namedax.resources import communication as comm
 
 __all__ = ["apply_to_complete_axis", "flip", "repeat", "rev", "tile"]

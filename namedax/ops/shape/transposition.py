@@ -13,10 +13,10 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArgument
 from namedax.core.array import as_array, dims_of
 from namedax.core.display import type_text
 from namedax.errors import AxisNameError, format_value, raise_not_found
-from namedax.operands.along_axes import checks_axes, names_in
-from namedax.operands.axes import is_axis_name, refuse_reversal, resolve_axis
-from namedax.operands.nmap import nmap
-from namedax.operands.pytree import names_of
+from namedax.ops.operands.along_axes import checks_axes, names_in
+from namedax.ops.operands.axes import is_axis_name, refuse_reversal, resolve_axis
+from namedax.ops.operands.nmap import nmap
+from namedax.ops.operands.pytree import names_of
 
 __all__ = ["moveaxis", "permute_dims", "rollaxis", "swapaxes", "transpose"]
 

@@ -28,16 +28,16 @@ from namedax.errors import (
     raise_not_found,
     refuse_names,
 )
-from namedax.operands.along_axes import along_axes, entries_of
-from namedax.operands.broadcasting import to_local
-from namedax.operands.new_axis import size_of
-from namedax.operands.nmap import Lifted, nmap
-from namedax.operands.operation import MOVED, Explicit, operation
-from namedax.operands.pytree import names_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.diagonal import index_along
 from namedax.ops.indexing.getitem import read, take_along_axis
+from namedax.ops.operands.along_axes import along_axes, entries_of
+from namedax.ops.operands.broadcasting import to_local
+from namedax.ops.operands.new_axis import size_of
+from namedax.ops.operands.nmap import Lifted, nmap
+from namedax.ops.operands.operation import MOVED, Explicit, operation
+from namedax.ops.operands.pytree import names_of
 from namedax.ops.reduction.cumulative import cumsum
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.segments import segment_sum

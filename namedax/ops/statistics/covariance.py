@@ -23,13 +23,13 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
-from namedax.operands.along_axes import entries_of
-from namedax.operands.broadcasting import to_local
-from namedax.operands.nmap import Lifted
-from namedax.operands.operation import operation
-from namedax.operands.pytree import names_of
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.operands.along_axes import entries_of
+from namedax.ops.operands.broadcasting import to_local
+from namedax.ops.operands.nmap import Lifted
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import names_of
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.conversion import named, untag
 from namedax.ops.shape.rename import rename

@@ -26,13 +26,13 @@ from namedax.errors import (
     format_value,
     refuse_names,
 )
-from namedax.operands import kernels
-from namedax.operands.along_axes import entries_of, to_front
-from namedax.operands.axes import axis_key, resolve_axis
-from namedax.operands.broadcasting import make_result
-from namedax.operands.nmap import explain_type_errors, nmap
-from namedax.operands.operation import REDUCED, operation
-from namedax.operands.pytree import data_of
+from namedax.ops.operands import kernels
+from namedax.ops.operands.along_axes import entries_of, to_front
+from namedax.ops.operands.axes import axis_key, resolve_axis
+from namedax.ops.operands.broadcasting import make_result
+from namedax.ops.operands.nmap import explain_type_errors, nmap
+from namedax.ops.operands.operation import REDUCED, operation
+from namedax.ops.operands.pytree import data_of
 from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.ops.sorting.network import global_positions, sort_local, sort_values
 from namedax.resources import communication as comm

@@ -12,10 +12,10 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import as_array
 from namedax.core.element_types import accumulates, extreme
 from namedax.core.names import DType
-from namedax.operands.along_axes import along_axes, checks_axes, names_in
-from namedax.operands.axes import refuse_order_of_storage
-from namedax.operands.operation import REDUCED, SEARCHED, Explicit, operation
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.operands.along_axes import along_axes, checks_axes, names_in
+from namedax.ops.operands.axes import refuse_order_of_storage
+from namedax.ops.operands.operation import REDUCED, SEARCHED, Explicit, operation
 from namedax.ops.reduction.reductions import REDUCTIONS, resolve_ddof
 from namedax.ops.reduction.site import check_mask
 from namedax.ops.shape.inspection import size

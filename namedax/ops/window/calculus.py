@@ -21,10 +21,10 @@ from namedax.core.array import NamedArray, as_array
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
 from namedax.errors import ArgumentError, AxisSizeError, format_value
-from namedax.operands.along_axes import along_axes
-from namedax.operands.axes import is_axis_name, resolve_axis
-from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.operands.along_axes import along_axes
+from namedax.ops.operands.axes import is_axis_name, resolve_axis
+from namedax.ops.operands.operation import MOVED, Explicit, operation
 from namedax.ops.reduction.cumulative import cumsum
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.conversion import named

@@ -27,12 +27,12 @@ from namedax.core.region import Region, ambient, enter
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_alike, with_varying_form
 from namedax.errors import AxisResourceError, PositionalAxisError, format_value
-from namedax.operands.axes import new_names, unwrap_single
-from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
-from namedax.operands.nmap import Lifted, nmap
-from namedax.operands.one_axis import Along, along
-from namedax.operands.operation import operation
-from namedax.operands.pytree import data_of
+from namedax.ops.operands.axes import new_names, unwrap_single
+from namedax.ops.operands.broadcasting import constrain_sharding, make_result, to_local
+from namedax.ops.operands.nmap import Lifted, nmap
+from namedax.ops.operands.one_axis import Along, along
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import data_of
 from namedax.ops.window.windows import (
     Plan,
     Window,

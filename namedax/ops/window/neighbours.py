@@ -33,13 +33,13 @@ from namedax.errors import (
     refuse_names,
     show_names,
 )
-from namedax.operands.along_axes import by_name, entries_of, names_in
-from namedax.operands.axes import new_names, unwrap_single
-from namedax.operands.broadcasting import align, make_result
-from namedax.operands.nmap import Lifted, nmap
-from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
-from namedax.operands.operation import MOVED, AxisRequirement, Explicit, operation
-from namedax.operands.pytree import data_of
+from namedax.ops.operands.along_axes import by_name, entries_of, names_in
+from namedax.ops.operands.axes import new_names, unwrap_single
+from namedax.ops.operands.broadcasting import align, make_result
+from namedax.ops.operands.nmap import Lifted, nmap
+from namedax.ops.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
+from namedax.ops.operands.operation import MOVED, AxisRequirement, Explicit, operation
+from namedax.ops.operands.pytree import data_of
 from namedax.ops.shape import joining
 from namedax.ops.shape.conversion import named
 from namedax.ops.shape.inspection import size

@@ -22,11 +22,11 @@ from namedax.core.element_types import extreme, inexact_type
 from namedax.core.functions import joined
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, as_integer, format_value
-from namedax.operands.axes import new_names
-from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.one_axis import along, finish
-from namedax.operands.operation import operation
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.operands.axes import new_names
+from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.one_axis import along, finish
+from namedax.ops.operands.operation import operation
 from namedax.ops.shape.conversion import named
 from namedax.ops.window.windows import (
     Padding,

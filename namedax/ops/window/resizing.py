@@ -21,11 +21,11 @@ from namedax.core.element_types import inexact_type
 from namedax.core.names import Shape
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, as_integer, format_value
-from namedax.operands.axes import new_names
-from namedax.operands.broadcasting import make_result
-from namedax.operands.nmap import Lifted
-from namedax.operands.one_axis import Along, along
-from namedax.operands.operation import operation
+from namedax.ops.operands.axes import new_names
+from namedax.ops.operands.broadcasting import make_result
+from namedax.ops.operands.nmap import Lifted
+from namedax.ops.operands.one_axis import Along, along
+from namedax.ops.operands.operation import operation
 from namedax.ops.shape.repeating import apply_to_complete_axis
 from namedax.resources import communication as comm
 from namedax.resources.mesh import without_mesh

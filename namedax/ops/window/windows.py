@@ -19,9 +19,9 @@ from namedax.core.names import Dims, MeshAxes
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.errors import AxisSizeError, PositionalAxisError, format_value
-from namedax.operands.broadcasting import constrain_sharding
-from namedax.operands.one_axis import along
-from namedax.operands.pytree import names_of
+from namedax.ops.operands.broadcasting import constrain_sharding
+from namedax.ops.operands.one_axis import along
+from namedax.ops.operands.pytree import names_of
 from namedax.resources.padding_masks import refilled
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.scipy.spatial.transform as _module
 
-from namedax.namespaces.lifting import lift_methods as _lift_methods
+from namedax.ops.namespaces.lifting import lift_methods as _lift_methods
 
 __all__ = ["Rotation", "Slerp"]
 

@@ -5,8 +5,8 @@ import pkgutil as _pkgutil
 import sys as _sys
 import types as _types
 
-from namedax.namespaces.lifting import Namespace as _Namespace
-from namedax.namespaces.registry.scipy import STATS as _OWN
+from namedax.ops.namespaces.lifting import Namespace as _Namespace
+from namedax.ops.namespaces.registry.scipy import STATS as _OWN
 
 # Only the location of the module; it is imported on first use of a function.
 _spec = _importlib.find_spec("jax.scipy.stats")

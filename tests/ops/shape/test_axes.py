@@ -28,7 +28,7 @@ from namedax.errors import (
     PlacementConflictError,
     UnevenAxisError,
 )
-from namedax.operands.nmap import belongs_to_jax
+from namedax.ops.operands.nmap import belongs_to_jax
 from tests import make
 from tests.harness import FEW, PLACEMENTS, array, check, make_mesh, said
 

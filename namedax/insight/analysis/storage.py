@@ -1,0 +1,305 @@
+"""Memory use: the peak memory of a device, from the arrays that a program writes.
+
+`fusion` decides which arrays are written. An array is freed after its last use, in program order.
+This is an estimate, because the compiler may reorder operations.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Set
+
+from namedax.insight.analysis.fusion import Fusions, root_of
+from namedax.insight.analysis.graph import Body, Node, Value
+from namedax.primitives import costs
+from namedax.primitives.equations import Scan, axes_of, facts
+from namedax.primitives.record import Kind
+
+__all__ = ["Storage", "kept_for_gradient"]
+
+# The bytes of the sums over mesh axes that become one collective. XLA has no limit on CPU devices,
+# and 30 MiB by default on GPUs.
+_MOST_COMBINED = 30 << 20
+
+
+class Storage:
+    """The arrays that a program writes to memory.
+
+    Args:
+      body: the program.
+    """
+
+    def __init__(self, body: Body):
+        self._body = body
+        self._inner: dict[int, Storage] = {}
+        self._fusions = Fusions(body, is_simple=True)
+        self.is_written = self._fusions.is_written
+        self._traffic: dict[int, int] | None = None
+
+    def bytes_of(self, node: Node) -> int:
+        """Return the bytes that an operation of the program reads and writes, per run."""
+        if self._traffic is None:
+            self._traffic = Fusions(self._body).traffic()
+        return self._traffic.get(id(node), 0)
+
+    def within(self, body: Body) -> Storage:
+        """Return the storage of a program that one of the operations runs."""
+        if id(body) not in self._inner:
+            self._inner[id(body)] = Storage(body)
+        return self._inner[id(body)]
+
+    def _taken_by(self, value: Value) -> list[Node]:
+        """Return the users of a slice of a step if it is copied first.
+
+        It is copied if users other than elementwise operations read it.
+        """
+        users = [node for node in self._fusions.consumers(value) if node is not None]
+        return [] if len(users) <= 1 and all(map(_computes_operands, users)) else users
+
+    def sources(self, value: Value) -> list[Value]:
+        """Return the arrays in memory from which an array is computed, perhaps the array itself."""
+        parts = self._fusions.sources(value).values()
+        return list({id(source): source for source, _ in parts}.values())
+
+    def peak(self, in_place: Set[int] = frozenset()) -> int:
+        """Return the peak memory in bytes, without the inputs and without `in_place` results.
+
+        `in_place` has the ids of these results.
+        """
+        order = {id(node): i for i, node in enumerate(self._body.nodes)}
+        last: dict[int, int] = {}
+        made: dict[int, tuple[Value, int]] = {}
+        end = len(self._body.nodes)
+
+        def use(value: Value, when: int) -> None:
+            for source in self.sources(value):
+                last[id(source)] = max(last.get(id(source), 0), when)
+
+        for node in self._body.nodes:
+            when = order[id(node)]
+            for value in node.results:
+                if (
+                    self.is_written[id(value)]
+                    and id(value) not in in_place
+                    and not self._is_left_out(node, value)
+                    and not self.is_within_kernel(node, value)
+                ):
+                    made[id(value)] = (value, when)
+            if node.bodies or any(self.is_written[id(value)] for value in node.results):
+                for value in node.reads:
+                    use(value, when)
+        for output in self._body.outputs:
+            if output is not None:
+                use(output, end)
+        copies: list[Value] = []  # copies are identified by their ids, so they have to stay alive
+        for node in self._body.nodes:
+            for value in _rearranged(node):
+                root = root_of(value)
+                begin = (
+                    order[id(root.maker)]
+                    if root.maker is not None and id(root.maker) in order
+                    else order[id(node)]
+                )
+                copy = Value(value.aval, value.layout, value.sizes)
+                copies.append(copy)
+                made[id(copy)], last[id(copy)] = (copy, begin), order[id(node)]
+            for value in _copied(node):
+                copy = Value(value.aval, value.layout, value.sizes)
+                copies.append(copy)
+                made[id(copy)] = (copy, order[id(node)])
+        for group in _combined(self._body):
+            # The sums start together, when the last operand is known.
+            when = order[id(group[-1])]
+            for node in group:
+                for value in node.reads:
+                    use(value, when)
+                for value in node.results:
+                    if id(value) in made:
+                        made[id(value)] = (value, when)
+        for value in self._body.slices:
+            if users := [order[id(node)] for node in self._taken_by(value)]:
+                made[id(value)] = (value, min(users))
+        return self._sweep(made, last)
+
+    def _is_left_out(self, node: Node, value: Value) -> bool:
+        """Return True for a stacked result of a scan that is unused."""
+        if node.kind != Kind.SCAN or self._fusions.has_users(value):
+            return False
+        return all(value is not carried for carried in node.results[: Scan.of(node.eqn).carries])
+
+    def is_within_kernel(self, node: Node, value: Value) -> bool:
+        """Return True for an array within a function with a declared cost."""
+        kernel = node.kernel
+        return kernel is not None and all(
+            user is not None and user.kernel is not None and user.kernel.number == kernel.number
+            for user in self._fusions.consumers(value)
+        )
+
+    def _in_place(self, loop: Node, body: Body) -> set[int]:
+        """Return the new values of a carry that XLA writes over the old ones.
+
+        They are elementwise functions or updates of the old ones, after all other uses, or are
+        computed after the last use.
+        """
+        if loop.kind not in (Kind.SCAN, Kind.WHILE) or body is not loop.bodies[0]:
+            return set()
+        first = (
+            Scan.of(loop.eqn).consts
+            if loop.kind == Kind.SCAN
+            else len(body.inputs) - len(body.outputs)
+        )
+        count = Scan.of(loop.eqn).carries if loop.kind == Kind.SCAN else len(body.outputs)
+        inner = self.within(body)
+        order = {id(node): i for i, node in enumerate(body.nodes)}
+        found: set[int] = set()
+        for old, new in zip(body.inputs[first : first + count], body.outputs[:count], strict=True):
+            new = None if new is None else root_of(new)
+            if old is None or new is None or new.maker is None or id(new.maker) not in order:
+                continue
+            when, users = order[id(new.maker)], list(inner._fusions.consumers(old))
+            if all(
+                user is not None
+                and (
+                    order[id(user)] < when
+                    or (user is new.maker and (_is_elementwise(user) or _updates(user, old)))
+                )
+                for user in users
+            ):
+                found.add(id(new))
+        return found
+
+    def _is_in_place(self, node: Node) -> bool:
+        """Return True if the result may reuse the memory of an operand."""
+        if node.eqn is None:
+            return False
+        is_update = node.kind == Kind.UPDATE or facts(node.eqn).is_update
+        return is_update or (costs.is_fused(node.eqn) and not self._fusions.has_joins(node))
+
+    def _sweep(self, made: dict[int, tuple[Value, int]], last: dict[int, int]) -> int:
+        ends: dict[int, list[int]] = defaultdict(list)
+        for key, (_, when) in made.items():
+            ends[max(last.get(key, when), when)].append(key)
+        begins: dict[int, list[int]] = defaultdict(list)
+        for key, (_, when) in made.items():
+            begins[when].append(key)
+        size = {key: value.bytes for key, (value, _) in made.items()}
+        held = most = 0
+        for when, node in enumerate(self._body.nodes):
+            new = [*begins[when]]
+            dying = [key for key in ends[when] if key not in new]
+            reused = sum(size[key] for key in dying) if self._is_in_place(node) else 0
+            grown = sum(size[key] for key in new)
+            inner = max(
+                (
+                    self.within(body).peak(self._in_place(node, body))
+                    for body in node.bodies
+                    if not node.kernel
+                ),
+                default=0,
+            )
+            if node.kind in (
+                Kind.SCAN,
+                Kind.WHILE,
+            ):  # the carry reuses the memory of its initial value
+                reused = min(sum(size[key] for key in dying), _carry_bytes(node))
+            reused = min(reused, grown)
+            held += grown - reused
+            most = max(most, held + inner)
+            held -= sum(size[key] for key in dying) - reused
+            held -= sum(size[key] for key in ends[when] if key in new)
+        return most
+
+
+def _computes_operands(node: Node) -> bool:
+    """Return True if XLA fuses elementwise operations into a reader of their results."""
+    return (
+        node.eqn is not None
+        and not node.bodies
+        and (costs.is_fused(node.eqn) or facts(node.eqn).reduces is not None)
+    )
+
+
+def _is_elementwise(node: Node) -> bool:
+    return node.eqn is not None and not node.bodies and costs.is_elementwise(node.eqn)
+
+
+def _updates(node: Node, value: Value) -> bool:
+    """Return True if a node writes a part of an array."""
+    return node.kind == Kind.UPDATE and node.operands[0] is value
+
+
+def _rearranged(node: Node) -> list[Value]:
+    """Return the operands of a contraction that are first copied into another order."""
+    orders = costs.is_in_order(node.eqn) if node.eqn is not None and not node.kernel else ()
+    return [
+        value
+        for value, good in zip(node.operands, orders, strict=False)
+        if value is not None and not good
+    ]
+
+
+def _copied(node: Node) -> list[Value]:
+    """Return the arrays of which XLA holds a copy during an operation."""
+    if node.eqn is None or node.kernel:
+        return []
+    if node.kind in (Kind.GATHER, Kind.SCATTER) and costs.is_along_rows(node.eqn):
+        return node.results if node.kind == Kind.GATHER else node.reads
+    return node.reads if facts(node.eqn).copies_operand else []
+
+
+def _combined(body: Body) -> list[list[Node]]:
+    """Return the sums over mesh axes that XLA combines into one collective.
+
+    These are sums of one dtype over the same mesh axes that do not depend on each other.
+    """
+    groups: dict[tuple[str, ...], list[list[Node]]] = defaultdict(list)
+    sizes: dict[tuple[str, ...], int] = {}
+    # For each array, by dtype and mesh axes, the number of the last group that it depends on.
+    needed: dict[int, dict[tuple[str, ...], int]] = {}
+    for node in body.nodes:
+        needs: dict[tuple[str, ...], int] = {}
+        for value in node.reads:
+            for key, number in needed.get(id(value), {}).items():
+                needs[key] = max(needs.get(key, 0), number)
+        if node.kind == Kind.SUM and node.eqn is not None and node.moved is None:
+            dtypes = sorted({str(value.aval.dtype) for value in node.reads})
+            axes = (*dtypes, *sorted(map(str, axes_of(node.eqn))))
+            known, size = groups[axes], sum(value.bytes for value in node.reads)
+            if not known or needs.get(axes, 0) == len(known) or sizes[axes] + size > _MOST_COMBINED:
+                known.append([])
+                sizes[axes] = 0
+            known[-1].append(node)
+            sizes[axes] += size
+            needs[axes] = len(known)
+        for value in node.results:
+            needed[id(value)] = needs
+    return [group for known in groups.values() for group in known if len(group) > 1]
+
+
+def _carry_bytes(node: Node) -> int:
+    if node.kind == Kind.SCAN:
+        return sum(value.bytes for value in node.results[: Scan.of(node.eqn).carries])
+    return sum(value.bytes for value in node.results)
+
+
+def kept_for_gradient(body: Body, storage: Storage) -> Iterator[tuple[Node, int]]:
+    """Yield the operations of the forward pass whose results the gradient reads, with bytes."""
+    read = {
+        id(value) for node in body.nodes if node.origin.phase == "gradient" for value in node.reads
+    }
+    counted: set[int] = set()
+    for node in body.nodes:
+        if node.origin.phase == "gradient":
+            continue
+        for value in node.results:
+            if id(value) not in read or storage.is_within_kernel(node, value):
+                continue
+            for source in storage.sources(value):
+                maker = source.maker
+                if maker is None or id(source) in counted:
+                    continue
+                counted.add(id(source))
+                if maker.kind == Kind.SCAN:
+                    inner = maker.bodies[0].outputs[maker.results.index(source)]
+                    maker = inner.maker if inner is not None and inner.maker is not None else maker
+                yield maker, source.bytes

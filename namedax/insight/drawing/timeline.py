@@ -1,0 +1,299 @@
+"""`draw_timeline`: a timeline of computation and communication, from the schedule of a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from namedax.core.records import Record
+from namedax.errors import ArgumentError
+from namedax.insight.analysis.records import Collective, Step
+from namedax.insight.drawing.canvas import (
+    GRAY,
+    INK,
+    OTHERS,
+    Color,
+    Entry,
+    colors_of_kinds,
+    count_of,
+    draw_legend,
+    draw_list,
+    draw_marks,
+    height_of,
+    ink_on,
+    legend_height,
+    lines_of,
+    list_height,
+    new_canvas,
+    plot_axes,
+    step_text,
+    style_of,
+    text_width,
+    time_text,
+    time_unit,
+    write,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_timeline"]
+
+_WIDTH, _MARGIN, _LEFT, _RIGHT = 11.0, 0.25, 1.25, 0.3  # in inches
+_PLOT = _WIDTH - 2 * _MARGIN - _LEFT - _RIGHT
+_FINEST = 0.012  # in inches: shorter steps are merged with their neighbors
+_LONGEST = 8
+
+Scheduled = tuple[Step, float, float]
+
+
+class Bar(Record):
+    """A bar of the timeline: a step, or several that are too short (`step` is `None`)."""
+
+    start: float
+    end: float
+    kind: str
+    step: Step | None
+
+
+def draw_timeline(schedule: Iterable[Scheduled], title: str = "") -> Figure:
+    """Draw a timeline of a device's computation and communication.
+
+    The longest steps are numbered and listed. Steps too short to be visible are merged with their
+    neighbors, so that thousands of them stay readable.
+
+    Args:
+      schedule: (step, start, end) of each step, in seconds: the `schedule` of
+        `nx.machines.Machine.time`.
+      title: the title; default: the total time.
+
+    Returns:
+      A figure, like that of `nx.draw`.
+
+    Raises:
+      ArgumentError: a step ends before it starts.
+      ImportError: matplotlib is not installed.
+
+    >>> import namedax as nx
+    >>> from namedax.insight.drawing.timeline import draw_timeline
+    >>> from namedax.insight.analysis.records import Operation
+    >>> product = Operation(
+    ...     "dot_general", ("k",), 1e9, 1000, 1, "float32", "nx.dot", "model.py:3", "forward"
+    ... )
+    >>> figure = draw_timeline([(product, 0.0, 2e-3)])
+    """
+    steps = [(step, float(start), float(end)) for step, start, end in schedule]
+    for step, start, end in steps:
+        if not start <= end:
+            raise ArgumentError(
+                f"draw_timeline: {step_text(step)} starts at {start!r} s but ends at {end!r} s."
+                " Pass (step, start, end) with start <= end."
+            )
+    total = max((end for *_, end in steps), default=0.0)
+    times = _times_of_kinds(steps)
+    colors = colors_of_kinds(times)
+    lanes = {
+        "computing": [one for one in steps if not isinstance(one[0], Collective)],
+        "communicating": [one for one in steps if isinstance(one[0], Collective)],
+    }
+    bars = {lane: _merged(ones, total * _FINEST / _PLOT) for lane, ones in lanes.items()}
+    sentence = _sentence(lanes, bars, total)
+    legend = _legend(times, colors)
+    longest = sorted((one for one in steps if one[2] > one[1]), key=lambda one: one[1] - one[2])[
+        :_LONGEST
+    ]
+    longest.sort(key=lambda one: one[1])
+    entries = [
+        Entry(_words(step), colors[step.kind], _figures(end - start, total))
+        for step, start, end in longest
+    ]
+    inner = _WIDTH - 2 * _MARGIN
+    head = (
+        height_of(12)
+        + len(lines_of(sentence, inner, 8.5)) * height_of(8.5)
+        + legend_height(legend, inner)
+        + 0.25
+    )
+    plot = 1.75
+    below = list_height(entries, inner) + (height_of(9) + 0.1 if entries else 0.0)
+    canvas = new_canvas(_WIDTH, 2 * _MARGIN + head + plot + 0.5 + below, "draw_timeline")
+    canvas.text(
+        _MARGIN, _MARGIN, title or f"{time_text(total)} on one device", 12, INK, weight="bold"
+    )
+    y = canvas.paragraph(_MARGIN, _MARGIN + height_of(12), sentence, inner, 8.5)
+    draw_legend(canvas, _MARGIN, y + 0.1, inner, legend)
+    y = _MARGIN + head
+    marks = [
+        (_MARGIN + _LEFT + _PLOT * (start + end) / 2 / total, isinstance(step, Collective))
+        for step, start, end in longest
+    ]
+    draw_marks(
+        canvas,
+        [(x, y + 0.358 + 0.725 * sends) for x, sends in marks],
+        y + 0.1,
+        _MARGIN + _LEFT,
+        _WIDTH - _MARGIN - _RIGHT,
+    )
+    _plot(plot_axes(canvas, _MARGIN + _LEFT, y + 0.3, _PLOT, plot - 0.3), bars, colors, total)
+    if entries:
+        y += plot + 0.5
+        canvas.text(
+            _MARGIN,
+            y,
+            "The longest steps" if len(entries) < len(steps) else "The steps",
+            9,
+            INK,
+            weight="bold",
+        )
+        draw_list(canvas, _MARGIN, y + height_of(9) + 0.04, inner, entries)
+    return canvas.figure
+
+
+def _times_of_kinds(steps: Sequence[Scheduled]) -> dict[str, float]:
+    """Return the time of each kind, the longest first."""
+    times: dict[str, float] = {}
+    for step, start, end in steps:
+        times[step.kind] = times.get(step.kind, 0.0) + end - start
+    return dict(sorted(times.items(), key=lambda item: -item[1]))
+
+
+def _legend(times: dict[str, float], colors: dict[str, Color]) -> list[tuple[str, Color]]:
+    entries = [
+        (f"{kind} {time_text(time)}", colors[kind])
+        for kind, time in times.items()
+        if colors[kind] != OTHERS
+    ]
+    rest = [time for kind, time in times.items() if colors[kind] == OTHERS]
+    return entries + (
+        [(f"{count_of(len(rest), 'other kind')} {time_text(sum(rest))}", OTHERS)] if rest else []
+    )
+
+
+def _words(step: Step) -> str:
+    return step_text(step) + (f", ×{step.trips:,}" if step.trips > 1 else "")
+
+
+def _figures(seconds: float, total: float) -> tuple[str, str]:
+    return time_text(seconds), f"{seconds / total:.1%}"
+
+
+def _union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return spans of time without overlaps, in order."""
+    found: list[tuple[float, float]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
+
+def _length(spans: Sequence[tuple[float, float]]) -> float:
+    return sum(end - start for start, end in spans)
+
+
+def _sentence(lanes: dict[str, list[Scheduled]], bars: dict[str, list[Bar]], total: float) -> str:
+    """Summarize the picture in numbers."""
+    if not total:
+        return "No step takes any time."
+    computing, communicating = (
+        _union((start, end) for _, start, end in ones) for ones in lanes.values()
+    )
+    both = (
+        _length(computing) + _length(communicating) - _length(_union([*computing, *communicating]))
+    )
+    words = f"Computing {time_text(_length(computing))} ({_length(computing) / total:.0%})"
+    words += (
+        f", communicating {time_text(_length(communicating))}"
+        f" ({_length(communicating) / total:.0%})"
+    )
+    if both > total * 1e-6:
+        words += f", {time_text(both)} of them at the same time"
+    words += "."
+    if any(bar.step is None for ones in bars.values() for bar in ones):
+        words += (
+            f" Steps shorter than {time_text(total * _FINEST / _PLOT)} are drawn together, in the"
+            " color of the kind with most of that time."
+        )
+    return words
+
+
+def _merged(steps: Sequence[Scheduled], shortest: float) -> list[Bar]:
+    """Return visible bars: shorter steps are merged with their neighbors."""
+    bars: list[Bar] = []
+    pending: list[Scheduled] = []
+
+    def flush() -> None:
+        if len(pending) == 1:
+            step, start, end = pending[0]
+            bars.append(Bar(start, max(end, start + shortest / 2), step.kind, step))
+        elif pending:
+            kind = next(iter(_times_of_kinds(pending)))
+            bars.append(
+                Bar(pending[0][1], max(pending[-1][2], pending[0][1] + shortest / 2), kind, None)
+            )
+        pending.clear()
+
+    for step, start, end in sorted(steps, key=lambda one: one[1]):
+        if end <= start:
+            continue
+        if pending and (
+            start - pending[-1][2] > shortest or pending[-1][2] - pending[0][1] >= shortest
+        ):
+            flush()
+        if end - start >= shortest:
+            flush()
+            bars.append(Bar(start, end, step.kind, step))
+        else:
+            pending.append((step, start, end))
+    flush()
+    return bars
+
+
+def _plot(axes: Axes, bars: dict[str, list[Bar]], colors: dict[str, Color], total: float) -> None:
+    """Plot the two lanes, computing above, with the names of operations where they fit."""
+    unit, size = time_unit(total / 2)
+    axes.set(xlim=(0, max(total, 1e-12) / size), ylim=(2, 0))
+    for lane, ones in enumerate(bars.values()):
+        for kind in dict.fromkeys(bar.kind for bar in ones):
+            spans = [
+                (bar.start / size, (bar.end - bar.start) / size) for bar in ones if bar.kind == kind
+            ]
+            axes.broken_barh(
+                spans, (lane + 0.08, 0.76), facecolor=colors[kind], edgecolor="none", gid=kind
+            )
+        for bar in ones:
+            if bar.step is not None and (
+                text := _fitting(bar.step, (bar.end - bar.start) / total * _PLOT)
+            ):
+                style = {
+                    "fontproperties": style_of(7),
+                    "color": ink_on(colors[bar.kind]),
+                    "ha": "center",
+                    "va": "center",
+                }
+                write(axes, (bar.start + bar.end) / 2 / size, lane + 0.46, text, **style)
+        if not ones:
+            write(
+                axes,
+                sum(axes.get_xlim()) / 2,
+                lane + 0.46,
+                "nothing",
+                fontproperties=style_of(8),
+                color=GRAY,
+                ha="center",
+                va="center",
+            )
+    axes.set_yticks([0.46, 1.46], [*bars], fontproperties=style_of(8.5), color=INK)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel(unit, fontproperties=style_of(8.5), color=GRAY)
+
+
+def _fitting(step: Step, width: float) -> str:
+    """Return the longest text that fits into a bar."""
+    texts = [step.operation, step.kind] if step.operation else [step.kind]
+    if step.operation and step.names and "{" not in step.operation:
+        texts.insert(0, f"{step.operation} {{{', '.join(step.names)}}}")
+    return next((text for text in texts if text and text_width(text, 7) + 0.06 <= width), "")

@@ -1,9 +1,0 @@
-"""The namespaces of JAX for named arrays.
-
-`registry` lists the functions with a named version, by namespace; `lifting` lifts all others.
-`mirror` gives a named version the signature of JAX's function, and `docstrings` its parameters in
-the docstring. `flattening_errors` rejects arrays without positional axes where a function would
-flatten them. `operators` attaches operators and methods to `NamedArray`.
-
-Read `registry`, then `lifting`, then `mirror`.
-"""

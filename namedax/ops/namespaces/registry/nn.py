@@ -1,0 +1,34 @@
+"""The functions of `jax.nn` that have a named version."""
+
+from __future__ import annotations
+
+from namedax.ops.experts import mixture, routing
+from namedax.ops.namespaces.registry import Functions
+from namedax.ops.nn import attention, kv_cache, losses, masks, normalization, relative_bias, rotary
+from namedax.ops.nn.activations import ACTIVATIONS, log_softmax, softmax
+from namedax.ops.ragged import grouped
+from namedax.ops.reduction.reductions import logmeanexp, logsumexp
+from namedax.ops.shape import creation
+from namedax.ops.window import pooling
+
+__all__ = ["NN"]
+
+NN: Functions = {
+    **ACTIVATIONS,
+    **attention.FUNCTIONS,
+    **grouped.FUNCTIONS,
+    **mixture.FUNCTIONS,
+    **kv_cache.FUNCTIONS,
+    **losses.FUNCTIONS,
+    **masks.FUNCTIONS,
+    **normalization.FUNCTIONS,
+    **pooling.FUNCTIONS,
+    **relative_bias.FUNCTIONS,
+    **rotary.FUNCTIONS,
+    **routing.FUNCTIONS,
+    "log_softmax": log_softmax,
+    "logmeanexp": logmeanexp,
+    "logsumexp": logsumexp,
+    "one_hot": creation.one_hot,
+    "softmax": softmax,
+}

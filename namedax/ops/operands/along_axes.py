@@ -1,0 +1,425 @@
+"""Positional functions along named axes.
+
+A named axis becomes a positional one for the call, replicated on every device, and gets its name
+back in the result.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, TypeVar
+from typing import cast as cast_type
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from namedax.core.annotations import AnyArray, AxisSpec
+from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
+from namedax.core.display import type_text
+from namedax.core.functions import signature_of
+from namedax.core.name_scopes import in_scope, is_in_program, scope_of_lifted
+from namedax.core.names import AxisName, Dims, PyTree, is_name
+from namedax.core.region import ambient
+from namedax.core.variance import cast
+from namedax.errors import (
+    AxisNameError,
+    AxisSizeError,
+    PositionalAxisError,
+    format_value,
+    raise_not_found,
+)
+from namedax.messages.call_errors import bound as bound_arguments
+from namedax.ops.operands.axes import check_axes, is_axis_name, new_names
+from namedax.ops.operands.broadcasting import constrain_sharding, make_result, to_local
+from namedax.ops.operands.new_axis import new_axis_placement
+from namedax.ops.operands.nmap import nmap
+from namedax.ops.operands.operation import operation
+from namedax.ops.operands.pytree import array_of, as_block, data_of, flatten, names_of
+from namedax.resources.layout import relayout
+from namedax.resources.mesh import explicit_axes_of, with_axes_at
+
+__all__ = [
+    "Entries",
+    "along_axes",
+    "by_name",
+    "checks_axes",
+    "entries_of",
+    "names_in",
+    "to_front",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def along_axes(
+    function: Callable[..., Any], name: str, axis_parameters: tuple[str, ...], renames: bool = False
+) -> Callable[..., Any]:
+    """Let `function` take names as axes; other names are batch axes.
+
+    A named axis becomes a positional one, in front of the others, in every array argument that has
+    it. If a result has as many positional axes as the first array argument had, the front ones get
+    their names back. If it has fewer, they are gone.
+
+    Args:
+      function: a function of positional arrays.
+      name: the name of the function, for messages.
+      axis_parameters: the parameters of the function that are axes.
+      renames: add the keyword `out_axis`, which renames axes in the result; default: False.
+    """
+    signature = signature_of(function)
+    positional = nmap(function)
+
+    @operation(name=name)
+    @functools.wraps(function)
+    def lifted(*args: Any, **kwargs: Any) -> Any:
+        out_axis = kwargs.pop("out_axis", None) if renames else None
+        bound = bound_arguments(name, signature(), args, kwargs)
+        check_axes(name, bound.arguments, axis_parameters)
+        wanted: list[Hashable] = []
+        for parameter in axis_parameters:
+            for entry in entries_of(bound.arguments.get(parameter)):
+                if is_axis_name(entry) and entry not in wanted:
+                    wanted.append(entry)
+        renamed = new_names(name, out_axis, wanted, "axis") if out_axis is not None else {}
+        if not wanted:
+            return positional(*args, **kwargs)
+        first = next(
+            (leaf for leaf in _arrays(bound.arguments) if isinstance(leaf, NamedArray)), None
+        )
+        for axis in wanted:
+            if first is None or axis not in first.dims:
+                raise_not_found(
+                    name,
+                    axis,
+                    "the arguments" if first is None else type_text(first),
+                    [] if first is None else [dim for dim in first.dims if dim is not None],
+                )
+        if is_in_program(_arrays(bound.arguments)):
+            return in_scope(
+                scope_of_lifted(lifted, tuple(wanted)), along, bound, wanted, first, renamed
+            )
+        return along(bound, wanted, first, renamed)
+
+    def along(
+        bound: inspect.BoundArguments,
+        wanted: list[Hashable],
+        first: Any,
+        renamed: Mapping[Hashable, Hashable],
+    ) -> PyTree:
+        shift = len(wanted)
+        for parameter in axis_parameters:
+            if parameter in bound.arguments:
+                bound.arguments[parameter] = _renumber(bound.arguments[parameter], wanted, shift)
+        rank = first.ndim + shift
+        bound.arguments = {
+            key: jax.tree.map(
+                lambda leaf: to_front(leaf, wanted, name),
+                value,
+                is_leaf=lambda leaf: isinstance(leaf, NamedArray),
+            )
+            for key, value in bound.arguments.items()
+        }
+        result = positional(*bound.args, **bound.kwargs)
+        keepdims = bool(bound.arguments.get("keepdims", False))
+        return jax.tree.map(
+            lambda leaf: _from_front(
+                leaf, wanted, rank, keepdims, name, renamed if renames else None
+            ),
+            result,
+            is_leaf=lambda leaf: isinstance(leaf, NamedArray),
+        )
+
+    if renames:
+        vars(lifted)["__signature__"] = _with_out_axis(inspect.signature(function))
+    return lifted
+
+
+def _with_out_axis(signature: inspect.Signature) -> inspect.Signature:
+    annotation = "Hashable | Mapping[Hashable, Hashable] | None"
+    new = inspect.Parameter(
+        "out_axis", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
+    return signature.replace(parameters=[*signature.parameters.values(), new])
+
+
+def entries_of(axis: AxisSpec) -> tuple[Any, ...]:
+    """Return one axis, or a tuple or list of axes, as a tuple."""
+    return tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+
+
+def names_in(axis: AxisSpec) -> list[Hashable]:
+    """Return the axis names among one axis or several."""
+    return [entry for entry in entries_of(axis) if is_axis_name(entry)]
+
+
+def checks_axes(function: F, name: str | None = None) -> F:
+    """Turn a function into an operation that validates its axis arguments before the call.
+
+    JAX's own function would accept `True` as axis 1. `name` is that of the operation; default: the
+    name of the function.
+    """
+    signature, op = signature_of(function), name or function.__name__
+
+    @operation(name=op)
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        check_axes(op, bound_arguments(op, signature(), args, kwargs).arguments)
+        return function(*args, **kwargs)
+
+    checked.__name__ = checked.__qualname__ = op
+    return cast_type(F, checked)
+
+
+def by_name(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """Build a table of functions whose axis arguments are validated."""
+    return {function.__name__: checks_axes(function) for function in functions}
+
+
+def _arrays(arguments: Mapping[str, Any]) -> list[AnyArray | np.ndarray]:
+    leaves = jax.tree.leaves(
+        list(arguments.values()), is_leaf=lambda leaf: isinstance(leaf, NamedArray)
+    )
+    return [leaf for leaf in leaves if isinstance(leaf, (NamedArray, jax.Array, np.ndarray))]
+
+
+def _renumber(axis: AxisSpec, names: list[Hashable], shift: int) -> AxisSpec:
+    """Replace names by the first positions, and shift nonnegative positions behind them."""
+
+    def one(entry: Hashable) -> Hashable:
+        if entry in names and not isinstance(entry, int):
+            return names.index(entry)
+        return entry + shift if isinstance(entry, (int, np.integer)) and entry >= 0 else entry
+
+    if isinstance(axis, (tuple, list)):
+        return type(axis)(one(entry) for entry in axis)
+    return axis if axis is None else one(axis)
+
+
+def to_front(leaf: PyTree, names: list[Hashable], op: str) -> PyTree:
+    """Return a named array with the axes `names` as its first positional ones, replicated."""
+    if not isinstance(leaf, NamedArray) or not any(name in leaf.dims for name in names):
+        return leaf
+    region = ambient()
+    block = to_local(leaf, op, region)
+    missing = [name for name in names if name not in block.dims]
+    if missing:
+        raise_not_found(
+            op, missing[0], type_text(leaf), [dim for dim in leaf.dims if dim is not None]
+        )
+    data, dims = block.data, block.dims
+    if region is not None and region.manual:
+        old = [() if dim is None else region.place(dim) for dim in dims]
+        new = [() if dim in names else place for dim, place in zip(dims, old, strict=True)]
+        data = relayout(data, old, new) if old != new else data
+    order = [dims.index(name) for name in names] + [
+        i for i, dim in enumerate(dims) if dim not in names
+    ]
+    front = (None,) * len(names) + tuple(dims[i] for i in order[len(names) :])
+    return make_in_region(constrain_sharding(lax.transpose(data, order), front), front)
+
+
+def _from_front(
+    leaf: AnyArray,
+    names: list[Hashable],
+    rank: int,
+    keepdims: bool,
+    op: str,
+    renamed: Mapping[Hashable, Hashable] | None,
+) -> AnyArray:
+    """Name the first positional axes of a result again, if it has as many as the argument had.
+
+    `renamed` has the new names of axes; `None` means that the function has no `out_axis`.
+    """
+    dims = dims_of(leaf)
+    if dims.count(None) != rank:
+        return leaf
+    places = [i for i, dim in enumerate(dims) if dim is None][: len(names)]
+    data = leaf.data if isinstance(leaf, NamedArray) else jnp.asarray(leaf)
+    if keepdims and all(data.shape[i] == 1 for i in places):
+        return make_result(
+            lax.squeeze(data, places), tuple(dim for i, dim in enumerate(dims) if i not in places)
+        )
+    named = list(dims)
+    for place, name in zip(places, names, strict=True):
+        named[place] = name
+    region = ambient()
+    if region is not None:
+        for place, name in zip(places, names, strict=True):
+            size = region.sizes.get(name)
+            if (
+                size is not None
+                and size != data.shape[place]
+                and (renamed is None or name not in renamed)
+            ):
+                remedy = (
+                    "Rename the axis of the argument first, to a name of its own: nx.rename(x,"
+                    f" {{{name!r}: 'other'}})."
+                    if renamed is None
+                    else f"Give it another name in the result: out_axis={{{name!r}: 'other'}}."
+                )
+                raise AxisSizeError(
+                    f"{op}: the result has size {data.shape[place]} along {name!r}, which has size"
+                    f" {size} in this mapped function; a name has one size. {remedy}"
+                )
+    if renamed:
+        for place, name in zip(places, names, strict=True):
+            named[place] = renamed.get(name, name)
+        for place, name in zip(places, names, strict=True):
+            if name in renamed:  # all at once, so that two axes can swap names
+                new_axis_placement(
+                    op, renamed[name], data.shape[place], (*named[:place], *named[place + 1 :])
+                )
+    if region is not None:
+        if region.manual:
+            for place in places:
+                if named[place] in names:  # its size may not divide over its mesh axes
+                    region.block_size(named[place], data.shape[place], op)
+            old = [() if dim is None else region.place(dim) for dim in dims]
+            new = [() if dim is None else region.place(dim) for dim in named]
+            data = relayout(data, old, new) if old != new else data
+    return make_result(data, tuple(named))
+
+
+# --- arrays sliced along one axis, for functions of single slices ---------------------------------
+
+
+def _in_front(data: jax.Array, at: int) -> jax.Array:
+    return jnp.moveaxis(data, at, 0) if at else data
+
+
+class Entries:
+    """Arrays that are sliced along one axis.
+
+    Arrays that have the axis get it in front; the others are the same for every slice. With
+    `supports_padding` (default: False) the axis need not divide over its mesh axes.
+
+    Args:
+      op: the operation, for messages.
+      xs: a pytree of arrays.
+      axis: a name, or 0 for the first positional axis.
+      every: True if all arrays must have the axis; default: False. Along a position all must have
+        it.
+
+    If the axis is sharded over Explicit mesh axes, it is gathered; `result` shards it again.
+
+    Attributes:
+      datas: the data of the sliced leaves.
+      fixed: the leaves that are the same for every slice, by number.
+      dims: the dims of one slice of the sliced leaves, by number.
+      placement: the mesh axes of the axis.
+
+    Raises:
+      AxisNameError: `axis` is neither 0 nor a name.
+      AxisNotFoundError: no array has the name, or with `every` not all of them.
+      PositionalAxisError: an array has no positional axis.
+      UnevenAxisError: the axis does not divide over its mesh axes, and the operation does not
+        support padding.
+    """
+
+    def __init__(
+        self,
+        op: str,
+        xs: PyTree,
+        axis: AxisName,
+        every: bool = False,
+        supports_padding: bool = False,
+    ):
+        region = ambient()
+        self.op, self.axis = op, axis
+        self.by_name = not isinstance(axis, (int, np.integer)) or isinstance(axis, bool)
+        if self.by_name and not is_name(axis):
+            raise AxisNameError(
+                f"{op}: axis={format_value(axis)} is neither 0 nor the name of an axis."
+            )
+        if not self.by_name and axis != 0:
+            raise PositionalAxisError(
+                f"{op}: axis must be 0 (the first positional axis) or a name, got"
+                f" {format_value(axis)}. Use nx.numpy.moveaxis(x, {format_value(axis)}, 0) first."
+            )
+        leaves, self.tree = flatten(xs)
+        self.datas: list[Any] = []
+        # the sliced leaves, and the dimension of the axis in each
+        self._cut: list[tuple[Any, int]] = []
+        # JAX slices an axis only where it is not sharded over Explicit mesh axes.
+        self._mesh_axes: tuple[str, ...] = ()
+        self.fixed: dict[int, Any] = {}
+        self.dims: dict[int, Dims] = {}
+        blocks = [as_block(leaf, op) for leaf in leaves]
+        for i, block in enumerate(blocks):
+            dims = dims_of(block)
+            place = axis if self.by_name else None
+            if place not in dims:
+                if not self.by_name:
+                    where = "in_axes" if op == "vmap" else "axis"
+                    raise PositionalAxisError(
+                        f"{op}: {type_text(block)} has no positional axis. Pass {where}= with the"
+                        " name of an axis."
+                    )
+                self.fixed[i] = block
+                continue
+            at = dims.index(place)
+            self._mesh_axes = self._mesh_axes or explicit_axes_of(data_of(block), at)
+            self.datas.append(_in_front(with_axes_at(data_of(block), at, ()), at))
+            self._cut.append((block, at))
+            self.dims[i] = dims[:at] + dims[at + 1 :]
+        if self.by_name and leaves and (not self.dims or (every and self.fixed)):
+            lacking = blocks[min(self.fixed)]
+            candidates = [dim for block in blocks for dim in names_of(dims_of(block))]
+            raise_not_found(
+                op,
+                axis,
+                type_text(lacking),
+                candidates if not self.dims else names_of(dims_of(lacking)),
+            )
+        self.placement: tuple[str, ...] = ()
+        if self.by_name and region is not None:
+            self.placement = region.place(axis) if supports_padding else region.placement(axis, op)
+
+    @classmethod
+    def uncut(cls, op: str, value: PyTree) -> Entries:
+        """Return arguments that are all the same for every slice."""
+        entries = cls(op, (), 0)
+        leaves, entries.tree = flatten(value)
+        region = ambient()
+        entries.fixed = {
+            i: to_local(leaf, op, region) if is_named(leaf) else leaf
+            for i, leaf in enumerate(leaves)
+        }
+        return entries
+
+    def cast(self, number: int, axes: frozenset[str]) -> Any:
+        """Return one of `datas`, varying over (at least) these mesh axes.
+
+        For a gathered array, the gradient of this gather is a reduce-scatter.
+        """
+        block, at = self._cut[number]
+        return _in_front(cast(block, axes), at)
+
+    def value(self, datas: Iterable[Any]) -> Any:
+        """Return one slice of all arrays, from the data of the sliced leaves."""
+        supply = iter(datas)
+        count = len(self.fixed) + len(self.dims)
+        return self.tree.unflatten(
+            [
+                self.fixed[i] if i in self.fixed else array_of(next(supply), self.dims[i])
+                for i in range(count)
+            ]
+        )
+
+    def result(self, data: Any, dims: Dims) -> Any:
+        """Return an array from the results for each slice, stacked in front."""
+        region = ambient()
+        if self.by_name and self.axis in dims:
+            raise AxisNameError(
+                f"{self.op}: the result of the function for one slice along {self.axis!r} already"
+                f" has an axis {self.axis!r}, from a value that it carries or closes over. Pass"
+                " that value as an argument, or rename its axis."
+            )
+        dims = (self.axis if self.by_name else None, *dims)
+        if region is not None:
+            region.check_placement(self.op, names_of(dims))
+        return make_result(with_axes_at(data, 0, self._mesh_axes), dims)

@@ -1,0 +1,629 @@
+"""Run operations that JAX cannot run on Explicit mesh axes as mapped functions.
+
+Outside of a mapped function, the `axis_resources` come from the types of the operands: each name
+keeps the mesh axes over which it is sharded. So a sort, a gather or a contraction communicates as
+in a mapped function, and the names of a result determine its sharding. There are three differences:
+
+- An operation may change the size of a name (a slice, a padding). A mapped function allows one
+  size per name, so each operand gets its own axis names, and the body renames them back. A name
+  whose new size does not divide over its mesh axes is replicated in the operation and its result.
+- If the shape of a result depends on values (indexing with a mask), the operands are gathered. They
+  are also gathered for functions of the user (`nx.nmap`), which expect global arrays and may read
+  them. Loops and branches run in JAX (`Explicit.AS_JAX`).
+- Sharded positional axes are gathered.
+
+Inside a mapped function, the results of inner mapped functions are sharded over Explicit axes that
+the body does not map. If JAX has no rule for an operation on them, all operands are resharded to
+one sharding per name. The names that the operation reduces, reorders or indexes are gathered.
+
+Operations on arrays that are stored padded (`nx.shard` with `padded=True`) take the same way on any
+mesh, with the layout of the padded axes (`run_padded`). Those with functions of the user raise.
+
+`operands/dispatch` caches the compiled program of an eager call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from namedax.core import explicit_fallback
+from namedax.core.annotations import ArrayLike
+from namedax.core.array import (
+    NamedArray,
+    dims_of,
+    is_named,
+    make,
+    make_in_region,
+    make_padded,
+    padding_of,
+)
+from namedax.core.display import type_text
+from namedax.core.explicit_fallback import Explicit
+from namedax.core.functions import LIBRARIES, packages_of
+from namedax.core.names import Dims, Mesh, PyTree
+from namedax.core.records import Record
+from namedax.core.region import ambient
+from namedax.core.variance import under_automatic_casts
+from namedax.errors import (
+    AxisSizeError,
+    MeshError,
+    PlacementConflictError,
+    PositionalAxisError,
+    StoredPaddingError,
+    UnevenAxisError,
+    show_name,
+)
+from namedax.ops.operands.broadcasting import to_local
+from namedax.ops.operands.nmap import Lifted, belongs_to_jax
+from namedax.ops.shape.rename import rename
+from namedax.resources.assignment import Assignment, partition_spec
+from namedax.resources.mesh import concrete_mesh, entry_of, is_tracked, replicated
+from namedax.resources.stored_padding import without_padding
+from namedax.xmap.wrapper import xmap
+
+__all__ = ["install"]
+
+
+def install() -> None:
+    """Make `run_mapped` the fallback of operations."""
+    explicit_fallback.install(run_mapped)
+    explicit_fallback.install_padded(run_padded)
+
+
+# --- a call ---------------------------------------------------------------------------------------
+
+
+class _NotImplementedError(Exception):
+    """A binary operator does not take its other operand, and has returned `NotImplemented`."""
+
+
+class _Call(Record, frozen=False):
+    """A call of an operation.
+
+    Attributes:
+      op: the name of the operation, for messages.
+      function: the operation without the check for Explicit axes.
+      leaves: the leaves of the arguments, including named arrays.
+      tree: the structure of the arguments.
+      places: the indices of the operands among the leaves.
+    """
+
+    op: str
+    function: Callable[..., Any]
+    leaves: list[Any]
+    tree: jax.tree_util.PyTreeDef
+    places: list[int]
+
+    @property
+    def operands(self) -> list[Any]:
+        """The array operands."""
+        return [self.leaves[i] for i in self.places]
+
+    def of(self, operands: Sequence[Any]) -> PyTree:
+        """Run the operation on the given operands."""
+        leaves = list(self.leaves)
+        for i, operand in zip(self.places, operands, strict=True):
+            leaves[i] = operand
+        args, kwargs = jax.tree.unflatten(self.tree, leaves)
+        return self.function(*args, **kwargs)
+
+
+def run_mapped(
+    rule: Explicit,
+    op: str,
+    axes: Callable[[], Any],
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> tuple[Any] | None:
+    """Run an operation as a mapped function, and return its result in a tuple.
+
+    Return `None` if the operation runs directly in JAX. The arguments are those of
+    `explicit_fallback.run_fallback`.
+    """
+    region = ambient()
+    in_body = region is not None and region.mode == "manual"
+    if not in_body and _is_inside_other_trace():
+        return None
+    call = _call_of(op, function, args, kwargs)
+    if in_body:  # a closed-over array gets its type in the body
+        for i in call.places:
+            call.leaves[i] = to_local(call.leaves[i], op, region)
+    if not explicit_fallback.needs_fallback(rule, axes, call.operands):
+        return (
+            None
+            if in_body or rule in (Explicit.AS_JAX, Explicit.ALIGNED)
+            else _run_in_mesh_context(function, args, kwargs, call)
+        )
+    if in_body:
+        return (_in_body(call, rule, axes),)
+    shardings, mesh = _shardings_of(call)
+    if mesh is None:
+        return None
+    return (_run(call, shardings, mesh),)
+
+
+def _call_of(
+    op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> _Call:
+    given = (
+        [_flattenable(arg) for arg in args],
+        {name: _flattenable(arg) for name, arg in kwargs.items()},
+    )
+    leaves, tree = jax.tree.flatten(
+        given, is_leaf=lambda node: is_named(node) or _is_function(node)
+    )
+    return _Call(
+        op, function, leaves, tree, [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
+    )
+
+
+def run_padded(
+    op: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    error: StoredPaddingError,
+) -> PyTree:
+    """Run an operation on arrays that are stored padded, as a mapped function.
+
+    The `axis_resources` are the layouts of the padded axes, and of axes on Explicit mesh axes. The
+    arguments are those of `explicit_fallback.run_stored_padded`.
+
+    Raises:
+      StoredPaddingError: the operation calls a function of the user, or needs values.
+    """
+    call = _call_of(op, function, args, kwargs)
+    padded = [x for x in call.operands if isinstance(x, NamedArray) and padding_of(x) is not None]
+    region = ambient()
+    if not padded or (region is not None and region.resources) or _is_in_shard_map():
+        raise error
+    what = f"{op}: {error.args[0]}" if error.args else op
+    if any(_is_function(leaf) and _is_of_user(leaf) for leaf in call.leaves):
+        raise StoredPaddingError(
+            f"{op}: {type_text(padded[0])} is stored padded, and {op} calls a function of yours,"
+            " which would get its padding. Call it in a mapped function (nx.xmap), or gather the"
+            " array first: nx.shard(x, {}, mesh)."
+        ) from None
+    shardings, mesh = _shardings_of(call)
+    shardings += [(x, dict(padding_of(x).resources)) for x in padded]  # type: ignore[union-attr]
+    mesh = _mesh_of_padded(op, padded, mesh)
+    try:
+        return _run(call, shardings, mesh, gathers=False)
+    except Exception as failed:
+        if not _needs_values(failed):
+            raise
+        raise StoredPaddingError(f"{what} The shape of its result depends on values.") from failed
+
+
+def _mesh_of_padded(op: str, padded: Sequence[NamedArray], mesh: Mesh | None) -> Mesh:
+    """Return the mesh of arrays that are stored padded.
+
+    It has devices if one of the arrays is concrete, or in the context of a mesh.
+
+    Raises:
+      MeshError: the arrays are on several meshes, or their data is on none.
+    """
+    shapes = {padding.mesh for x in padded if (padding := padding_of(x)) is not None}
+    if len(shapes) > 1:
+        raise MeshError(
+            f"{op}: the operands are stored padded on the meshes"
+            f" {' and '.join(str(dict(shape)) for shape in shapes)}; an operation runs on one mesh."
+            " Place both on one mesh: nx.shard(x, axis_resources, mesh, padded=True)."
+        )
+    (shape,) = shapes
+    known = next((p.devices for x in padded if (p := padding_of(x)) and p.devices), None)
+    if mesh is not None and dict(mesh.shape) == dict(shape):
+        return mesh if isinstance(mesh, jax.sharding.Mesh) or known is None else known
+    for x in padded:
+        sharding: Any = (
+            None if isinstance(x.data, jax.core.Tracer) else getattr(x.data, "sharding", None)
+        )
+        if isinstance(sharding, NamedSharding) and dict(sharding.mesh.shape) == dict(shape):
+            return sharding.mesh
+    if not any(isinstance(x.data, jax.core.Tracer) for x in padded):
+        raise MeshError(
+            f"{op}: {type_text(padded[0])} is stored padded for the mesh {dict(shape)}, and its"
+            " data is on other devices. Place it first: nx.shard(x, axis_resources, mesh,"
+            " padded=True)."
+        )
+    for context in (concrete_mesh(None), jax.sharding.get_abstract_mesh(), known):
+        if context is not None and dict(context.shape) == dict(shape):
+            return context
+    return jax.sharding.AbstractMesh(tuple(n for _, n in shape), tuple(axis for axis, _ in shape))
+
+
+def _run_in_mesh_context(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], call: _Call
+) -> tuple[Any] | None:
+    """Run an operation directly, with new constants on the mesh of its operands."""
+    mesh = _shardings_of(call)[1]
+    if mesh is None:
+        return None
+    with _mesh_context(mesh):
+        return (function(*args, **kwargs),)
+
+
+def _is_inside_other_trace() -> bool:
+    """Return True in a region that is not manual, or in a `jax.shard_map` of the user."""
+    return ambient() is not None or _is_in_shard_map()
+
+
+def _is_in_shard_map() -> bool:
+    return AxisType.Manual in jax.sharding.get_abstract_mesh().axis_types
+
+
+def _in_body(call: _Call, rule: Explicit, axes: Callable[[], Any]) -> PyTree:
+    """Run an operation in a body on results of inner mapped functions.
+
+    These are sharded over mesh axes that the body does not map. Each name gets one sharding in all
+    operands. A name that JAX cannot process while it is sharded is replicated.
+    """
+    places: Assignment = {}
+    taken: dict[str, Hashable] = {}
+    touched: Any = (
+        axes()
+        if rule is Explicit.KEPT
+        else ()
+        if rule in (Explicit.AS_JAX, Explicit.ALIGNED)
+        else None
+    )
+    for x in call.operands if touched is not None and touched is not ... else ():
+        for name, mesh_axes in (
+            explicit_fallback.sharding_by_name(x) if isinstance(x, NamedArray) else ()
+        ):
+            is_free = all(taken.setdefault(axis, name) == name for axis in mesh_axes)
+            if name is not None and name not in touched and is_free:
+                places.setdefault(name, mesh_axes)
+
+    def aligned(x: Any) -> Any:
+        if not isinstance(x, NamedArray):
+            return replicated(x) if is_tracked(x) else x
+        return (
+            make_in_region(jax.reshard(x._data, partition_spec(x._dims, places)), x._dims)
+            if is_tracked(x._data)
+            else x
+        )
+
+    return call.of([aligned(x) for x in call.operands])
+
+
+class _ByAxis(dict[Hashable, Any]):
+    """A dict whose keys are names and positions, which JAX cannot sort.
+
+    As a pytree it keeps the order of its keys, and is unflattened to a plain dict.
+    """
+
+
+def _values(by_axis: _ByAxis) -> tuple[tuple[Any, ...], tuple[Hashable, ...]]:
+    return tuple(by_axis.values()), tuple(by_axis)
+
+
+def _as_dict(axes: tuple[Hashable, ...], values: Iterable[Any]) -> Any:
+    return dict(zip(axes, values, strict=True))
+
+
+jax.tree_util.register_pytree_node(_ByAxis, _values, _as_dict)
+
+
+def _flattenable(argument: object) -> object:
+    return _ByAxis(argument) if type(argument) is dict else argument
+
+
+def _is_array(leaf: object) -> bool:
+    return isinstance(leaf, (NamedArray, jax.Array)) or (
+        isinstance(leaf, np.ndarray) and leaf.dtype.kind not in "OUS"
+    )
+
+
+def _shardings_of(call: _Call) -> tuple[list[tuple[NamedArray, Assignment]], Mesh | None]:
+    """Return the named arrays that are sharded over Explicit axes, and their mesh.
+
+    Each array comes with the mesh axes of its names. The mesh has devices if an operand is
+    concrete. It is `None` if no named array has Explicit axes in its type.
+
+    Raises:
+      MeshError: the arrays are on two meshes.
+    """
+    found: list[tuple[NamedArray, Assignment]] = []
+    mesh: Any = None
+    abstract: Any = None
+    for operand in call.operands:
+        if not isinstance(operand, NamedArray) or not isinstance(operand.data, jax.Array):
+            continue
+        data = operand.data
+        sharding = jax.typeof(data).sharding
+        if (
+            not isinstance(sharding, NamedSharding)
+            or AxisType.Explicit not in sharding.mesh.axis_types
+        ):
+            continue
+        abstract = abstract or sharding.mesh
+        if sharding.mesh != abstract:
+            raise MeshError(
+                f"{call.op}: {type_text(operand)} is on the mesh {dict(sharding.mesh.shape)}, and"
+                f" another operand on the mesh {dict(abstract.shape)}; an operation runs on one"
+                " mesh. Place both on one mesh: nx.shard(x, axis_resources, mesh)."
+            )
+        if not isinstance(mesh, jax.sharding.Mesh):  # only concrete arrays determine its devices
+            own_sharding = sharding if isinstance(data, jax.core.Tracer) else data.sharding
+            mesh = own_sharding.mesh if isinstance(own_sharding, NamedSharding) else sharding.mesh
+        padded = p.sizes if (p := padding_of(operand)) else ()  # types lack their Auto mesh axes
+        places = {
+            dim: axes
+            for i, dim in enumerate(operand._dims)
+            if dim is not None and dim not in padded and (axes := entry_of(sharding.spec, i))
+        }
+        if places:
+            found.append((operand, places))
+    return found, mesh
+
+
+def _resources(call: _Call, shardings: Iterable[tuple[NamedArray, Assignment]]) -> Assignment:
+    """Collect the mesh axes of each name from the shardings of the operands.
+
+    Raises:
+      PlacementConflictError: two operands shard one name differently.
+    """
+    resources: Assignment = {}
+    owner: dict[Hashable, NamedArray] = {}
+    for operand, places in shardings:
+        for name, axes in places.items():
+            if resources.setdefault(name, axes) != axes:
+                padded = ", padded=True" if padding_of(owner[name]) or padding_of(operand) else ""
+                raise PlacementConflictError(
+                    f"{call.op}: axis {show_name(name)} is sharded over"
+                    f" {_axes_text(resources[name])} in {type_text(owner[name])}, and over"
+                    f" {_axes_text(axes)} in {type_text(operand)}; in one operation a name has one"
+                    " sharding. Place one of the arrays as the other one is first: nx.shard(x,"
+                    f" {{{show_name(name)}: {_entry_text(resources[name])}}}, mesh{padded})."
+                ).about(axes=(name,))
+            owner.setdefault(name, operand)
+    return resources
+
+
+def _axes_text(axes: tuple[str, ...]) -> str:
+    return f"mesh axis {axes[0]!r}" if len(axes) == 1 else f"mesh axes {axes}"
+
+
+def _entry_text(axes: tuple[str, ...]) -> str:
+    return repr(axes[0] if len(axes) == 1 else axes)
+
+
+def _is_function(value: object) -> bool:
+    """Return True if an argument is a function."""
+    return callable(value) and not isinstance(value, type)
+
+
+def _is_of_user(function: object) -> bool:
+    """Return True if a function is not from JAX, NumPy or this package.
+
+    Other callables count as functions of the user, because they may contain one.
+    """
+    if isinstance(function, (Lifted, np.ufunc)) or belongs_to_jax(function):
+        return False
+    if not isinstance(function, (FunctionType, BuiltinFunctionType)):
+        return True
+    return not packages_of(function) - {""} <= LIBRARIES
+
+
+# --- mapped functions -----------------------------------------------------------------------------
+
+
+def _run(
+    call: _Call,
+    shardings: Iterable[tuple[NamedArray, Assignment]],
+    mesh: Mesh,
+    gathers: bool = True,
+) -> Any:
+    """Return the result of a call that JAX cannot run.
+
+    Without `gathers`, an operation that needs values raises instead of gathering its operands.
+
+    Raises:
+      PlacementConflictError: one value has two names that are sharded over one mesh axis.
+    """
+    resources = _resources(call, shardings)
+    operands = call.operands
+    if resources and not any(_is_function(leaf) and _is_of_user(leaf) for leaf in call.leaves):
+        try:
+            return _mapped(call, resources, mesh)(operands)
+        except _NotImplementedError:
+            return NotImplemented
+        except PlacementConflictError as error:
+            raise _restate_conflict(error, call.op) from None
+        except AxisSizeError:
+            return _run_with_unique_names(call, operands, resources, mesh)
+        except Exception as error:
+            if not gathers or not _needs_values(error):
+                raise
+    return _run_gathered(call, resources, mesh)
+
+
+_VALUE_ERRORS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+def _needs_values(error: BaseException) -> bool:
+    """Return True if an operation cannot be part of a program because it reads values."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, _VALUE_ERRORS) or (
+            isinstance(cause, PositionalAxisError) and cause.depends_on_data
+        ):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def _restate_conflict(error: PlacementConflictError, op: str) -> PlacementConflictError:
+    """Rewrite the error of a mapped function for a call outside of mapped functions."""
+    if len(error.axes) != 2 or error.mesh_axis is None:
+        return error
+    one, other = map(show_name, error.axes)
+    if error.operation is not None and not error.operation.startswith("xmap"):
+        op = error.operation
+    return PlacementConflictError(
+        f"{op}: axes {one} and {other} would be in one value, but both are sharded over mesh axis"
+        f" {error.mesh_axis!r}, which can hold only one of them. Place one of the arrays elsewhere"
+        f" first, such as nx.shard(x, {{{one}: None}}, mesh), which gathers it."
+    ).about(axes=error.axes, mesh_axis=error.mesh_axis, operation=op)
+
+
+def _mapped(
+    call: _Call, resources: Assignment, mesh: Mesh, body: Callable[..., Any] | None = None
+) -> Callable[[list[Any]], PyTree]:
+    """Return the operation as a mapped function of its operands."""
+    run_body = call.of if body is None else body
+
+    def operation(operands: list[Any]) -> PyTree:
+        try:
+            result = run_body(operands)
+        except UnevenAxisError as error:
+            # A call does not begin again with this size: here its axis is not sharded instead.
+            error.found_size = None
+            raise
+        if result is NotImplemented:
+            raise _NotImplementedError
+        return result
+
+    operation.__name__ = operation.__qualname__ = call.op
+    mapped = xmap(operation, axis_resources=resources, mesh=mesh)
+    if isinstance(mesh, jax.sharding.Mesh):
+        return mapped
+    # In a trace the devices are unknown, and operands cannot be moved from other devices.
+    return lambda operands: under_automatic_casts(mapped._jitted(), operands)
+
+
+class _UniqueName(Record):
+    """The axis name of a single operand."""
+
+    name: Hashable
+    operand: int
+
+    def __repr__(self) -> str:
+        return repr(self.name)
+
+    def __str__(self) -> str:
+        return str(self.name)
+
+
+def _run_with_unique_names(
+    call: _Call, operands: list[Any], resources: Assignment, mesh: Mesh
+) -> PyTree:
+    """Return the result of the mapped operation if a name has several sizes.
+
+    Each operand gets its own axis names, and the body renames them back.
+    """
+
+    def operation(own: list[Any]) -> PyTree:
+        names: list[dict[Hashable, Hashable]] = [
+            {dim: dim.name for dim in dims_of(x) if isinstance(dim, _UniqueName)} for x in own
+        ]
+        return call.of([rename(x, new) if new else x for x, new in zip(own, names, strict=True)])
+
+    renamed = [_with_unique_names(x, i) for i, x in enumerate(operands)]
+    names = [dim for x in renamed for dim in dims_of(x) if isinstance(dim, _UniqueName)]
+    places: Assignment = {dim: resources[dim.name] for dim in names if dim.name in resources}
+    kept = dict(resources)
+    while True:
+        try:
+            return _mapped(call, {**places, **kept}, mesh, operation)(renamed)
+        except UnevenAxisError as error:
+            if error.axis not in kept:
+                raise
+            del kept[error.axis]
+        except AxisSizeError:
+            # Raises the same error for unsharded arrays.
+            jax.eval_shape(call.of, [_without_sharding(x) for x in operands])
+            raise
+        except PlacementConflictError as error:
+            raise _restate_conflict(error, call.op) from None
+
+
+def _without_sharding(operand: Any) -> NamedArray | jax.ShapeDtypeStruct:
+    """Return the type of an operand without a sharding, and without stored padding."""
+    if isinstance(operand, NamedArray) and padding_of(operand) is not None:
+        stored = jax.ShapeDtypeStruct(operand._stored.shape, operand.dtype)
+        padding: Any = padding_of(operand)
+        return without_padding(make_padded(stored, operand._dims, padding))
+    data = operand._data if isinstance(operand, NamedArray) else operand
+    data = jax.ShapeDtypeStruct(np.shape(data), data.dtype)
+    return make(data, operand._dims) if isinstance(operand, NamedArray) else data
+
+
+def _with_unique_names(operand: ArrayLike, index: int) -> ArrayLike:
+    if not isinstance(operand, NamedArray):
+        return operand
+    dims = tuple(None if dim is None else _UniqueName(dim, index) for dim in operand._dims)
+    if (padding := padding_of(operand)) is not None:
+        names: dict[Hashable, Hashable] = {name: _UniqueName(name, index) for name in padding.sizes}
+        return make_padded(operand._stored, dims, padding.renamed(names))
+    return make(operand._data, dims)
+
+
+def _run_gathered(call: _Call, resources: Assignment, mesh: Mesh) -> PyTree:
+    """Run the operation on gathered operands, and shard its result if the sizes divide."""
+    gathered = [
+        make(replicated(x._data), x._dims) if isinstance(x, NamedArray) else replicated(x)
+        for x in call.operands
+    ]
+
+    def shard(leaf: object) -> object:
+        if not isinstance(leaf, NamedArray):
+            return leaf
+        spec = _dividing_spec(leaf._dims, leaf._data.shape, resources, mesh)
+        return make(jax.reshard(leaf._data, NamedSharding(mesh, spec)), leaf._dims)
+
+    with _mesh_context(mesh):
+        return jax.tree.map(shard, call.of(gathered), is_leaf=is_named)
+
+
+def _mesh_context(mesh: Mesh) -> contextlib.AbstractContextManager[object]:
+    """Return a context in which constants are created on the mesh."""
+    if not jax.sharding.get_abstract_mesh().empty:
+        return contextlib.nullcontext()
+    try:
+        return (
+            jax.set_mesh(mesh)
+            if isinstance(mesh, jax.sharding.Mesh) and jax.sharding.get_mesh().empty
+            else _abstract_mesh_context(mesh)
+        )
+    except ValueError:  # "can only be used outside of jax.jit"
+        return _abstract_mesh_context(mesh)
+
+
+def _abstract_mesh_context(mesh: Mesh) -> contextlib.AbstractContextManager[object]:
+    return jax.sharding.use_abstract_mesh(
+        mesh.abstract_mesh if isinstance(mesh, jax.sharding.Mesh) else mesh
+    )
+
+
+def _dividing_spec(
+    dims: Dims, shape: tuple[int, ...], resources: Assignment, mesh: Mesh
+) -> PartitionSpec:
+    """Return the partition spec of an array, without the names whose sizes do not divide.
+
+    If two names would be on one mesh axis, the last one is: a stacked axis comes first, and its
+    entries keep their sharding.
+    """
+    kept: list[Hashable] = [None] * len(dims)
+    taken: set[str] = set()
+    for i, (dim, n) in reversed(list(enumerate(zip(dims, shape, strict=True)))):
+        axes = resources.get(dim, ())
+        if n % math.prod(mesh.shape[axis] for axis in axes) == 0 and taken.isdisjoint(axes):
+            kept[i] = dim
+            taken.update(axes)
+    return partition_spec(kept, resources)

@@ -1,1 +1,0 @@
-"""Programs for the comparison of `nx.explain` with the compiled program (tests/analysis/test_truth.py), none of them an example of ours."""
