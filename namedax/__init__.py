@@ -22,7 +22,6 @@ from namedax.core.array import NamedArray as NamedArray
 from namedax.errors import hints as _hints
 from namedax.errors import install_hints as _install_hints
 from namedax.ops.namespaces.operators import install as _install
-from namedax.ops.namespaces.public_names import ALIASES as _ALIASES
 from namedax.ops.namespaces.public_names import homes as _homes
 from namedax.xmap.explicit_axes import install as _install_explicit_axes
 from namedax.xmap.wrapper import xmap as xmap
@@ -49,7 +48,7 @@ def __getattr__(name: str) -> _Any:
     if _HOMES[name] == __name__:
         value = _importlib.import_module(f"{__name__}.{name}")
     else:
-        value = getattr(_importlib.import_module(_HOMES[name]), _ALIASES.get(name, name))
+        value = getattr(_importlib.import_module(_HOMES[name]), name)
     return globals().setdefault(name, value)
 
 

@@ -51,9 +51,6 @@ from namedax.insight.transfers.transfer import transfer as transfer
 from namedax.interop.xarray import from_xarray as from_xarray
 from namedax.interop.xarray import to_xarray as to_xarray
 from namedax.numpy import abs as abs
-from namedax.numpy import absolute as absolute
-from namedax.numpy import acos as acos
-from namedax.numpy import acosh as acosh
 from namedax.numpy import add as add
 from namedax.numpy import angle as angle
 from namedax.numpy import arccos as arccos
@@ -63,30 +60,19 @@ from namedax.numpy import arcsinh as arcsinh
 from namedax.numpy import arctan as arctan
 from namedax.numpy import arctan2 as arctan2
 from namedax.numpy import arctanh as arctanh
-from namedax.numpy import around as around
-from namedax.numpy import asin as asin
-from namedax.numpy import asinh as asinh
-from namedax.numpy import atan as atan
-from namedax.numpy import atan2 as atan2
-from namedax.numpy import atanh as atanh
 from namedax.numpy import bitwise_and as bitwise_and
 from namedax.numpy import bitwise_count as bitwise_count
-from namedax.numpy import bitwise_invert as bitwise_invert
-from namedax.numpy import bitwise_left_shift as bitwise_left_shift
 from namedax.numpy import bitwise_not as bitwise_not
 from namedax.numpy import bitwise_or as bitwise_or
-from namedax.numpy import bitwise_right_shift as bitwise_right_shift
 from namedax.numpy import bitwise_xor as bitwise_xor
 from namedax.numpy import cbrt as cbrt
 from namedax.numpy import ceil as ceil
 from namedax.numpy import clip as clip
 from namedax.numpy import conj as conj
-from namedax.numpy import conjugate as conjugate
 from namedax.numpy import copysign as copysign
 from namedax.numpy import cos as cos
 from namedax.numpy import cosh as cosh
 from namedax.numpy import deg2rad as deg2rad
-from namedax.numpy import degrees as degrees
 from namedax.numpy import divide as divide
 from namedax.numpy import empty_like as empty_like
 from namedax.numpy import equal as equal
@@ -108,7 +94,6 @@ from namedax.numpy import heaviside as heaviside
 from namedax.numpy import hypot as hypot
 from namedax.numpy import i0 as i0
 from namedax.numpy import imag as imag
-from namedax.numpy import invert as invert
 from namedax.numpy import isclose as isclose
 from namedax.numpy import iscomplex as iscomplex
 from namedax.numpy import isfinite as isfinite
@@ -142,13 +127,10 @@ from namedax.numpy import nextafter as nextafter
 from namedax.numpy import not_equal as not_equal
 from namedax.numpy import ones_like as ones_like
 from namedax.numpy import positive as positive
-from namedax.numpy import pow as pow
 from namedax.numpy import power as power
 from namedax.numpy import rad2deg as rad2deg
-from namedax.numpy import radians as radians
 from namedax.numpy import real as real
 from namedax.numpy import reciprocal as reciprocal
-from namedax.numpy import remainder as remainder
 from namedax.numpy import right_shift as right_shift
 from namedax.numpy import rint as rint
 from namedax.numpy import round as round
@@ -163,7 +145,6 @@ from namedax.numpy import square as square
 from namedax.numpy import subtract as subtract
 from namedax.numpy import tan as tan
 from namedax.numpy import tanh as tanh
-from namedax.numpy import true_divide as true_divide
 from namedax.numpy import trunc as trunc
 from namedax.numpy import zeros_like as zeros_like
 from namedax.ops.collectives.reducing import axis_size as axis_size
@@ -324,46 +305,6 @@ def cumsum(
     x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
 ) -> AnyArray: ...
 @overload
-def cumulative_prod(
-    x: NamedArray,
-    /,
-    *,
-    axis: AxisSpec = None,
-    dtype: DType | None = None,
-    include_initial: bool = False,
-    out_axis: Hashable | None = None,
-) -> NamedArray: ...
-@overload
-def cumulative_prod(
-    x: ArrayLike,
-    /,
-    *,
-    axis: AxisSpec = None,
-    dtype: DType | None = None,
-    include_initial: bool = False,
-    out_axis: Hashable | None = None,
-) -> AnyArray: ...
-@overload
-def cumulative_sum(
-    x: NamedArray,
-    /,
-    *,
-    axis: AxisSpec = None,
-    dtype: DType | None = None,
-    include_initial: bool = False,
-    out_axis: Hashable | None = None,
-) -> NamedArray: ...
-@overload
-def cumulative_sum(
-    x: ArrayLike,
-    /,
-    *,
-    axis: AxisSpec = None,
-    dtype: DType | None = None,
-    include_initial: bool = False,
-    out_axis: Hashable | None = None,
-) -> AnyArray: ...
-@overload
 def nancumprod(
     x: NamedArray, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
 ) -> NamedArray: ...
@@ -378,22 +319,6 @@ def nancumsum(
 @overload
 def nancumsum(
     x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
-) -> AnyArray: ...
-def amax(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    *,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-) -> AnyArray: ...
-def amin(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    *,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike | None = None,
 ) -> AnyArray: ...
 @overload
 def broadcast_to(
@@ -610,13 +535,6 @@ def append(
     *,
     out_axis: Hashable | None = None,
 ) -> AnyArray: ...
-def concat(
-    arrays: Sequence[Any],
-    axis: AxisSpec = 0,
-    dtype: DType | None = None,
-    *,
-    out_axis: Hashable | None = None,
-) -> AnyArray: ...
 @overload
 def merge_axes(x: NamedArray, axis: Sequence[Hashable], name: Hashable) -> NamedArray: ...
 @overload
@@ -691,10 +609,6 @@ def tile(
 def moveaxis(a: NamedArray, source: AxisSpec, destination: AxisSpec) -> NamedArray: ...
 @overload
 def moveaxis(a: ArrayLike, source: AxisSpec, destination: AxisSpec) -> AnyArray: ...
-@overload
-def permute_dims(a: NamedArray, axes: Sequence[Hashable] | None = None) -> NamedArray: ...
-@overload
-def permute_dims(a: ArrayLike, axes: Sequence[Hashable] | None = None) -> AnyArray: ...
 @overload
 def transpose(a: NamedArray, axes: Sequence[Hashable] | None = None) -> NamedArray: ...
 @overload

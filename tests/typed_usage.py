@@ -52,7 +52,7 @@ def functions_keep_names_or_may_lose_the_last(x: NamedArray, y: Array) -> None:
     assert_type(nx.exp(nx.sum(x, "batch")), AnyArray)
     assert_type(jnp.sum(x, axis=(0, "k")), AnyArray)
     assert_type(jnp.linalg.norm(x, axis="k"), AnyArray)
-    assert_type(nx.amax(x, "batch"), AnyArray)
+    assert_type(nx.max(x, "batch"), AnyArray)
     assert_type(jnp.linalg.eigh(x).eigenvalues, AnyArray)
     assert_type(jnp.zeros_like(x), NamedArray)
     assert_type(lax.dynamic_slice(x, [0], [2]), NamedArray)

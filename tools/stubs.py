@@ -650,7 +650,7 @@ def _public() -> list[tuple[str, str]]:
 
 
 def _import_of(name: str, module: str) -> str:
-    return f"from {module} import {public_names.ALIASES.get(name, name)} as {name}"
+    return f"from {module} import {name} as {name}"
 
 
 def definitions() -> str:
@@ -678,12 +678,10 @@ def face() -> str:
             continue
         signature = inspect.signature(value)
         like = signature.return_annotation == "LikeArguments"
-        is_static = public_names.ALIASES.get(shown, shown) in _defined(module)
+        is_static = shown in _defined(module)
         overloads = typing.get_overloads(value)
         is_overloaded = like or overloads or "named_shape" in signature.parameters
-        # `import x as y` exports no name to a type checker.
-        is_alias = shown in public_names.ALIASES
-        if is_static and not (is_overloaded or is_alias or _is_unreadable(signature, value)):
+        if is_static and not (is_overloaded or _is_unreadable(signature, value)):
             stub.imports.append(_import_of(shown, module))
             continue
         doc = "" if is_static else _without_examples(inspect.getdoc(value) or "")

@@ -1,7 +1,7 @@
 """Every public name of namedax, what stands behind it, and where that is written: read off the live objects, for the reference.
 
 Most of the names are made when they are first touched, so nothing that parses files would see them. An object with several names (`nx.sum` and the
-method's function, `nx.max` and `nx.amax`) is one `Entry`, with one page.
+method's function, `nx.max` and `nx.numpy.amax`) is one `Entry`, with one page.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def entries() -> tuple[Entry, ...]:
     for group in groups.values():
         value = group[0][1]
         own_name = getattr(value, "__name__", "")
-        # Of `nx.concat` and `nx.concatenate` the one that the function calls itself.
+        # Of `nx.numpy.concat` and `nx.concatenate` the one that the function calls itself.
         names = sorted(
             (name for name, _ in group),
             key=lambda name: (name.count("."), name.rpartition(".")[2] != own_name),

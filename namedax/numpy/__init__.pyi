@@ -219,7 +219,27 @@ def amax(
 ) -> AnyArray:
     """Take the maximum over positional and named axes.
 
-    See `nx.amax`.
+    A NaN is the maximum. Ties share the gradient equally, as in `jnp`, sharded or not.
+
+    Args:
+      a: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both, as for `sum`; by default `None`,
+        all positional axes.
+      out: as in JAX, for arrays without names; it must be left out for others.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      initial: a scalar that takes part in the maximum, by default `None`; required with `where`.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: over a sharded axis, one all-reduce of the result. The gradient adds one, which
+    counts the ties.
+
+    Raises:
+      AxisNotFoundError: `a` has no axis of that name.
     """
 def amin(
     a: ArrayLike,
@@ -231,7 +251,26 @@ def amin(
 ) -> AnyArray:
     """Take the minimum over positional and named axes.
 
-    See `nx.amin`.
+    A NaN is the minimum. Ties share the gradient equally, as in `jnp`, sharded or not.
+
+    Args:
+      a: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      out: as in JAX, for arrays without names; it must be left out for others.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
+      initial: a scalar that takes part in the minimum, by default `None`; required with `where`.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+
+    Returns:
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
+
+    Communication: as for `nx.max`.
+
+    Raises:
+      AxisNotFoundError: `a` has no axis of that name.
     """
 @overload
 def angle(z: NamedArray, deg: builtins.bool = False) -> NamedArray:
@@ -912,7 +951,25 @@ def concat(
 ) -> AnyArray:
     """Join arrays along an axis that all of them have.
 
-    See `nx.concat`.
+    Args:
+      arrays: arrays, named or not; other named axes broadcast. Along a named axis, positional axes
+        broadcast as in arithmetic.
+      axis: a positional or named axis, by default 0 (`None`: the flattened positional axes, as in
+        `jnp.concatenate`).
+      dtype: the dtype of the result, by default the common dtype.
+      out_axis: the name of the joined axis; by default `axis`. Required in a mapped function in
+        which `axis` has a fixed size.
+
+    Returns:
+      The joined array; its size along the axis is the sum of the sizes.
+
+    Communication: along a sharded axis with a sharded result, rows move to their blocks by
+    collective-permutes. If the axis of the result is not sharded, the operands are gathered.
+
+    Raises:
+      AxisNotFoundError: an array lacks the axis.
+      AxisSizeError: the axis of the result has a different size in the mapped function, or does not
+        divide over its mesh axes.
     """
 def concatenate(
     arrays: Sequence[Any],
@@ -1245,7 +1302,7 @@ def cumulative_prod(
     Returns:
       An array with the axes of `x`.
 
-    Communication: as for `nx.cumulative_sum`.
+    Communication: as for `nx.numpy.cumulative_sum`.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -3199,7 +3256,19 @@ def permute_dims(a: NamedArray, /, axes: Sequence[Hashable] | None = None) -> Na
 def permute_dims(a: ArrayLike, /, axes: Sequence[Hashable] | None = None) -> AnyArray:
     """Reorder the positional axes: `nx.transpose` under its name in the array API.
 
-    See `nx.permute_dims`.
+    Args:
+      a: an array, named or not.
+      axes: the positional axes in their new order, and axis names, which have no effect; by default
+        `None`, the positional axes in reverse order.
+
+    Communication: none.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+      PositionalAxisError: `axes` is omitted, and every axis of `a` is named.
+
+    `nx.numpy.permute_dims` has JAX's parameters, in JAX's order.
+    Arguments without any name go to JAX's own function.
     """
 @overload
 def piecewise(

@@ -204,9 +204,9 @@ def test_an_initial_entry(shape, resources):
 
     def body(x):
         return (
-            nx.cumulative_sum(x, axis="a", include_initial=True, out_axis="q"),
-            nx.cumulative_prod(x, axis="a", include_initial=True, out_axis="q"),
-            nx.cumulative_sum(x, axis=0, include_initial=True),
+            nx.numpy.cumulative_sum(x, axis="a", include_initial=True, out_axis="q"),
+            nx.numpy.cumulative_prod(x, axis="a", include_initial=True, out_axis="q"),
+            nx.numpy.cumulative_sum(x, axis=0, include_initial=True),
         )
 
     f = nx.xmap(
@@ -217,7 +217,7 @@ def test_an_initial_entry(shape, resources):
     np.testing.assert_allclose(products, jnp.cumulative_prod(x, axis=0, include_initial=True), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(along, jnp.cumulative_sum(x, axis=1, include_initial=True), rtol=1e-5, atol=1e-6)
     with pytest.raises(AxisSizeError, match="'a'"):
-        nx.xmap(lambda x: nx.cumulative_sum(x, axis="a", include_initial=True), ["a", None], None)(x)
+        nx.xmap(lambda x: nx.numpy.cumulative_sum(x, axis="a", include_initial=True), ["a", None], None)(x)
 
 
 def test_several_entries_before_and_behind():

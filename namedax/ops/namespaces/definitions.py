@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from namedax.interop.xarray import from_xarray as from_xarray
     from namedax.interop.xarray import to_xarray as to_xarray
     from namedax.numpy import abs as abs
-    from namedax.numpy import absolute as absolute
-    from namedax.numpy import acos as acos
-    from namedax.numpy import acosh as acosh
     from namedax.numpy import add as add
     from namedax.numpy import angle as angle
     from namedax.numpy import arccos as arccos
@@ -47,30 +44,19 @@ if TYPE_CHECKING:
     from namedax.numpy import arctan as arctan
     from namedax.numpy import arctan2 as arctan2
     from namedax.numpy import arctanh as arctanh
-    from namedax.numpy import around as around
-    from namedax.numpy import asin as asin
-    from namedax.numpy import asinh as asinh
-    from namedax.numpy import atan as atan
-    from namedax.numpy import atan2 as atan2
-    from namedax.numpy import atanh as atanh
     from namedax.numpy import bitwise_and as bitwise_and
     from namedax.numpy import bitwise_count as bitwise_count
-    from namedax.numpy import bitwise_invert as bitwise_invert
-    from namedax.numpy import bitwise_left_shift as bitwise_left_shift
     from namedax.numpy import bitwise_not as bitwise_not
     from namedax.numpy import bitwise_or as bitwise_or
-    from namedax.numpy import bitwise_right_shift as bitwise_right_shift
     from namedax.numpy import bitwise_xor as bitwise_xor
     from namedax.numpy import cbrt as cbrt
     from namedax.numpy import ceil as ceil
     from namedax.numpy import clip as clip
     from namedax.numpy import conj as conj
-    from namedax.numpy import conjugate as conjugate
     from namedax.numpy import copysign as copysign
     from namedax.numpy import cos as cos
     from namedax.numpy import cosh as cosh
     from namedax.numpy import deg2rad as deg2rad
-    from namedax.numpy import degrees as degrees
     from namedax.numpy import divide as divide
     from namedax.numpy import empty_like as empty_like
     from namedax.numpy import equal as equal
@@ -92,7 +78,6 @@ if TYPE_CHECKING:
     from namedax.numpy import hypot as hypot
     from namedax.numpy import i0 as i0
     from namedax.numpy import imag as imag
-    from namedax.numpy import invert as invert
     from namedax.numpy import isclose as isclose
     from namedax.numpy import iscomplex as iscomplex
     from namedax.numpy import isfinite as isfinite
@@ -126,13 +111,10 @@ if TYPE_CHECKING:
     from namedax.numpy import not_equal as not_equal
     from namedax.numpy import ones_like as ones_like
     from namedax.numpy import positive as positive
-    from namedax.numpy import pow as pow
     from namedax.numpy import power as power
     from namedax.numpy import rad2deg as rad2deg
-    from namedax.numpy import radians as radians
     from namedax.numpy import real as real
     from namedax.numpy import reciprocal as reciprocal
-    from namedax.numpy import remainder as remainder
     from namedax.numpy import right_shift as right_shift
     from namedax.numpy import rint as rint
     from namedax.numpy import round as round
@@ -147,7 +129,6 @@ if TYPE_CHECKING:
     from namedax.numpy import subtract as subtract
     from namedax.numpy import tan as tan
     from namedax.numpy import tanh as tanh
-    from namedax.numpy import true_divide as true_divide
     from namedax.numpy import trunc as trunc
     from namedax.numpy import zeros_like as zeros_like
     from namedax.ops.collectives.reducing import axis_size as axis_size
@@ -184,12 +165,8 @@ if TYPE_CHECKING:
     from namedax.ops.reduction.cumulative import cummin as cummin
     from namedax.ops.reduction.cumulative import cumprod as cumprod
     from namedax.ops.reduction.cumulative import cumsum as cumsum
-    from namedax.ops.reduction.cumulative import cumulative_prod as cumulative_prod
-    from namedax.ops.reduction.cumulative import cumulative_sum as cumulative_sum
     from namedax.ops.reduction.cumulative import nancumprod as nancumprod
     from namedax.ops.reduction.cumulative import nancumsum as nancumsum
-    from namedax.ops.reduction.extrema import max as amax
-    from namedax.ops.reduction.extrema import min as amin
     from namedax.ops.reduction.extrema import argmax as argmax
     from namedax.ops.reduction.extrema import argmin as argmin
     from namedax.ops.reduction.extrema import max as max
@@ -236,7 +213,6 @@ if TYPE_CHECKING:
     from namedax.ops.shape.inspection import size as size
     from namedax.ops.shape.joining import append as append
     from namedax.ops.shape.joining import array_split as array_split
-    from namedax.ops.shape.joining import concatenate as concat
     from namedax.ops.shape.joining import concatenate as concatenate
     from namedax.ops.shape.joining import split as split
     from namedax.ops.shape.joining import stack as stack
@@ -249,7 +225,6 @@ if TYPE_CHECKING:
     from namedax.ops.shape.repeating import flip as flip
     from namedax.ops.shape.repeating import tile as tile
     from namedax.ops.shape.transposition import moveaxis as moveaxis
-    from namedax.ops.shape.transposition import permute_dims as permute_dims
     from namedax.ops.shape.transposition import transpose as transpose
     from namedax.ops.sorting.selection import nonzero as nonzero
     from namedax.ops.sorting.selection import unique as unique

@@ -6,7 +6,7 @@ The rest is derived from the table: the lazy imports of `namedax/__init__.py`, `
 
 from __future__ import annotations
 
-__all__ = ["ALIASES", "NAMES", "homes"]
+__all__ = ["NAMES", "NUMPY_ONLY", "SECOND", "homes"]
 
 #: The public names of each module. Public modules of the package are listed under "".
 NAMES: dict[str, str] = {
@@ -27,17 +27,16 @@ NAMES: dict[str, str] = {
     "insight.transfers.transfer": "transfer",
     "interop.xarray": "from_xarray to_xarray",
     "numpy": (
-        "abs absolute acos acosh add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh"
-        " around asin asinh atan atan2 atanh bitwise_and bitwise_count bitwise_invert"
-        " bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cbrt ceil clip"
-        " conj conjugate copysign cos cosh deg2rad degrees divide empty_like equal exp exp2 expm1"
-        " fabs float_power floor floor_divide fmax fmin fmod full_like gcd greater greater_equal"
-        " heaviside hypot i0 imag invert isclose iscomplex isfinite isinf isnan isneginf isposinf"
-        " isreal lcm ldexp left_shift less less_equal log log10 log1p log2 logaddexp logaddexp2"
-        " logical_and logical_not logical_or logical_xor maximum minimum mod multiply nan_to_num"
-        " negative nextafter not_equal ones_like positive pow power rad2deg radians real reciprocal"
-        " remainder right_shift rint round sign signbit sin sinc sinh spacing sqrt square subtract"
-        " tan tanh true_divide trunc zeros_like"
+        "abs add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and"
+        " bitwise_count bitwise_not bitwise_or bitwise_xor cbrt ceil clip conj copysign cos"
+        " cosh deg2rad divide empty_like equal exp exp2 expm1 fabs float_power floor"
+        " floor_divide fmax fmin fmod full_like gcd greater greater_equal heaviside hypot i0"
+        " imag isclose iscomplex isfinite isinf isnan isneginf isposinf isreal lcm ldexp"
+        " left_shift less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and"
+        " logical_not logical_or logical_xor maximum minimum mod multiply nan_to_num negative"
+        " nextafter not_equal ones_like positive power rad2deg real reciprocal right_shift rint"
+        " round sign signbit sin sinc sinh spacing sqrt square subtract tan tanh trunc"
+        " zeros_like"
     ),
     "ops.collectives.reducing": "axis_size",
     "ops.contraction.einsum": "dot einsum tensordot vecdot",
@@ -54,10 +53,7 @@ NAMES: dict[str, str] = {
     "ops.operands.nmap": "nmap",
     "ops.ragged.ragged": "Ragged",
     "ops.reduction.comparison": "allclose array_equal array_equiv",
-    "ops.reduction.cumulative": (
-        "cumlogsumexp cummax cummin cumprod cumsum cumulative_prod cumulative_sum nancumprod"
-        " nancumsum"
-    ),
+    "ops.reduction.cumulative": ("cumlogsumexp cummax cummin cumprod cumsum nancumprod nancumsum"),
     "ops.reduction.extrema": "argmax argmin max max_with_index min min_with_index",
     "ops.reduction.reductions": "all any count_nonzero logsumexp mean prod std sum var",
     "ops.reduction.segments": "segment_max segment_min segment_prod segment_sum",
@@ -71,7 +67,7 @@ NAMES: dict[str, str] = {
     "ops.shape.rearrange": "merge_axes rearrange reduce repeat split_axis",
     "ops.shape.rename": "rename",
     "ops.shape.repeating": "flip tile",
-    "ops.shape.transposition": "moveaxis permute_dims transpose",
+    "ops.shape.transposition": "moveaxis transpose",
     "ops.sorting.selection": "nonzero unique where",
     "ops.sorting.sorting": "argpartition argsort lexsort partition searchsorted sort top_k",
     "ops.statistics.compositions": "average norm ptp",
@@ -90,21 +86,25 @@ NAMES: dict[str, str] = {
     "xmap.wrapper": "xmap",
 }
 
-#: Second names of public functions.
-ALIASES: dict[str, str] = {"amax": "max", "amin": "min", "concat": "concatenate"}
+#: Other spellings, which are in `nx.numpy` only: by the name of `nx`, and by module if the function
+#: differs.
+SECOND: dict[str, str] = {"amax": "max", "amin": "min", "concat": "concatenate"}
+NUMPY_ONLY: dict[str, str] = {
+    "ops.reduction.cumulative": "cumulative_prod cumulative_sum",
+    "ops.shape.transposition": "permute_dims",
+}
 
 
 def homes() -> dict[str, str]:
     """Return the module of every public name, sorted by name.
 
     >>> from namedax.ops.namespaces.public_names import homes
-    >>> homes()["sum"], homes()["amax"], homes()["hlo"]
-    ('namedax.ops.reduction.reductions', 'namedax.ops.reduction.extrema', 'namedax')
+    >>> homes()["sum"], homes()["hlo"]
+    ('namedax.ops.reduction.reductions', 'namedax')
     """
     found = {
         name: f"namedax.{module}".rstrip(".")
         for module, names in NAMES.items()
         for name in names.split()
     }
-    found |= {alias: found[name] for alias, name in ALIASES.items()}
     return dict(sorted(found.items()))

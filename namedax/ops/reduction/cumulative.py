@@ -472,7 +472,7 @@ def cumulative_sum(
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"])
-    >>> nx.cumulative_sum(x, axis="pos", include_initial=True, out_axis="edge").data.tolist()
+    >>> nx.numpy.cumulative_sum(x, axis="pos", include_initial=True, out_axis="edge").data.tolist()
     [0.0, 1.0, 3.0, 6.0]
     """
     return _run_cumulative(
@@ -506,7 +506,7 @@ def cumulative_prod(
     Returns:
       An array with the axes of `x`.
 
-    Communication: as for `nx.cumulative_sum`.
+    Communication: as for `nx.numpy.cumulative_sum`.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -515,7 +515,7 @@ def cumulative_prod(
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"])
-    >>> nx.cumulative_prod(x, axis="pos", include_initial=True, out_axis="edge").data.tolist()
+    >>> nx.numpy.cumulative_prod(x, axis="pos", include_initial=True, out_axis="edge").data.tolist()
     [1.0, 1.0, 2.0, 6.0]
     """
     return _run_cumulative(

@@ -45,7 +45,7 @@ def _functions(np_, lx, a, p):
     return f
 
 
-_named = _functions(nx, nx.lax, "a", 0)
+_named = _functions(nx.numpy, nx.lax, "a", 0)
 _plain = jax.jit(_functions(jnp, lax, 0, 1))
 
 
@@ -67,7 +67,7 @@ def test_a_plain_array_and_flattened_positional_axes():
     np.testing.assert_allclose(nx.positional(nx.cumprod(named), ["k", None]), want, rtol=1e-6)
     np.testing.assert_allclose(nx.cumsum(x, 0, reverse=True), jnp.cumsum(x[::-1], 0)[::-1])
     np.testing.assert_allclose(
-        nx.positional(nx.cumulative_sum(named, axis=1, include_initial=True), [None, "k", None]),
+        nx.positional(nx.numpy.cumulative_sum(named, axis=1, include_initial=True), [None, "k", None]),
         jnp.cumulative_sum(array(3, 4, 5), axis=2, include_initial=True),
     )
 
@@ -122,6 +122,6 @@ def test_mistakes():
     ):
         nx.cummax(x, ("pos", 0))
     with pytest.raises(nx.errors.PositionalAxisError, match="axis= is required unless there is exactly one positional axis"):
-        nx.cumulative_sum(nx.sum(x, 0))
+        nx.numpy.cumulative_sum(nx.sum(x, 0))
     with pytest.raises(nx.errors.PositionalAxisError, match="positional axis 1 is out of range"):
         nx.cumsum(x, 1)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from namedax.ops.namespaces.public_names import ALIASES, NAMES
+from namedax.ops.namespaces.public_names import NAMES, NUMPY_ONLY, SECOND
 
 __all__ = ["Functions", "only", "public_functions", "without"]
 
@@ -18,12 +18,14 @@ Functions = dict[str, Callable[..., Any]]
 
 
 def public_functions(module: ModuleType) -> Functions:
-    """Return the functions of a module that are public names of the package, by name."""
-    found = {
-        name: getattr(module, name)
-        for name in NAMES[module.__name__.removeprefix("namedax.")].split()
-    }
-    return found | {alias: found[name] for alias, name in ALIASES.items() if name in found}
+    """Return the functions of a module that are public names of the package, by name.
+
+    Those that are in `nx.numpy` only are included, and second names.
+    """
+    path = module.__name__.removeprefix("namedax.")
+    names = f"{NAMES[path]} {NUMPY_ONLY.get(path, '')}".split()
+    found = {name: getattr(module, name) for name in names}
+    return found | {second: found[name] for second, name in SECOND.items() if name in found}
 
 
 def only(functions: Functions, *names: str) -> Functions:
