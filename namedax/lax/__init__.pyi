@@ -1010,6 +1010,9 @@ def cumlogsumexp(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False)
 def cumlogsumexp(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray:
     """Compute the cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`.
 
+    The derivative with respect to elements of minus infinity, such as masked ones, is zero. In JAX
+    (0.10 to 0.12) it is NaN where two of them are side by side.
+
     Args:
       operand: an array, named or not.
       axis: a positional or named axis, by default 0.

@@ -87,10 +87,51 @@ def test_nans_and_infinities_stay_where_jnp_has_them(axis):
     f = nx.xmap(functions("a"), ["a", None], ["a", None], mesh=make_mesh((2, 4)), axis_resources={"a": axis})
     for have, name in zip(f(x), ("cumsum", "cummax", "cumlogsumexp"), strict=True):
         np.testing.assert_allclose(have, getattr(lax, name)(x, 0), rtol=1e-5)
-    # The gradient stays free of NaNs where JAX's does: no derivative of an unused branch leaks.
+    # No derivative of an unused branch leaks, and two elements of minus infinity side by side have the derivative zero (NaN in JAX).
     y = x.at[5, 0].set(0.0).at[6, 1].set(1.0)
     grads = jax.grad(lambda y: jnp.sum(f(y)[2][2:]))(y)
-    np.testing.assert_allclose(grads, jax.jit(jax.grad(lambda y: jnp.sum(lax.cumlogsumexp(y, 0)[2:])))(y), rtol=1e-5)
+    np.testing.assert_allclose(grads, jax.jit(jax.grad(lambda y: jnp.sum(by_definition(y)[2:])))(y), rtol=1e-5)
+
+
+def by_definition(x):
+    """The cumulative logarithm of the sum of exponentials along the first dimension, whose first two elements may be minus infinity."""
+    return jnp.stack([x[0], x[1], *[jax.nn.logsumexp(x[: i + 1], 0) for i in range(2, x.shape[0])]])
+
+
+@pytest.mark.full(4)
+@pytest.mark.fast(2)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("layout", ["unmapped", "entries", "chunks", "uneven", "steps", "explicit"])
+def test_the_gradient_of_masked_elements_is_zero(layout, reverse):
+    mask = jnp.array([[1, 1, 0, 0, 1, 1, 1, 0], [0, 1, 1, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 1, 1]], bool)
+    x = jnp.where(mask[:, ::-1] if reverse else mask, -jnp.inf, array(3, 8))
+    weights = array(8, seed=1)
+
+    def loss(x):
+        y = nx.cumlogsumexp(x, "a", reverse)
+        return nx.sum(nx.where(nx.isfinite(y), y, 0.0) * nx.named(weights, ["a"]), ["b", "a"])
+
+    def want(x):
+        ordered, factors = (x[:, ::-1], weights[::-1]) if reverse else (x, weights)
+        sums = [jnp.sum(jnp.exp(ordered[:, : i + 1]), 1) for i in range(8)]  # of numbers that are small enough
+        return sum(
+            jnp.sum(jnp.where(s > 0, jnp.log(jnp.where(s > 0, s, 1)), 0) * w) for s, w in zip(sums, factors, strict=True)
+        )
+
+    f = loss
+    if layout not in ("unmapped", "explicit"):
+        mesh = {"entries": make_mesh((8,)), "chunks": make_mesh((4,)), "uneven": make_mesh((3,)), "steps": None}[layout]
+        f = nx.xmap(loss, ["b", "a"], [], mesh=mesh, axis_resources={"a": nx.SerialLoop(4) if mesh is None else "x"})
+        given = x
+    else:
+        given = nx.named(x, ["b", "a"])
+    if layout == "explicit":
+        mesh = jax.make_mesh((4,), ("x",))
+        with jax.set_mesh(mesh):  # the first cotangent of JAX has no devices otherwise
+            have = jax.grad(f)(nx.shard(given, {"a": "x"}, mesh))
+    else:
+        have = jax.grad(f)(given)
+    np.testing.assert_allclose(getattr(have, "data", have), jax.grad(want)(x), rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.full(1)
