@@ -34,6 +34,7 @@ __all__ = [
     "check_numbers",
     "common_type",
     "extreme",
+    "fits",
     "foreign_dims",
     "has_infinity",
     "in_native_order",
@@ -115,6 +116,15 @@ def _has_foreign_order(values: Iterable[Any]) -> bool:
         elif isinstance(value, np.ndarray) and not value.dtype.isnative:
             return True
     return False
+
+
+def fits(value: object) -> bool:
+    """Return True if NumPy's 64-bit numbers fit into JAX's dtypes."""
+    try:
+        check_numbers("", value)
+    except ArgumentError:
+        return False
+    return True
 
 
 def check_numbers(op: str, value: object) -> None:

@@ -381,16 +381,15 @@ def with_axes_at(data: jax.Array, dim: int, axes: tuple[str, ...]) -> jax.Array:
     """
     if not is_tracked(data) or explicit_axes_of(data, dim) == axes:
         return data
-    sharding: Any = (
-        jax.typeof(data).sharding if isinstance(data, jax.core.Tracer) else data.sharding
-    )
+    sharding: Any = jax.typeof(data).sharding  # without the Auto axes of an array
     entries = [entry_of(sharding.spec, i) for i in range(data.ndim)]
     entries[dim] = axes
     used = [axis for entry in entries for axis in entry]
     if len(set(used)) < len(used):
         return data
     spec = PartitionSpec(*(entry or None for entry in entries))
-    return jax.reshard(data, NamedSharding(sharding.mesh, spec))
+    own: Any = sharding if isinstance(data, jax.core.Tracer) else data.sharding
+    return jax.reshard(data, NamedSharding(own.mesh, spec))
 
 
 def with_one_sharding(datas: Sequence[jax.Array]) -> list[jax.Array]:

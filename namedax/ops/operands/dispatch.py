@@ -59,7 +59,7 @@ from namedax.core.array import (
     stored_data,
 )
 from namedax.core.display import type_text
-from namedax.core.element_types import NUMPY
+from namedax.core.element_types import NUMPY, fits
 from namedax.core.explicit_fallback import Explicit, may_fall_back, run_stored_padded
 from namedax.core.functions import LIBRARIES, packages_of
 from namedax.core.name_scopes import Scope, is_open
@@ -318,6 +318,17 @@ class _OtherFormError(Exception):
     """The results of a program have other dims or another tree for arrays of other types."""
 
 
+# Errors of calls that may run directly.
+_NO_PROGRAM = (
+    _NotAProgramError,
+    _OtherFormError,
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+
+
 class _CapturedError(Exception):
     """The functions of a program close over arrays that are not among its arguments yet."""
 
@@ -441,6 +452,8 @@ def call_program(
     try:
         result = found.call(datas)
     except Exception as error:
+        if is_mapped and is_pytree is not None and not isinstance(error, _NO_PROGRAM):
+            raise  # a loop that runs directly on Explicit mesh axes would raise an error of JAX
         later = _SEEN if isinstance(error, _OtherFormError) else _DIRECT
         found = None
     if found is None:  # the call itself raises the error again, with names
@@ -696,10 +709,12 @@ def _describe(
         else:
             parts += (kind, repr(value))
     elif kind in whole_types or isinstance(value, (jax.Array, np.ndarray, np.generic)):
-        if isinstance(value, NUMPY) and (
-            value.dtype.itemsize > 4 or value.dtype.kind in "OUS" or not value.dtype.isnative
-        ):  # integers of 64 bits are checked by value
-            raise _NotAProgramError
+        if isinstance(value, NUMPY):
+            if value.dtype.kind in "OUS" or not value.dtype.isnative:
+                raise _NotAProgramError
+            if value.dtype.itemsize > 4:  # a number that does not fit is an error of the operation
+                if is_pytree is None or not fits(value):
+                    raise _NotAProgramError
         parts.append(_ARRAY)
         arrays.append(value)
         datas.append(value)

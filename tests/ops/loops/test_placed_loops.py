@@ -472,3 +472,80 @@ def test_two_meshes_raise():
     result = nx.xmap(lambda a: a * 2, axis_resources={"b": "y"}, mesh=other)(nx.named(jnp.asarray(V), ["b", "k"]))
     with jax.set_mesh(explicit_mesh((4,))), pytest.raises(nx.errors.MeshError, match=r"nx\.shard"):
         nx.fori_loop(0, 2, lambda i, c: c, result)
+
+
+EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
+ON_SOME = {
+    "explicit": ((8,), (EXPLICIT,)),
+    "explicit and auto": ((4, 2), (EXPLICIT, AUTO)),
+    "auto and explicit": ((4, 2), (AUTO, EXPLICIT)),
+}
+
+
+def on_mesh(kind, layout):
+    """An array of eight by eight, without and with a placement: a function of the names of the mesh axes."""
+    shape, types = ON_SOME[kind]
+    mesh = jax.make_mesh(shape, ("x", "y")[: len(shape)], axis_types=types)
+    whole = nx.named(jnp.arange(64.0).reshape(8, 8) / 7, ["a", "b"])
+    return whole, nx.shard(whole, {"kept": {"b": mesh.axis_names}, "scanned": {"a": mesh.axis_names}}[layout], mesh)
+
+
+WIDE = {
+    "fold of a number": lambda x: nx.fold(lambda c, v: c + v, np.float64(0.5), x, axis="a"),
+    "fold of an array": lambda x: nx.fold(lambda c, v: c + v, np.zeros(()), x, axis="a"),
+    "scan of several": lambda x: nx.scan(lambda c, v: ((c[0] + v, c[1] + 1), c[0]), (np.zeros(()), np.int64(3)), x, axis="a"),
+    "map": lambda x: nx.map(lambda both: both[0] * both[1], (x, np.float64(2.5)), axis="a"),
+}
+
+
+@pytest.mark.fast(4)
+@pytest.mark.parametrize("layout", ["kept", "scanned"])
+@pytest.mark.parametrize("kind", ON_SOME)
+@pytest.mark.parametrize("name", WIDE)
+def test_numbers_of_64_bits_of_numpy(name, kind, layout):
+    whole, placed = on_mesh(kind, layout)
+    for _ in range(2):
+        for have, want in zip(jax.tree.leaves(WIDE[name](placed)), jax.tree.leaves(WIDE[name](whole)), strict=True):
+            assert have.dtype == want.dtype
+            np.testing.assert_allclose(have, want, rtol=1e-6)
+
+
+def test_integers_that_do_not_fit_are_an_error_of_the_loop():
+    _, placed = on_mesh("explicit", "kept")
+    for value in (0, 2**40, 1):
+        call = lambda value=value: nx.fold(lambda c, v: c + nx.sum(v > 1, "b"), np.int64(value), placed, axis="a")  # noqa: E731
+        if value > 2**31:
+            with pytest.raises(nx.errors.ArgumentError, match="fold: the integer 1099511627776 does not fit"):
+                call()
+        else:
+            assert int(call()) == value + 56
+
+
+MISTAKES = {
+    "a carry of another dtype": (
+        lambda x: nx.fold(lambda c, v: c * 1 + v, True, x, axis="a"),
+        nx.errors.ArgumentTypeError,
+        "fold: the carry, .* goes into the body as bool and comes out as float32",
+    ),
+    "an axis that is not there": (
+        lambda x: nx.scan(lambda c, v: (c, v), 0.0, x, axis="q"),
+        nx.errors.AxisNotFoundError,
+        "scan: .*'q'",
+    ),
+    "branches of two trees": (lambda x: nx.cond(True, lambda v: v, lambda v: (v, v), x), nx.errors.ArgumentTypeError, "cond: "),
+    "an error of the user": (
+        lambda x: nx.fold(lambda c, v: c + [][0], 0.0, x, axis="a"),
+        IndexError,
+        "list index out of range",
+    ),
+}
+
+
+@pytest.mark.fast(3)
+@pytest.mark.parametrize("kind", ON_SOME)
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_those_of_arrays_without_placement(name, kind):
+    call, error, message = MISTAKES[name]
+    for x in on_mesh(kind, "kept"):
+        with pytest.raises(error, match=message):
+            call(x)
