@@ -67,7 +67,7 @@ _NAMESPACES = {
     "namedax.ops.window.pooling": "nn.",
     "namedax.ops.window.resizing": "image.",
 }
-_HIDDEN = ("namedax.core.", "namedax.ops.operands.", "namedax.ops.", "namedax.ops.namespaces.")
+_HIDDEN = ("namedax.core.", "namedax.ops.")
 _ESCAPES = str.maketrans(dict.fromkeys('/{},:"\\', "_"))
 
 
