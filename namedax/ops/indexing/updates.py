@@ -30,6 +30,7 @@ from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
+    ArgumentTypeError,
     AxisNotFoundError,
     AxisSizeError,
     PositionalAxisError,
@@ -235,6 +236,9 @@ def _get(
     return _by_position(x, index, "get", None, {"mode": mode, "fill_value": fill_value, **hints})
 
 
+_ARITHMETIC = frozenset({"add", "subtract", "mul", "multiply", "divide", "power"})
+
+
 @operation(name="at[...]")
 def _update(
     x: NamedArray,
@@ -248,6 +252,11 @@ def _update(
     if mode not in READ_MODES:
         raise PositionalAxisError(
             f"{op}: mode must be one of {READ_MODES}, got {format_value(mode)}."
+        )
+    if x.dtype == jnp.bool_ and method in _ARITHMETIC:
+        raise ArgumentTypeError(
+            f"{op}: {type_text(x)} is boolean, and JAX has no arithmetic of booleans. Use .max (or)"
+            " and .min (and), or convert the array first: x.astype(int)."
         )
     if method != "apply" and not isinstance(
         value, (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)

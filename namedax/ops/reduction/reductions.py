@@ -200,7 +200,10 @@ def _sharded_var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.A
         value, slope = (
             mean_product(centred, other, mask, divisor) for other in (centred, tangents[0])
         )
-        return of_some(value, divisor, jnp.nan), of_some(2 * slope, divisor, 0.0)
+        # As in jnp, where the mean of the deviations, which are not finite, takes part.
+        is_nan = jnp.isnan(value) & (divisor > 0)
+        slope = jnp.where(is_nan, jnp.asarray(jnp.nan, slope.dtype), 2) * slope
+        return of_some(value, divisor, jnp.nan), of_some(slope, divisor, 0.0)
 
     data = site.data.astype(wide)
     if jnp.issubdtype(wide, jnp.inexact):
@@ -212,7 +215,15 @@ def _sharded_var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.A
     return data if site.keepdims else lax.squeeze(data, site.axes)
 
 
+def _included(site: ReductionPlan) -> ReductionPlan:
+    """Replace excluded elements by zeros: no derivative then involves one that is not finite."""
+    if site.where is None:
+        return site
+    return site.replace(data=jnp.where(site.where, site.data, False))
+
+
 def _var(site: ReductionPlan, ddof: float, dtype: DType | None = None) -> jax.Array:
+    site = _included(site)
     if not site.mesh_axes:
         # JAX annotates `ddof` as an integer, and accepts every number.
         return jnp.var(
@@ -228,6 +239,7 @@ def _var(site: ReductionPlan, ddof: float, dtype: DType | None = None) -> jax.Ar
 
 
 def _std(site: ReductionPlan, ddof: float, dtype: DType | None = None) -> jax.Array:
+    site = _included(site)
     if not site.mesh_axes:
         # JAX annotates `ddof` as an integer, and accepts every number.
         return jnp.std(
@@ -255,11 +267,7 @@ def _all(site: ReductionPlan) -> jax.Array:
 
 
 def _count_nonzero(site: ReductionPlan) -> jax.Array:
-    data = (
-        site.data
-        if site.where is None
-        else jnp.where(site.where, site.data, jnp.zeros((), site.data.dtype))
-    )
+    data = site.data if site.where is None else jnp.where(site.where, site.data, False)
     return comm.psum(jnp.count_nonzero(data, site.axes, keepdims=site.keepdims), site.mesh_axes)
 
 

@@ -407,11 +407,8 @@ def _reduce(
     run = _Placed(
         kind, count, len(batch), tuple(d in shared for d in batch), plain(reduced), kept, is_sorted
     )
-    result = (
-        run.differentiable(data, numbers)
-        if kind in ("max", "min") and run.placed
-        else run(data, numbers)
-    )
+    # By the same rule everywhere: JAX's counts its initial infinity as a tie of an equal extremum.
+    result = (run.differentiable if kind in ("max", "min") else run)(data, numbers)
     if kind in ("max", "min") and result.dtype != dtype:  # an empty segment has the limit of dtype
         limits = (extreme(dtype, largest).astype(result.dtype) for largest in (True, False))
         result = jnp.clip(result, *limits)
@@ -470,8 +467,6 @@ class _Placed:
     ):
         self.kind, self.count, self.batch, self.in_data = kind, count, batch, in_data
         self.reduced, self.kept, self.is_sorted = reduced, kept, is_sorted
-        self.placed = reduced + kept
-
         self.common = tuple(axis for axis in kept if axis in reduced)
 
     def __call__(self, data: jax.Array, ids: jax.Array) -> jax.Array:

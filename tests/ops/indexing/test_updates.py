@@ -268,3 +268,14 @@ def test_mistakes_in_mapped_functions():
         nx.xmap(lambda x: at(x)["a", 0:3].set(x), (["a"],), None, mesh=make_mesh((4, 2)), axis_resources={"a": "x"})(
             make.zeros(8)
         )
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("method", ["add", "multiply", "divide", "power", "subtract"])
+def test_booleans_have_no_arithmetic_in_any_layout(method, mapped):
+    def update(x):
+        return getattr(x.at["n", 1], method)(True)
+
+    f = nx.xmap(update, axis_resources={"n": "x"}, mesh=make_mesh((4,))) if mapped else update
+    with pytest.raises(nx.errors.ArgumentTypeError, match=rf"at\[...\].{method}: bool\[\]\{{n:8.*\}} is boolean.*\.max \(or\)"):
+        f(nx.named(jnp.arange(8) > 3, ["n"]))
