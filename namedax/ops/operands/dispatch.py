@@ -322,6 +322,7 @@ class _OtherFormError(Exception):
 _NO_PROGRAM = (
     _NotAProgramError,
     _OtherFormError,
+    StoredPaddingError,
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
