@@ -176,7 +176,8 @@ def _sharded_var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.A
 
     def parts(data: jax.Array, mask: jax.Array | None) -> tuple[Any, Any]:
         mean, count = _mean_and_count(kept.replace(data=data, where=mask), wide, wide)
-        return data - mean, count.real - lax.convert_element_type(ddof, count.real.dtype)
+        centred = data - mean if mask is None else jnp.where(mask, data - mean, False)
+        return centred, count.real - lax.convert_element_type(ddof, count.real.dtype)
 
     def mean_product(
         a: jax.Array, b: jax.Array, mask: jax.Array | None, divisor: jax.Array
@@ -215,19 +216,16 @@ def _sharded_var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.A
     return data if site.keepdims else lax.squeeze(data, site.axes)
 
 
-def _included(site: ReductionPlan) -> ReductionPlan:
-    """Replace excluded elements by zeros: no derivative then involves one that is not finite."""
-    if site.where is None:
-        return site
-    return site.replace(data=jnp.where(site.where, site.data, False))
+def _included(site: ReductionPlan) -> jax.Array:
+    """Return the data with zeros for excluded elements, of which no derivative then is NaN."""
+    return site.data if site.where is None else jnp.where(site.where, site.data, False)
 
 
 def _var(site: ReductionPlan, ddof: float, dtype: DType | None = None) -> jax.Array:
-    site = _included(site)
     if not site.mesh_axes:
         # JAX annotates `ddof` as an integer, and accepts every number.
         return jnp.var(
-            site.data,
+            _included(site),
             site.axes,
             dtype=dtype,
             ddof=ddof,  # type: ignore[arg-type]
@@ -239,11 +237,10 @@ def _var(site: ReductionPlan, ddof: float, dtype: DType | None = None) -> jax.Ar
 
 
 def _std(site: ReductionPlan, ddof: float, dtype: DType | None = None) -> jax.Array:
-    site = _included(site)
     if not site.mesh_axes:
         # JAX annotates `ddof` as an integer, and accepts every number.
         return jnp.std(
-            site.data,
+            _included(site),
             site.axes,
             dtype=dtype,
             ddof=ddof,  # type: ignore[arg-type]
