@@ -56,7 +56,7 @@ def test_every_public_name_leads_to_a_page(pages):
 
 
 def test_aliases_share_a_page(pages):
-    for alias, name in (("nx.numpy.amax", "nx.max"), ("nx.numpy.exp", "nx.exp"), ("nx.lax.scan", "nx.lax.scan")):
+    for alias, name in (("nx.numpy.exp", "nx.exp"), ("nx.numpy.clip", "nx.clip"), ("nx.lax.scan", "nx.lax.scan")):
         assert pages.index()[alias] == name
     assert pages.index()["nx.numpy.sum"] != "nx.sum"  # another function: it has JAX's signature
 
@@ -167,7 +167,7 @@ BY_SUBJECT = {
         "nx.lax.with_sharding_constraint nx.nmap nx.serial_loop nx.SerialLoop nx.shard nx.transfer nx.Wire nx.xmap",
     ),
     "Create, inspect and convert arrays": (77, "nx.arange nx.named nx.positional nx.zeros nx.NamedArray nx.nn.one_hot"),
-    "Rename, split, merge and move axes": (60, "nx.concatenate nx.rearrange nx.rename nx.stack nx.transpose nx.numpy.reshape"),
+    "Rename, split, merge and move axes": (59, "nx.concatenate nx.rearrange nx.rename nx.stack nx.transpose nx.numpy.reshape"),
     "Elementwise": (183, "nx.add nx.clip nx.exp nx.maximum nx.lax.rsqrt"),
     "Contractions": (30, "nx.dot nx.einsum nx.tensordot nx.vecdot nx.lax.dot_general nx.numpy.matmul nx.lax.pdot"),
     "Reductions": (69, "nx.sum nx.mean nx.cumsum nx.argmax nx.segment_sum nx.lax.reduce nx.logsumexp"),
