@@ -22,6 +22,7 @@ from namedax.errors import NamedaxError, StoredPaddingError
 from namedax.messages.call_errors import refuse_miscall
 
 __all__ = [
+    "VALUE_ERRORS",
     "Explicit",
     "explain_call",
     "install",
@@ -48,6 +49,15 @@ class Explicit(enum.Enum):
     KEPT = enum.auto()
     #: JAX lacks a rule for some kept axes too, so the operation runs as a mapped function.
     MAPPED = enum.auto()
+
+
+#: Errors of JAX where a traced program would read a value.
+VALUE_ERRORS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
 
 
 _runs: list[Callable[..., Any]] = []

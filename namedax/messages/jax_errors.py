@@ -2,8 +2,8 @@
 
 JAX has no classes for most of its errors. The table is used only to explain an error: to add a
 note, or to raise an error with a remedy in its place. It never decides what is computed. If a
-release of JAX changes a message, the explanation is missing, and `tests/core/test_jax_errors.py`
-fails.
+release of JAX changes a message, the explanation is missing, and
+`tests/messages/test_jax_errors.py` fails.
 """
 
 from __future__ import annotations

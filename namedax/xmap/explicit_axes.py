@@ -19,7 +19,7 @@ one sharding per name. The names that the operation reduces, reorders or indexes
 Operations on arrays that are stored padded (`nx.shard` with `padded=True`) take the same way on any
 mesh, with the layout of the padded axes (`run_padded`). Those with functions of the user raise.
 
-`operands/dispatch` caches the compiled program of an eager call.
+`ops/operands/dispatch` caches the compiled program of an eager call.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from namedax.core.array import (
     padding_of,
 )
 from namedax.core.display import type_text
-from namedax.core.explicit_fallback import Explicit
+from namedax.core.explicit_fallback import VALUE_ERRORS, Explicit
 from namedax.core.functions import LIBRARIES, packages_of
 from namedax.core.names import Dims, Mesh, PyTree
 from namedax.core.records import Record
@@ -448,19 +448,11 @@ def _run(
     return _run_gathered(call, resources, mesh)
 
 
-_VALUE_ERRORS = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.NonConcreteBooleanIndexError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-)
-
-
 def _needs_values(error: BaseException) -> bool:
     """Return True if an operation cannot be part of a program because it reads values."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, _VALUE_ERRORS) or (
+        if isinstance(cause, VALUE_ERRORS) or (
             isinstance(cause, PositionalAxisError) and cause.depends_on_data
         ):
             return True

@@ -12,7 +12,7 @@ A call of any operation, lifted function or control flow function takes one of t
 
 A call runs directly in a mapped body, with traced arrays, or if it cannot be a program because it
 reads values or returns something else than arrays. If a program raises, the call runs directly and
-raises the error with names.
+raises the error with names. A loop or a branch on Explicit mesh axes raises the error of its trace.
 
 Functions of the user are part of a key by identity, as in `jax.lax`: a function that reads a
 variable keeps the value of the first call, and another closure is another function. Programs hold
@@ -60,7 +60,12 @@ from namedax.core.array import (
 )
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY, fits
-from namedax.core.explicit_fallback import Explicit, may_fall_back, run_stored_padded
+from namedax.core.explicit_fallback import (
+    VALUE_ERRORS,
+    Explicit,
+    may_fall_back,
+    run_stored_padded,
+)
 from namedax.core.functions import LIBRARIES, packages_of
 from namedax.core.name_scopes import Scope, is_open
 from namedax.core.names import Dims
@@ -318,16 +323,9 @@ class _OtherFormError(Exception):
     """The results of a program have other dims or another tree for arrays of other types."""
 
 
-# Errors of calls that may run directly.
-_NO_PROGRAM = (
-    _NotAProgramError,
-    _OtherFormError,
-    StoredPaddingError,
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-)
+# Errors after which a loop on Explicit mesh axes runs directly. After any other one, a direct run
+# would hide that error behind one of JAX about devices.
+_NO_PROGRAM = (_NotAProgramError, _OtherFormError, StoredPaddingError, *VALUE_ERRORS)
 
 
 class _CapturedError(Exception):
@@ -454,7 +452,7 @@ def call_program(
         result = found.call(datas)
     except Exception as error:
         if is_mapped and is_pytree is not None and not isinstance(error, _NO_PROGRAM):
-            raise  # a loop that runs directly on Explicit mesh axes would raise an error of JAX
+            raise
         later = _SEEN if isinstance(error, _OtherFormError) else _DIRECT
         found = None
     if found is None:  # the call itself raises the error again, with names
@@ -710,12 +708,13 @@ def _describe(
         else:
             parts += (kind, repr(value))
     elif kind in whole_types or isinstance(value, (jax.Array, np.ndarray, np.generic)):
-        if isinstance(value, NUMPY):
-            if value.dtype.kind in "OUS" or not value.dtype.isnative:
-                raise _NotAProgramError
-            if value.dtype.itemsize > 4:  # a number that does not fit is an error of the operation
-                if is_pytree is None or not fits(value):
-                    raise _NotAProgramError
+        if isinstance(value, NUMPY) and (
+            value.dtype.kind in "OUS"
+            or not value.dtype.isnative
+            # wide ones are checked by value, which is an error of the operation
+            or (value.dtype.itemsize > 4 and (is_pytree is None or not fits(value)))
+        ):
+            raise _NotAProgramError
         parts.append(_ARRAY)
         arrays.append(value)
         datas.append(value)

@@ -163,6 +163,11 @@ def _mean(site: ReductionPlan, dtype: DType | None = None) -> jax.Array:
     return _mean_and_count(site, *_mean_dtypes(site.data, dtype))[0]
 
 
+def _included(site: ReductionPlan) -> jax.Array:
+    """Return the data with zeros in place of excluded elements, so that no derivative is NaN."""
+    return site.data if site.where is None else jnp.where(site.where, site.data, False)
+
+
 def _sharded_var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.Array:
     """Compute the variance by one all-reduce for the mean and one for the squares.
 
@@ -176,7 +181,7 @@ def _sharded_var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.A
 
     def parts(data: jax.Array, mask: jax.Array | None) -> tuple[Any, Any]:
         mean, count = _mean_and_count(kept.replace(data=data, where=mask), wide, wide)
-        centred = data - mean if mask is None else jnp.where(mask, data - mean, False)
+        centred = _included(kept.replace(data=data - mean, where=mask))
         return centred, count.real - lax.convert_element_type(ddof, count.real.dtype)
 
     def mean_product(
@@ -214,11 +219,6 @@ def _sharded_var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.A
         total = _sum(kept.replace(data=centred * centred, where=site.where), dtype=wide)
         data = jnp.where(divisor > 0, _divided(total, divisor), jnp.nan)
     return data if site.keepdims else lax.squeeze(data, site.axes)
-
-
-def _included(site: ReductionPlan) -> jax.Array:
-    """Return the data with zeros for excluded elements, of which no derivative then is NaN."""
-    return site.data if site.where is None else jnp.where(site.where, site.data, False)
 
 
 def _var(site: ReductionPlan, ddof: float, dtype: DType | None = None) -> jax.Array:
@@ -264,7 +264,7 @@ def _all(site: ReductionPlan) -> jax.Array:
 
 
 def _count_nonzero(site: ReductionPlan) -> jax.Array:
-    data = site.data if site.where is None else jnp.where(site.where, site.data, False)
+    data = _included(site)
     return comm.psum(jnp.count_nonzero(data, site.axes, keepdims=site.keepdims), site.mesh_axes)
 
 
