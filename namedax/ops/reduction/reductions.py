@@ -165,7 +165,9 @@ def _mean(site: ReductionPlan, dtype: DType | None = None) -> jax.Array:
 
 def _included(site: ReductionPlan) -> jax.Array:
     """Return the data with zeros in place of excluded elements, so that no derivative is NaN."""
-    return site.data if site.where is None else jnp.where(site.where, site.data, False)
+    if site.where is None:
+        return site.data
+    return jnp.where(site.where, site.data, lax.full_like(site.data, 0, shape=()))
 
 
 def _sharded_var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.Array:
