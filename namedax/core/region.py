@@ -51,7 +51,7 @@ __all__ = [
 
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
-Mode = Literal["manual", "auto"]
+Mode = Literal["manual", "global", "auto"]
 MANUAL: Mode = "manual"
 
 
@@ -134,7 +134,8 @@ class Region(frozenset[_Seen]):
       mesh: the mesh (concrete or abstract), or `None` when nothing is mapped.
       mode: `"manual"`: the body runs under `jax.shard_map` and operates on local blocks. `"auto"`:
         it operates on global arrays, and XLA's partitioner gets a sharding constraint on every
-        named value.
+        named value. `"global"`: it is traced on global arrays, with a mark on every named value for
+        the partitioner of namedax.
       program: a hashable token of the mapped program; regions of different programs are different.
       overlap: the default of contractions for overlapping communication with computation.
       left_out: the disabled passes over traced programs.
@@ -241,6 +242,21 @@ class Region(frozenset[_Seen]):
         """Return this region on another mesh, for XLA's partitioner; it shares `seen`."""
         return Region(self.sizes, self.resources, mesh, "auto", self.program, seen=self.seen)
 
+    def on_global_shapes(self) -> Region:
+        """Return this region for a trace on global shapes; it shares `seen`."""
+        return Region(
+            self.sizes,
+            self.resources,
+            self.mesh,
+            "global",
+            self.program,
+            self.overlap,
+            self.left_out,
+            depth=self.depth,
+            given=self.given,
+            seen=self.seen,
+        )
+
     def mesh_axis_hint(self, name: Hashable) -> str:
         """Return a remedy if `name` is a mesh axis: the axis names sharded over it.
 
@@ -281,6 +297,10 @@ class Region(frozenset[_Seen]):
         if name in self.uneven:
             return Uneven(self.resources[name], self.sizes[name])
         return self.resources.get(name, ()) if self.mode == MANUAL else ()
+
+    def place_or_none(self, name: Hashable | None) -> tuple[str, ...]:
+        """Return `place(name)`; the empty tuple for a positional axis."""
+        return () if name is None else self.place(name)
 
     def _refuse(
         self,
@@ -389,7 +409,7 @@ class Region(frozenset[_Seen]):
             region has no size for the name; then the error has the size, and the call begins again.
         """
         devices = self.mesh_axis_size(self.resources.get(name, ()))
-        if size % devices == 0:
+        if size % devices == 0 or self.mode == "global":
             return size // devices if self.mode == MANUAL else size
         if name in self.uneven and size == self.sizes[name]:
             if not supports_padding:

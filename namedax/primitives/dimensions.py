@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from jax.extend.core import JaxprEqn
 
-from namedax.primitives.record import Aligned, Forward, Mixed, Sharding, Shardings, shape_of
+from namedax.primitives.record import Aligned, Forward, Mixed, Roles, Sharding, Shardings, shape_of
 
 __all__ = [
     "NONE",
@@ -18,6 +18,7 @@ __all__ = [
     "last",
     "listed",
     "reshaped",
+    "roles_by_marks",
     "same_sizes",
     "trimmed",
     "twice",
@@ -205,3 +206,39 @@ def reshaped(
             for one, other in zip(ones, others, strict=True):
                 found[other] = sharding[one]
     return trimmed(found), mixed
+
+
+# --- roles -----------------------------------------------------------------------------------------
+
+_MARK = frozenset({""})
+
+
+def roles_by_marks(forward: Forward, eqn: JaxprEqn) -> Roles:
+    """Return the roles that the rule for shardings implies, by marking one dimension at a time."""
+    shapes = [shape_of(var) for var in eqn.invars]
+    own: list[list[int | None]] = [[None] * len(shape) for shape in shapes]
+    found: list[list[int | None]] = [[None] * len(shape_of(var)) for var in eqn.outvars]
+    count = 0
+    for operand, shape in enumerate(shapes):
+        for dim in range(len(shape)):
+            known: list[Sharding | None] = [None] * len(shapes)
+            known[operand] = tuple(_MARK if i == dim else NONE for i in range(len(shape)))
+            results, mixed = forward(eqn, known)
+            places = [
+                None if result is None else [i for i, axes in enumerate(result) if axes]
+                for result in results
+            ]
+            if mixed or any(place is None or len(place) != 1 for place in places):
+                continue
+            at = [place[0] for place in places if place is not None]
+            roles = {row[i] for row, i in zip(found, at, strict=True)}
+            if roles == {None}:
+                role, count = count, count + 1
+            elif len(roles) == 1:
+                (role,) = roles
+            else:
+                continue
+            for row, i in zip(found, at, strict=True):
+                row[i] = role
+            own[operand][dim] = role
+    return own, found

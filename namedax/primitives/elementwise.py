@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.extend.core import JaxprEqn
 
+from namedax.core.error_function import with_derivative
 from namedax.core.user_code import LEAF
 from namedax.core.variance import cast_data
 from namedax.primitives.record import (
     Algebra,
     Fusion,
     Kind,
+    OfBlocks,
     Primitive,
     aval_of,
     axes_in,
@@ -49,6 +52,11 @@ def _cast(eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int]) -> j
     return cast_data(values[0], frozenset(axes_in(eqn.params) or ()))
 
 
+def _with_derivative(function: Callable[..., jax.Array]) -> OfBlocks:
+    ruled = with_derivative(function)
+    return lambda eqn, values, shape, layouts: ruled(values[0])
+
+
 _CHEAP = Primitive(is_elementwise=True, in_blocks=True, fusion=Fusion.CHEAP)
 _EXPENSIVE = _CHEAP.replace(fusion=Fusion.EXPENSIVE)
 _FREE = _CHEAP.replace(flops=0)
@@ -63,10 +71,13 @@ RECORDS: Mapping[str, Primitive] = {
         _CHEAP,
     ),
     **records(
-        "acos acosh asin asinh atan atan2 atanh cbrt cos cosh digamma erf erf_inv erfc exp exp2"
-        " expm1 lgamma log log1p log2 logistic pow rem rsqrt sin sinh sqrt tan tanh",
+        "acos acosh asin asinh atan atan2 atanh cbrt cos cosh digamma erf_inv exp exp2"
+        " expm1 lgamma log log1p log2 logistic polynomial pow rem rsqrt sin sinh sqrt tan tanh",
         _EXPENSIVE,
     ),
+    # In blocks, with derivatives that work there.
+    "erf": _EXPENSIVE.replace(of_blocks=_with_derivative(lax.erf)),
+    "erfc": _EXPENSIVE.replace(of_blocks=_with_derivative(lax.erfc)),
     # XLA computes these in loops, or in programs of their own.
     **records(
         "bessel_i0e bessel_i1e igamma igamma_grad_a igammac polygamma regularized_incomplete_beta"
@@ -103,5 +114,5 @@ RECORDS: Mapping[str, Primitive] = {
     "sharding_constraint": _VIEW.replace(
         kind=Kind.CONSTRAINT, parameters=("sharding",), in_blocks=None
     ),
-    "reshard": _VIEW.replace(in_blocks=None),
+    "reshard": _VIEW.replace(in_blocks=None, of_blocks=lambda eqn, values, *_: values[0]),
 }

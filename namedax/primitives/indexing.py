@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import jax
 from jax import lax
 from jax.extend.core import JaxprEqn
 
-from namedax.primitives.dimensions import NONE, axes_of_dimensions, same_sizes, trimmed, twice
+from namedax.core.element_types import additive_identity
+from namedax.core.variance import cast_alike
+from namedax.primitives.dimensions import (
+    NONE,
+    axes_of_dimensions,
+    roles_by_marks,
+    same_sizes,
+    trimmed,
+    twice,
+)
 from namedax.primitives.record import (
     Fusion,
     Kind,
     Mixed,
     Primitive,
+    Roles,
     Shardings,
     is_inexact,
     records,
     shape_of,
 )
+from namedax.resources import communication as comm
 
 __all__ = ["RECORDS"]
 
@@ -91,6 +103,53 @@ def _of_scatter(eqn: JaxprEqn, known: Shardings) -> tuple[Shardings, Mixed]:
     return [trimmed(found)], mixed | twice(found)
 
 
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+def _gathered_block(
+    eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int], layouts: object
+) -> jax.Array:
+    """Gather from blocks of the operand along dimensions of which whole slices are taken."""
+    before = shape_of(eqn.invars[0])
+    sizes = [
+        m if n == whole else n
+        for n, whole, m in zip(eqn.params["slice_sizes"], before, values[0].shape, strict=True)
+    ]
+    return eqn.primitive.bind(
+        *cast_alike(values), **{**eqn.params, "slice_sizes": tuple(sizes)}
+    )
+
+
+def _roles_of_addition(eqn: JaxprEqn) -> Roles:
+    """Return the roles of a scatter-add, which sums over all rows of updates."""
+    own, results = roles_by_marks(_of_scatter, eqn)
+    numbers = eqn.params["dimension_numbers"]
+    rows = [i for i in range(len(own[2])) if i not in numbers.update_window_dims]
+    count = 1 + max((role for role in results[0] if role is not None), default=-1)
+    for i, row in enumerate(rows):
+        if own[2][row] is None and own[1][i] is None:
+            own[1][i] = own[2][row] = count
+            count += 1
+    return own, results
+
+
+def _added_block(
+    eqn: JaxprEqn,
+    values: Sequence[jax.Array],
+    shape: Sequence[int],
+    layouts: Sequence[Sequence[tuple[str, ...]]],
+) -> jax.Array:
+    """Add the updates of all devices; each device scatters its own rows among zeros."""
+    operand = values[0]
+    axes = [axis for axes in layouts[0] for axis in axes]
+    rows = tuple(axis for place in layouts[1][:-1] for axis in place if axis not in axes)
+    if not rows:
+        return eqn.primitive.bind(*cast_alike(values), **eqn.params)
+    start = cast_alike([lax.full_like(operand, 0), *values[1:]])
+    added = comm.psum(eqn.primitive.bind(*start, **eqn.params), rows)
+    return lax.add(*cast_alike([operand, added]))
+
+
 def _of_updates(eqn: JaxprEqn) -> float:
     return math.prod(shape_of(eqn.invars[-1]))
 
@@ -106,12 +165,18 @@ RECORDS: Mapping[str, Primitive] = {
         when=_taking,
         parameters=("mode", "fill_value"),
         forward=_of_gather,
+        of_blocks=_gathered_block,
         fusion=Fusion.CHEAP,
         flops=0,
         joins=True,
     ),
     "scatter": _SCATTER.replace(flops=0),
-    "scatter-add": _SCATTER.replace(linear=((0, 2),)),
+    "scatter-add": _SCATTER.replace(
+        linear=((0, 2),),
+        roles=_roles_of_addition,
+        identity=additive_identity,
+        of_blocks=_added_block,
+    ),
     **records("scatter-sub scatter-mul scatter-min scatter-max", _SCATTER),
     "dynamic_slice": Primitive(
         Kind.SLICE,
@@ -119,6 +184,7 @@ RECORDS: Mapping[str, Primitive] = {
         _ONE,
         selects=True,
         aligned=same_sizes(1),
+        of_blocks=_gathered_block,
         fusion=Fusion.CHEAP,
         flops=0,
     ),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from jax.extend.core import JaxprEqn
 
+from namedax.core.element_types import additive_identity
 from namedax.primitives.dimensions import (
     NONE,
     axes_of_dimensions,
@@ -19,12 +20,14 @@ from namedax.primitives.record import (
     Kind,
     Mixed,
     Primitive,
+    Roles,
     Shardings,
     aval_of,
     is_inexact,
     records,
     shape_of,
 )
+from namedax.resources import communication as comm
 
 __all__ = ["RECORDS"]
 
@@ -68,6 +71,17 @@ def _of_convolution(eqn: JaxprEqn, known: Shardings) -> tuple[Shardings, Mixed]:
         )
         out[numbers.out_spec[1]] = kernel[features]
     return [trimmed(out)], mixed | twice(out)
+
+
+def _roles_of_convolution(eqn: JaxprEqn) -> Roles:
+    numbers, ndim = eqn.params["dimension_numbers"], len(shape_of(eqn.outvars[0]))
+    image, kernel, out = ([None] * ndim for _ in range(3))
+    if eqn.params["batch_group_count"] == 1:
+        image[numbers.lhs_spec[0]] = out[numbers.out_spec[0]] = 0
+    if eqn.params["feature_group_count"] == 1 and eqn.params["batch_group_count"] == 1:
+        kernel[numbers.rhs_spec[0]] = out[numbers.out_spec[1]] = 1
+        image[numbers.lhs_spec[1]] = kernel[numbers.rhs_spec[1]] = 2
+    return [image, kernel], [out]
 
 
 def _in_order(eqn: JaxprEqn) -> tuple[bool, bool]:
@@ -140,6 +154,9 @@ RECORDS: Mapping[str, Primitive] = {
         when=_contraction,
         takes="an inner product",
         aligned=_of_dot_general,
+        contracted=lambda eqn: list(zip(*eqn.params["dimension_numbers"][0], strict=True)),
+        combine=comm.psum,
+        identity=additive_identity,
         in_blocks=True,
         flops=_flops_of_dot,
         is_contraction=True,
@@ -147,7 +164,11 @@ RECORDS: Mapping[str, Primitive] = {
     ),
     "ragged_dot_general": Primitive(Kind.UNKNOWN, flops=_flops_of_ragged_dot, is_contraction=True),
     "conv_general_dilated": Primitive(
-        forward=_of_convolution, flops=_flops_of_convolution, is_contraction=True
+        forward=_of_convolution,
+        roles=_roles_of_convolution,
+        combine=comm.psum,
+        identity=additive_identity,
+        flops=_flops_of_convolution, is_contraction=True
     ),
     "fft": Primitive(
         Kind.TRANSFORM,

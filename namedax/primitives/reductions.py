@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
 from jax.extend.core import JaxprEqn
 
+from namedax.core.element_types import additive_identity, extreme
+from namedax.core.variance import cast_data, varying
 from namedax.primitives.dimensions import across, listed
-from namedax.primitives.record import Primitive, aval_of, records, shape_of
+from namedax.primitives.record import OfBlocks, Primitive, Roles, aval_of, records, shape_of
+from namedax.resources import communication as comm
+from namedax.resources.padding_masks import masked
 
 __all__ = ["RECORDS"]
 
@@ -40,8 +49,124 @@ def _of_each_window(eqn: JaxprEqn) -> float:
     return _size([shape_of(v) for v in eqn.outvars]) * math.prod(eqn.params["window_dimensions"])
 
 
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+def _axes(eqn: JaxprEqn, layout: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the mesh axes of the dimensions that a reduction reduces over."""
+    return tuple(axis for dim in listed("axes")(eqn) for axis in layout[dim])
+
+
+def _reduced(eqn: JaxprEqn, data: jax.Array, dims: Sequence[int]) -> jax.Array:
+    return eqn.primitive.bind(data, **{**eqn.params, "axes": tuple(dims)})
+
+
+def _extremum(largest: bool) -> OfBlocks:
+    """Make the rule for a maximum, with the derivative of JAX: equal shares for equal elements."""
+    across_devices = comm.pmax if largest else comm.pmin
+
+    def of_blocks(
+        eqn: JaxprEqn,
+        values: Sequence[jax.Array],
+        shape: Sequence[int],
+        layouts: Sequence[Sequence[tuple[str, ...]]],
+    ) -> jax.Array:
+        dims, axes = eqn.params["axes"], _axes(eqn, layouts[0])
+        if not axes:
+            return _reduced(eqn, values[0], dims)
+
+        @jax.custom_jvp
+        def extremum(data: jax.Array) -> jax.Array:
+            return across_devices(_reduced(eqn, data, dims), axes)
+
+        @extremum.defjvp
+        def derivative(
+            primals: tuple[jax.Array], tangents: tuple[jax.Array]
+        ) -> tuple[jax.Array, jax.Array]:
+            found = extremum(*primals)
+            mine = primals[0] == cast_data(lax.expand_dims(found, dims), varying(primals[0]))
+            share = lax.convert_element_type(mine, found.dtype)
+            count = comm.psum(jnp.sum(share, dims), axes)
+            return found, comm.psum(jnp.sum(tangents[0] * share, dims), axes) / count
+
+        return extremum(values[0])
+
+    return of_blocks
+
+
+def _of_partial_results(
+    eqn: JaxprEqn,
+    values: Sequence[jax.Array],
+    shape: Sequence[int],
+    layouts: Sequence[Sequence[tuple[str, ...]]],
+) -> jax.Array:
+    """Reduce blocks, and then their gathered results."""
+    data, axes = _reduced(eqn, values[0], eqn.params["axes"]), _axes(eqn, layouts[0])
+    if not axes:
+        return data
+    return _reduced(eqn, comm.all_gather(data[None], 0, axes, "invarying"), (0,))
+
+
+def _index_of_extremum(
+    eqn: JaxprEqn,
+    values: Sequence[jax.Array],
+    shape: Sequence[int],
+    layouts: Sequence[Sequence[tuple[str, ...]]],
+) -> jax.Array:
+    """Compare the extrema of blocks; padding comes last, so that it is never the first of equals."""
+    (data,), (dim,), (layout,) = values, eqn.params["axes"], layouts
+    index = _reduced(eqn, data, (dim,))
+    if not (axes := layout[dim]):
+        return index
+    best = jnp.take_along_axis(data, lax.expand_dims(index, (dim,)), dim)
+    first = comm.block_index(tuple(axes)) * data.shape[dim]
+    offers = [
+        comm.all_gather(part, dim, tuple(axes), "invarying")
+        for part in (best, lax.expand_dims(index + first.astype(index.dtype), (dim,)))
+    ]
+    winner = _reduced(eqn, offers[0], (dim,))
+    found = jnp.take_along_axis(offers[1], lax.expand_dims(winner, (dim,)), dim)
+    return lax.squeeze(found, (dim,))
+
+
+def _running_sum(
+    eqn: JaxprEqn,
+    values: Sequence[jax.Array],
+    shape: Sequence[int],
+    layouts: Sequence[Sequence[tuple[str, ...]]],
+) -> jax.Array:
+    """Add the sums of the blocks before this one."""
+    (data,), dim = values, eqn.params["axis"]
+    data = masked(data, dim, layouts[0][dim], additive_identity(data.dtype))
+    result = eqn.primitive.bind(data, **eqn.params)
+    if not (axes := tuple(layouts[0][dim])):
+        return result
+    at = 0 if eqn.params["reverse"] else data.shape[dim] - 1
+    totals = comm.all_gather(lax.slice_in_dim(result, at, at + 1, axis=dim), dim, axes, "varying")
+    number = lax.broadcasted_iota(jnp.int32, totals.shape, dim)
+    own = comm.block_index(axes)
+    earlier = number > own if eqn.params["reverse"] else number < own
+    before = jnp.where(earlier, totals, lax.full_like(totals, 0))
+    return result + jnp.sum(before, dim, keepdims=True, dtype=result.dtype)
+
+
+def _running(eqn: JaxprEqn) -> Roles:
+    dims: list[int | None] = list(range(len(shape_of(eqn.invars[0]))))
+    return [dims], [dims]
+
+
+def _all_bits(dtype: np.dtype) -> Any:
+    return True if dtype == jnp.bool_ else ~np.zeros((), dtype)
+
+
+def _no_bits(dtype: np.dtype) -> Any:
+    return np.zeros((), dtype)
+
+
 _REDUCTION = Primitive(
     aligned=across(listed("axes"), keeps=False),
+    contracted=lambda eqn: [(dim,) for dim in eqn.params["axes"]],
+    of_blocks=_of_partial_results,
     in_blocks=True,
     reduces=listed("axes"),
     flops=_combinations,
@@ -50,20 +175,37 @@ _CUMULATIVE = Primitive(aligned=across(listed("axis")), in_blocks=True, copies_o
 _WINDOWS = Primitive(aligned=across(_of_windows), flops=_of_each_window)
 
 RECORDS: Mapping[str, Primitive] = {
-    "reduce_sum": _REDUCTION.replace(linear=((0,),), takes="the sum"),
-    "reduce_prod": _REDUCTION.replace(takes="the product"),
-    "reduce_max": _REDUCTION.replace(takes="the maximum"),
-    "reduce_min": _REDUCTION.replace(takes="the minimum"),
-    **records("reduce_and reduce_or reduce_xor", _REDUCTION.replace(takes="a boolean")),
-    "argmax": _REDUCTION.replace(takes="the index of the maximum"),
-    "argmin": _REDUCTION.replace(takes="the index of the minimum"),
+    "reduce_sum": _REDUCTION.replace(
+        linear=((0,),),
+        takes="the sum",
+        identity=additive_identity,
+        combine=comm.psum,
+        of_blocks=None,
+    ),
+    "reduce_prod": _REDUCTION.replace(takes="the product", identity=lambda dtype: 1),
+    "reduce_max": _REDUCTION.replace(
+        takes="the maximum",
+        identity=lambda dtype: extreme(dtype, largest=True),
+        of_blocks=_extremum(True),
+    ),
+    "reduce_min": _REDUCTION.replace(
+        takes="the minimum",
+        identity=lambda dtype: extreme(dtype, largest=False),
+        of_blocks=_extremum(False),
+    ),
+    "reduce_and": _REDUCTION.replace(takes="a boolean", identity=_all_bits),
+    **records("reduce_or reduce_xor", _REDUCTION.replace(takes="a boolean", identity=_no_bits)),
+    "argmax": _REDUCTION.replace(takes="the index of the maximum", of_blocks=_index_of_extremum),
+    "argmin": _REDUCTION.replace(takes="the index of the minimum", of_blocks=_index_of_extremum),
     "reduce": Primitive(
         aligned=across(listed("dimensions"), keeps=False),
         has_jaxpr=True,
         reduces=listed("dimensions"),
         flops=_combinations,
     ),
-    "cumsum": _CUMULATIVE.replace(linear=((0,),)),
+    "cumsum": _CUMULATIVE.replace(
+        linear=((0,),), roles=_running, of_blocks=_running_sum
+    ),
     **records("cumprod cummax cummin cumlogsumexp", _CUMULATIVE),
     **records(
         "reduce_window_sum reduce_window_max reduce_window_min select_and_gather_add", _WINDOWS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import jax
@@ -24,6 +25,7 @@ from namedax.primitives.record import (
     Kind,
     Mixed,
     Primitive,
+    Roles,
     Shardings,
     records,
     shape_of,
@@ -99,6 +101,36 @@ def _drawn_along(eqn: JaxprEqn, dim: int) -> bool:
     return bool(eqn.params["dimension"] == dim)
 
 
+def _roles_of_reshape(eqn: JaxprEqn) -> Roles:
+    """Return roles in which the major dimension of a merged or split group stays sharded."""
+    before, after = shape_of(eqn.invars[0]), shape_of(eqn.outvars[0])
+    own: list[int | None] = [None] * len(before)
+    found: list[int | None] = [None] * len(after)
+    if eqn.params.get("dimensions") is None and 0 not in before:
+        i = j = 0
+        while i < len(before) and j < len(after):
+            if before[i] == 1 or after[j] == 1:
+                one = before[i] == 1
+                i, j = i + one, j + (not one)
+                continue
+            own[i] = found[j] = i
+            m, n, i, j = before[i], after[j], i + 1, j + 1
+            while m != n:
+                if m < n:
+                    m, i = m * before[i], i + 1
+                else:
+                    n, j = n * after[j], j + 1
+    return [own, *[[None] * len(shape_of(var)) for var in eqn.invars[1:]]], [found]
+
+
+def _reshaped_alone(
+    eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int], layouts: object
+) -> jax.Array:
+    if values[0].size != math.prod(shape):
+        raise ValueError(f"the elements of a block {values[0].shape} are no block {tuple(shape)}")
+    return lax.reshape(values[0], shape)
+
+
 # --- blocks ---------------------------------------------------------------------------------------
 
 
@@ -130,7 +162,11 @@ RECORDS: Mapping[str, Primitive] = {
         linear=_ONE, repeats=True, is_cheap=True, aligned=_broadcast, in_blocks=_broadcast_block
     ),
     "reshape": _VIEW.replace(
-        aligned=_reshaped, forward=_reshaped_forward, in_blocks=_reshaped_block
+        aligned=_reshaped,
+        forward=_reshaped_forward,
+        in_blocks=_reshaped_block,
+        roles=_roles_of_reshape,
+        of_blocks=_reshaped_alone,
     ),
     "transpose": _MOVED.replace(linear=_ONE, moves=True, aligned=_permuted, is_transposition=True),
     "squeeze": _VIEW.replace(aligned=across(listed("dimensions"), keeps=False)),

@@ -58,6 +58,7 @@ __all__ = [
     "has_calls_of_python",
     "has_reverse_rules",
     "has_sums",
+    "in_plain_layout",
     "inlined",
     "inlined_source",
     "is_pinned",
@@ -439,8 +440,8 @@ def _evaluate(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
         inner = called(eqn)
         if kind_of(eqn) == Kind.TRANSFORM:
             return lambda: map(
-                _flat_for_a_moment,
-                bind(eqn, list(map(_flat_for_a_moment, evaluator.operands(eqn)))),
+                in_plain_layout,
+                bind(eqn, list(map(in_plain_layout, evaluator.operands(eqn)))),
             )
         if inner is not None and _transforms(inner):
             return lambda: jax.jit(functools.partial(_evaluate, inner))(evaluator.operands(eqn))
@@ -449,7 +450,8 @@ def _evaluate(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
     return evaluator.run(rule)
 
 
-def _flat_for_a_moment(data: jax.Array) -> jax.Array:
+def in_plain_layout(data: jax.Array) -> jax.Array:
+    """Return `data`, in the default layout of memory."""
     # Without the barrier XLA would remove the two reshapes.
     return lax.optimization_barrier(data.reshape(-1)).reshape(data.shape)
 

@@ -36,11 +36,13 @@ from namedax.core.records import Record
 from namedax.core.region import Region, enter, hidden_axes
 from namedax.core.variance import cast_data, varying
 from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, show_names
-from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.broadcasting import make_result, marked, to_local
 from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.shape.conversion import detach_names, map_with_mappings
 from namedax.primitives.equations import call_whole
+from namedax.primitives.partition import Block, in_layout
 from namedax.programs.evaluator import LATE_SUMS, consts_to_inputs
+from namedax.programs.partitioner import partition
 from namedax.programs.postpone_psum import ClosesOver, Traced, postponing
 from namedax.programs.raw_collective_check import (
     Dimensions,
@@ -475,6 +477,8 @@ class Call:
     def _outputs(self, datas: Sequence[Any]) -> PyTree:
         """Run the function on named arrays of the given (local) data."""
         region = self.region
+        if self.is_global:
+            return self._partitioned(datas)
         named = self._named(datas)
         with explain_type_errors, explain_unbound_axes(self.name):
             outputs = self.function(named)
@@ -484,23 +488,89 @@ class Call:
         self._check_names_used()
         return outputs
 
+    @property
+    def is_global(self) -> bool:
+        """Return True if the body is traced on global shapes, and then partitioned."""
+        return self.options.partitioning == "global" and self.region.manual
+
+    def _partitioned(self, datas: Sequence[Any]) -> PyTree:
+        """Trace the function on global shapes, evaluate it on blocks, and return named blocks."""
+        blocks, region = self._blocks(datas), self.region
+        all_dims = [argument.dims for argument in self.arguments]
+        types = [
+            jax.ShapeDtypeStruct(
+                self._global_shape(data.shape, dims),
+                data.dtype,
+                weak_type=jax.typeof(data).weak_type,
+            )
+            for data, dims in zip(blocks, all_dims, strict=True)
+        ]
+        made: list[Any] = []
+        on_global_shapes = region.on_global_shapes()
+
+        def traced(*values: jax.Array) -> list[jax.Array]:
+            self.region = on_global_shapes
+            try:
+                with enter(self.region):
+                    leaves, tree = jax.tree.flatten(self._outputs(values), is_leaf=is_named)
+            finally:
+                self.region = region
+            made[:] = [tree, [dims_of(leaf) for leaf in leaves]]
+            return [
+                leaf._data if type(leaf) is NamedArray else jnp.asarray(leaf) for leaf in leaves
+            ]
+
+        closed = jax.make_jaxpr(traced)(*types)
+        operands = [
+            Block(data, tuple(map(region.place_or_none, dims)))
+            for data, dims in zip(blocks, all_dims, strict=True)
+        ]
+        tree, result_dims = made
+        for dims, kind in zip(result_dims, closed.out_avals, strict=True):
+            for dim, n in zip(dims, kind.shape, strict=True):  # type: ignore[attr-defined]
+                if dim in region.resources:
+                    region.block_size(dim, n, "xmap", supports_padding=True)
+        results = partition(
+            closed, operands, functools.partial(enter, on_global_shapes), self._check_global
+        )
+        leaves = [
+            make_result(in_layout(result, tuple(map(region.place_or_none, dims))).value, dims)
+            for result, dims in zip(results, result_dims, strict=True)
+        ]
+        return jax.tree.unflatten(tree, leaves)
+
+    def _check_global(self, closed: ClosedJaxpr) -> None:
+        """Reject raw collectives in a program on global shapes."""
+        refuse_raw(closed, self.region.resources, self.name, reductions=False)
+
+    def _global_shape(self, shape: Sequence[int], dims: Dims) -> tuple[int, ...]:
+        return tuple(
+            n if dim is None else self.region.sizes[dim]
+            for n, dim in zip(shape, dims, strict=True)
+        )
+
     def _named(self, datas: Sequence[Any]) -> list[Any]:
         """Return the arguments of the function as named arrays.
 
         `_check_arguments` has recorded their axis names.
         """
         all_dims = [argument.dims for argument in self.arguments]
-        if self.whole:
-            datas = [
-                self._cut(data, argument.dims, argument.stored)
-                for data, argument in zip(datas, self.arguments, strict=True)
-            ]
-        if self.region.mode == "auto":
+        if self.region.mode != "manual":
             return [make_result(data, dims) for data, dims in zip(datas, all_dims, strict=True)]
+        datas = self._blocks(datas)
         arrays = make_blocks(datas, all_dims, self.region)
         return [
             array if dims.count(None) < len(dims) else data
             for array, data, dims in zip(arrays, datas, all_dims, strict=True)
+        ]
+
+    def _blocks(self, datas: Sequence[Any]) -> Sequence[Any]:
+        """Return the blocks of the arguments; some enter unsharded."""
+        if not self.whole:
+            return datas
+        return [
+            self._cut(data, argument.dims, argument.stored)
+            for data, argument in zip(datas, self.arguments, strict=True)
         ]
 
     def _cut(self, data: jax.Array, dims: Dims, stored: frozenset[Hashable]) -> jax.Array:
@@ -566,6 +636,8 @@ class Call:
                     data = zero_at_rest(data, i, dim, self.region)
                 elif dim in self.whole:
                     data = comm.all_gather(data, i, self.region.place(dim), "invarying")
+        elif self.region.mode == "global":
+            data = marked(data, dims, self.region)
         elif self.region.resources:
             sharding = NamedSharding(self.region.mesh, partition_spec(dims, self.region.resources))
             data = jax.lax.with_sharding_constraint(data, sharding)
@@ -688,6 +760,10 @@ class Call:
 
     def reject_raw(self, closed: ClosedJaxpr) -> None:
         """Reject a traced body with raw collectives or with reductions of blocks by JAX."""
+        if self.is_global:  # JAX's functions took global values
+            check_agreement(closed, self.name)
+            check_calls(closed, self.name, self.unmapped, self.request)
+            return
         resources = self.with_stored(self.region.resources)
         dims = self.argument_dims(), self.result_dims()
         mapped = self.region.resources

@@ -696,7 +696,7 @@ def _run_within(
     )
     call = call_in(region)
     call.carried = carried_names(outer, call.arguments)
-    if outer.mode == "auto":
+    if outer.mode != "manual":
         result = call.run(*(argument.data for argument in call.arguments))
     else:
         result = run_nested(call, outer, new_axes)

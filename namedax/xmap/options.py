@@ -14,7 +14,7 @@ from namedax.resources.two_level import SlowAxes
 
 __all__ = ["Partitioning", "XmapOptions"]
 
-Partitioning = Literal["manual", "auto"]
+Partitioning = Literal["manual", "global", "auto"]
 
 
 class XmapOptions(Record):

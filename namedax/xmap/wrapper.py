@@ -129,9 +129,9 @@ def xmap(
             f"xmap: fun must be a function, got {format_value(fun)}. Pass the function itself, and"
             " call the result: nx.xmap(f)(x)."
         )
-    if partitioning not in ("manual", "auto"):
+    if partitioning not in ("manual", "global", "auto"):
         raise AxisResourceError(
-            f"xmap: partitioning must be 'manual' or 'auto', got {format_value(partitioning)}."
+            f"xmap: partitioning must be 'manual', 'global' or 'auto', got {format_value(partitioning)}."
         )
     check_mesh(mesh, "xmap")
     if overlap not in OVERLAPS:

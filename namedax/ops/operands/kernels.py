@@ -183,7 +183,7 @@ def run_elementwise(
     scope: Any = Scope
     call: Any = _in_region
     more: tuple[Any, ...] = (region, function, given, operands, False)
-    if region.mode == "auto":
+    if region.mode != "manual":
         call, more = function, (*given, *operands)
     elif (key := own_blocks(operands, region)) is not None:
         call, more = _of_new_blocks, (region, key, function, given, operands)

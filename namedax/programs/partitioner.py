@@ -1,0 +1,463 @@
+"""The partitioner: a program that was traced on global shapes, evaluated on the blocks of devices.
+
+`partition` evaluates the equations in order. Each value is known with its layout: the mesh axes of
+each dimension. `namedax.primitives.partition` evaluates one equation by the record of its
+primitive; this module evaluates what runs other jaxprs: calls, loops, branches and functions with
+custom derivative rules. Marks (`namedax.core.placement_marks`) reshard a value to the layout of its
+names.
+
+The derivative of a partitioned program is that of its operations on blocks, which JAX computes. The
+derivative rule of a user is traced on global shapes, too, and partitioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+
+from namedax.core.cpu_workarounds import on_cpus
+from namedax.core.names import MeshAxes
+from namedax.core.padded_sharding import Uneven
+from namedax.core.placement_marks import PLACED
+from namedax.primitives.equations import (
+    Scan,
+    While,
+    barrier,
+    called_in_steps,
+    has_forward_rule,
+    kind_of,
+    open_jaxpr,
+)
+from namedax.primitives.partition import (
+    Block,
+    block_shape,
+    gathered,
+    in_blocks,
+    in_layout,
+    placed,
+    replicated,
+)
+from namedax.primitives.recomputation import remat_again
+from namedax.primitives.record import AnyJaxpr, Kind, shape_of
+from namedax.programs.evaluator import in_plain_layout, source_of
+from namedax.resources.layout import Layout
+from namedax.resources.padding_masks import without_gradient_of_padding
+
+__all__ = ["partition"]
+
+Scope: TypeAlias = AbstractContextManager[object]
+
+
+def partition(
+    closed: ClosedJaxpr,
+    operands: Sequence[Block],
+    tracing: Callable[[], Scope],
+    check: Callable[[ClosedJaxpr], None],
+) -> list[Block]:
+    """Evaluate a closed jaxpr, which was traced on global shapes, on blocks of its operands.
+
+    It runs within `jax.shard_map`. The constants of the jaxpr are the same on all devices.
+
+    Args:
+      closed: the jaxpr.
+      operands: the blocks.
+      tracing: makes the context in which functions of the user are traced on global shapes: rules
+        for derivatives, which JAX calls when it differentiates.
+      check: inspects each traced jaxpr, and raises an error if it finds a mistake.
+    """
+    check(closed)
+    return _Partitioner(tracing, check).of_jaxpr(closed, operands)
+
+
+class _Partitioner:
+    """The evaluation of one program, with the context for functions of the user."""
+
+    def __init__(self, tracing: Callable[[], Scope], check: Callable[[ClosedJaxpr], None]):
+        self._tracing, self._check = tracing, check
+        self._rules: dict[Kind, Callable[[JaxprEqn, list[Block]], list[Block]]] = {
+            Kind.CALL: self._call,
+            Kind.REMAT: self._remat,
+            Kind.BARRIER: _barrier,
+            Kind.SCAN: self._scan,
+            Kind.WHILE: self._while,
+            Kind.BRANCH: self._branch,
+        }
+
+    def _traced(self, function: Callable[..., Any], *types: Any) -> ClosedJaxpr:
+        """Trace a function, which runs code of the user, on global shapes."""
+        with self._tracing():
+            closed: ClosedJaxpr = jax.make_jaxpr(function)(*types)
+        self._check(closed)
+        return closed
+
+    def _evaluate(self, jaxpr: Jaxpr, operands: Sequence[Block]) -> list[Block]:
+        known: dict[Any, Block] = dict(zip([*jaxpr.constvars, *jaxpr.invars], operands, strict=True))
+
+        def read(var: Any) -> Block:
+            return replicated(var.val, len(shape_of(var))) if isinstance(var, Literal) else known[var]
+
+        for eqn in jaxpr.eqns:
+            with source_of(eqn):
+                results = self._run(eqn, [read(var) for var in eqn.invars], jaxpr)
+            known.update(zip(eqn.outvars, results, strict=True))
+        return [read(var) for var in jaxpr.outvars]
+
+    def _run(self, eqn: JaxprEqn, operands: list[Block], jaxpr: Jaxpr) -> list[Block]:
+        kind = kind_of(eqn)
+        if kind is Kind.RULE:
+            return self._with_rule(eqn, operands, jaxpr)
+        if kind in (Kind.MAP, Kind.SOLVE):
+            return _whole(eqn, operands, jaxpr)
+        if (rule := self._rules.get(kind)) is not None:
+            return rule(eqn, operands)
+        if eqn.primitive is PLACED:
+            return [_marked(operands[0], eqn.params["layout"], shape_of(eqn.invars[0]))]
+        if kind is Kind.TRANSFORM and on_cpus():
+            plain = [Block(in_plain_layout(b.value), b.layout) for b in operands]
+            return [Block(in_plain_layout(b.value), b.layout) for b in in_blocks(eqn, plain)]
+        return in_blocks(eqn, operands)
+
+    # --- calls ----------------------------------------------------------------------------------------
+
+    def _call(self, eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
+        jaxpr = called_in_steps(eqn)
+        assert jaxpr is not None
+        return self.of_jaxpr(jaxpr, operands)
+
+    def of_jaxpr(self, jaxpr: AnyJaxpr, operands: Sequence[Block]) -> list[Block]:
+        consts = [replicated(value) for value in getattr(jaxpr, "consts", ())]
+        return self._evaluate(open_jaxpr(jaxpr), [*consts, *operands])
+
+    def _on_values(
+        self,
+        jaxpr: AnyJaxpr, layouts: Sequence[Layout], wanted: Sequence[Layout] | None = None
+    ) -> tuple[Callable[..., list[Any]], list[Layout]]:
+        """Return a function of blocks that evaluates a jaxpr, and a list for its results' layouts.
+
+        Args:
+          jaxpr: the jaxpr.
+          layouts: the layouts of its operands.
+          wanted: the layouts of its results. Default: those that it computes.
+        """
+        found: list[Layout] = []
+
+        def run(*values: Any) -> list[Any]:
+            results = self.of_jaxpr(jaxpr, [Block(v, s) for v, s in zip(values, layouts, strict=True)])
+            if wanted is not None:
+                results = [in_layout(result, s) for result, s in zip(results, wanted, strict=True)]
+            found[:] = [result.layout for result in results]
+            return [result.value for result in results]
+
+        return run, found
+
+    def _computed_layouts(self, jaxpr: AnyJaxpr, operands: Sequence[Block]) -> list[Layout]:
+        """Return the layouts of the results of a jaxpr, without computing them."""
+        run, found = self._on_values(jaxpr, [operand.layout for operand in operands])
+        jax.eval_shape(run, *[operand.value for operand in operands])
+        return list(found)
+
+    def _remat(self, eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
+        jaxpr = called_in_steps(eqn)
+        assert jaxpr is not None
+        run, found = self._on_values(jaxpr, [operand.layout for operand in operands])
+        values = [operand.value for operand in operands]
+        traced = jax.make_jaxpr(run)(*values)
+        again = traced.jaxpr.replace(
+            constvars=[], invars=[*traced.jaxpr.constvars, *traced.jaxpr.invars]
+        )
+        results = remat_again(eqn, again, [*traced.consts, *values])
+        return [Block(value, layout) for value, layout in zip(results, found, strict=True)]
+
+    # --- custom derivative rules ----------------------------------------------------------------------
+
+    def _with_rule(self, eqn: JaxprEqn, operands: list[Block], within: Jaxpr) -> list[Block]:
+        jaxpr = called_in_steps(eqn)
+        assert jaxpr is not None
+        layouts = [operand.layout for operand in operands]
+        values = [operand.value for operand in operands]
+        if has_forward_rule(eqn):
+            function, found = self._on_values(jaxpr, layouts)
+            return _apply(self._with_jvp(eqn, _alone(eqn, within), function, found, layouts), values, found)
+        if "bwd" in eqn.params or "_prim" in eqn.params and hasattr(eqn.params["_prim"], "bwd"):
+            function, found = self._on_values(jaxpr, layouts)
+            return _apply(self._with_vjp(eqn, _alone(eqn, within), function, found, layouts), values, found)
+        return self.of_jaxpr(jaxpr, operands)
+
+    def _with_jvp(
+        self,
+        eqn: JaxprEqn,
+        alone: Callable[..., list[Any]],
+        function: Callable[..., list[Any]],
+        found: list[Layout],
+        layouts: Sequence[Layout],
+    ) -> Callable[..., Any]:
+        mapped = jax.custom_jvp(lambda *values: tuple(function(*values)))
+        types = _types(eqn)
+        moving = [i for i, kind in enumerate(types) if _is_inexact(kind.dtype)]
+
+        @mapped.defjvp
+        def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+            def derivative(values: Sequence[Any], directions: Sequence[Any]) -> tuple[Any, Any]:
+                full = [np.zeros(kind.shape, jax.dtypes.float0) for kind in types]
+                for i, direction in zip(moving, directions, strict=True):
+                    full[i] = direction
+                out, out_tangents = jax.jvp(lambda *v: tuple(alone(*v)), tuple(values), tuple(full))
+                return out, [t for t in out_tangents if t.dtype != jax.dtypes.float0]
+
+            closed = self._traced(derivative, types, [types[i] for i in moving])
+            blocks = [Block(v, s) for v, s in zip(primals, layouts, strict=True)]
+            blocks += [Block(tangents[i], layouts[i]) for i in moving]
+            results = self.of_jaxpr(closed, blocks)
+            out = function(*primals)
+            kept = list(found)
+            changes = iter(results[len(out) :])
+            return tuple(out), tuple(
+                in_layout(next(changes), layout).value
+                if _is_inexact(value.dtype)
+                else np.zeros(value.shape, jax.dtypes.float0)
+                for value, layout in zip(out, kept, strict=True)
+            )
+
+        return mapped
+
+    def _with_vjp(
+        self,
+        eqn: JaxprEqn,
+        alone: Callable[..., list[Any]],
+        function: Callable[..., list[Any]],
+        found: list[Layout],
+        layouts: Sequence[Layout],
+    ) -> Callable[..., Any]:
+        mapped = jax.custom_vjp(lambda *values: tuple(function(*values)))
+        types = _types(eqn)
+        moving = [i for i, kind in enumerate(types) if _is_inexact(kind.dtype)]
+        state: dict[str, Any] = {}
+
+        def forward(*values: Any) -> tuple[Any, Any]:
+            def primal_and_pullback(*values: Any) -> Any:
+                def of_moving(*some: Any) -> tuple[Any, ...]:
+                    full = list(values)
+                    for i, value in zip(moving, some, strict=True):
+                        full[i] = value
+                    return tuple(alone(*full))
+
+                out, pullback = jax.vjp(of_moving, *[values[i] for i in moving])
+                leaves, state["tree"] = jax.tree.flatten(pullback)
+                state["out"] = [(v.shape, v.dtype) for v in out]
+                return out, leaves
+
+            closed = self._traced(primal_and_pullback, *types)
+            results = self.of_jaxpr(closed, [Block(v, s) for v, s in zip(values, layouts, strict=True)])
+            count = len(state["out"])
+            saved = results[count:]
+            found[:] = [result.layout for result in results[:count]]
+            state["saved"] = [(r.layout, s) for r, s in zip(saved, closed.out_avals[count:], strict=True)]
+            state["layouts"] = list(found)
+            return tuple(r.value for r in results[:count]), tuple(r.value for r in saved)
+
+        def backward(saved: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
+            def pull(leaves: Sequence[Any], given: Sequence[Any]) -> Any:
+                full, rest = [], iter(given)
+                for shape, dtype in state["out"]:
+                    is_real = _is_inexact(dtype)
+                    full.append(next(rest) if is_real else np.zeros(shape, jax.dtypes.float0))
+                return jax.tree.unflatten(state["tree"], leaves)(tuple(full))
+
+            real = [i for i, (_, dtype) in enumerate(state["out"]) if _is_inexact(dtype)]
+            kinds = [jax.ShapeDtypeStruct(*state["out"][i]) for i in real]
+            closed = self._traced(pull, [kind for _, kind in state["saved"]], kinds)
+            blocks = [Block(v, s) for v, (s, _) in zip(saved, state["saved"], strict=True)]
+            blocks += [Block(cotangents[i], state["layouts"][i]) for i in real]
+            results = self.of_jaxpr(closed, blocks)
+            full: list[Any] = [
+                np.zeros(block_shape(kind.shape, layout), jax.dtypes.float0)
+                for kind, layout in zip(types, layouts, strict=True)
+            ]
+            for i, result in zip(moving, results, strict=True):
+                full[i] = in_layout(result, layouts[i]).value
+            return tuple(full)
+
+        mapped.defvjp(forward, backward)
+
+        def run(*values: Any) -> Any:
+            # The rule of a user may give padding any cotangent.
+            masked = [_without_padding(v, s) for v, s in zip(values, layouts, strict=True)]
+            return mapped(*masked)
+
+        return run
+
+    # --- loops and branches ---------------------------------------------------------------------------
+
+    def _scan(self, eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
+        loop = Scan.of(eqn)
+        first, last = loop.consts, loop.consts + loop.carries
+        consts, start = operands[:first], operands[first:last]
+        rows = [gathered(operand, [0]) for operand in operands[last:]]
+        types = [jax.typeof(jnp.asarray(row.value)) for row in rows]
+        slices = [row.layout[1:] for row in rows]
+        values = [const.value for const in consts]
+
+        def layouts_with(carry: Sequence[Layout]) -> list[Layout]:
+            return [*[const.layout for const in consts], *carry, *slices]
+
+        def after(carry: Sequence[Layout]) -> list[Layout]:
+            run, found = self._on_values(loop.body, layouts_with(carry))
+            begun = [in_layout(block, layout).value for block, layout in zip(start, carry, strict=True)]
+            taken = [lax.index_in_dim(row.value, 0, keepdims=False) for row in rows]
+            jax.eval_shape(run, *values, *begun, *taken)
+            return found[: loop.carries]
+
+        carry: list[Layout] = []
+        if all(kind.shape[0] for kind in types) and loop.options["length"]:
+            carry = _settled([block.layout for block in start], lambda s: _shaped(after, s))
+        else:
+            carry = [block.layout for block in start]
+        run, found = self._on_values(loop.body, layouts_with(carry))
+        stacked: list[Layout] = []
+
+        def step(state: Any, taken: Any) -> Any:
+            results = run(*values, *state, *taken)
+            blocks = [Block(v, s) for v, s in zip(results, found, strict=True)]
+            stacked[:] = [block.layout for block in blocks[loop.carries :]]
+            new = [in_layout(b, s).value for b, s in zip(blocks[: loop.carries], carry, strict=True)]
+            return new, [block.value for block in blocks[loop.carries :]]
+
+        begun = [in_layout(block, layout).value for block, layout in zip(start, carry, strict=True)]
+        end, made = lax.scan(step, begun, [row.value for row in rows], **loop.options)
+        return [
+            *[Block(value, layout) for value, layout in zip(end, carry, strict=True)],
+            *[Block(value, ((), *layout)) for value, layout in zip(made, stacked, strict=True)],
+        ]
+
+    def _while(self, eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
+        loop = While.of(eqn)
+        first, second = loop.condition_consts, loop.condition_consts + loop.body_consts
+        of_condition, of_body, start = operands[:first], operands[first:second], operands[second:]
+
+        def after(carry: Sequence[Layout]) -> list[Layout]:
+            begun = [in_layout(block, layout) for block, layout in zip(start, carry, strict=True)]
+            return self._computed_layouts(loop.body, [*of_body, *begun])
+
+        carry = _settled([block.layout for block in start], lambda s: _shaped(after, s))
+        of_carry = [const.layout for const in of_body] + carry
+        run, _ = self._on_values(loop.body, of_carry, carry)
+        test, _ = self._on_values(loop.condition, [c.layout for c in of_condition] + carry, [()])
+        condition = [const.value for const in of_condition]
+        body = [const.value for const in of_body]
+        begun = [in_layout(block, layout).value for block, layout in zip(start, carry, strict=True)]
+        end = lax.while_loop(
+            lambda state: test(*condition, *state)[0], lambda state: run(*body, *state), begun
+        )
+        return [Block(value, layout) for value, layout in zip(end, carry, strict=True)]
+
+    def _branch(self, eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
+        index, given = gathered(operands[0]).value, operands[1:]
+        branches = eqn.params["branches"]
+        wanted = self._computed_layouts(branches[0], given)
+        for branch in branches[1:]:
+            others = self._computed_layouts(branch, given)
+            wanted = [_joined(a, b) for a, b in zip(wanted, others, strict=True)]
+        layouts = [block.layout for block in given]
+        runs = [self._on_values(branch, layouts, wanted)[0] for branch in branches]
+        results = lax.switch(index, runs, *[block.value for block in given])
+        return [Block(value, layout) for value, layout in zip(results, wanted, strict=True)]
+
+
+def _marked(block: Block, layout: Layout, shape: Sequence[int]) -> Block:
+    return in_layout(block, [placed(axes, n) for axes, n in zip(layout, shape, strict=True)])
+
+
+def _barrier(eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
+    results = barrier([operand.value for operand in operands])
+    return [Block(value, operand.layout) for value, operand in zip(results, operands, strict=True)]
+
+
+def _whole(eqn: JaxprEqn, operands: list[Block], jaxpr: Jaxpr) -> list[Block]:
+    """Evaluate an equation whose jaxprs run on whole values, such as the solution of a system."""
+    results = _alone(eqn, jaxpr)(*[gathered(operand).value for operand in operands])
+    return [
+        replicated(value, len(shape_of(var)))
+        for value, var in zip(results, eqn.outvars, strict=True)
+    ]
+
+
+def _apply(
+    function: Callable[..., Sequence[Any]], values: Sequence[Any], found: list[Layout]
+) -> list[Block]:
+    results = function(*map(jnp.asarray, values))
+    return [Block(value, layout) for value, layout in zip(results, found, strict=True)]
+
+
+def _alone(eqn: JaxprEqn, jaxpr: Jaxpr) -> Callable[..., list[Any]]:
+    """Return an equation as a function of global values."""
+    operands = list(dict.fromkeys(v for v in eqn.invars if not isinstance(v, Literal)))
+    results = [Var(var.aval) if isinstance(var, DropVar) else var for var in eqn.outvars]
+    alone = jaxpr.replace(
+        constvars=[],
+        invars=operands,
+        outvars=results,
+        eqns=[eqn.replace(outvars=results)],
+        effects=eqn.effects,
+    )
+    function = jaxpr_as_fun(ClosedJaxpr(alone, ()))
+    places = [
+        next(i for i, v in enumerate(eqn.invars) if v is operand) for operand in operands
+    ]
+    return lambda *values: list(function(*[values[i] for i in places]))
+
+
+def _types(eqn: JaxprEqn) -> list[jax.ShapeDtypeStruct]:
+    return [
+        jax.ShapeDtypeStruct(shape_of(v), v.aval.dtype, weak_type=v.aval.weak_type)
+        for v in eqn.invars
+    ]
+
+
+def _is_inexact(dtype: Any) -> bool:
+    return bool(jnp.issubdtype(dtype, jnp.inexact))
+
+
+def _without_padding(value: Any, layout: Layout) -> Any:
+    for dim, axes in enumerate(layout):
+        if isinstance(axes, Uneven):
+            value = without_gradient_of_padding(value, dim, axes)
+    return value
+
+
+def _joined(first: Layout, second: Layout) -> Layout:
+    """Return the layout of a value that may have either: dimensions of `first` decide."""
+    used = {axis for axes in first for axis in axes}
+    joined: list[MeshAxes] = []
+    for a, b in zip(first, second, strict=True):
+        new = not a and b and used.isdisjoint(b)
+        joined.append(b if new else a)
+        used.update(b if new else ())
+    return tuple(joined)
+
+
+def _settled(
+    layouts: Sequence[Layout], after: Callable[[Sequence[Layout]], Sequence[Layout]]
+) -> list[Layout]:
+    """Return the layouts of a carry that stays the same; each pass shards more dimensions of it."""
+    current = list(layouts)
+    while True:
+        following = [_joined(a, b) for a, b in zip(current, after(current), strict=True)]
+        if following == current:
+            return current
+        current = following
+
+
+def _shaped(
+    after: Callable[[Sequence[Layout]], list[Layout]], layouts: Sequence[Layout]
+) -> list[Layout]:
+    """Return `after(layouts)`, found without computing anything."""
+    found: list[list[Layout]] = []
+    jax.eval_shape(lambda: found.append(after(layouts)))
+    return found[-1]
