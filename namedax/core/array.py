@@ -24,6 +24,7 @@ from namedax.core.display import Shown, index_text, type_text, without_padding
 from namedax.core.element_types import as_jax
 from namedax.core.names import Dims, DType, check_dims
 from namedax.core.padded_sharding import PaddedTail, StoredPadding
+from namedax.core.placement_marks import mark_names
 from namedax.core.protocol_hints import (
     EmptyShape,
     call_of_numpy,
@@ -655,9 +656,13 @@ def make_in_region(data: jax.Array | jax.ShapeDtypeStruct, dims: Dims) -> NamedA
     The cache is valid only in the trace that made the array. A form from an inner trace would
     escape that trace.
     """
+    if not active_regions:
+        return make(data, dims)
+    region = ambient()
+    if region is not None and region.mode == "global":
+        return make(mark_names(data, dims, region.resources), dims)
     array = make(data, dims)
-    if active_regions:
-        set_block(array, _new_block(ambient()))
+    set_block(array, _new_block(region))
     return array
 
 

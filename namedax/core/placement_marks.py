@@ -6,16 +6,16 @@ identity. The cotangent of a marked value is marked alike, because it has the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from namedax.core.names import MeshAxes
+from namedax.core.names import Dims, MeshAxes
 
-__all__ = ["PLACED", "mark_placement"]
+__all__ = ["PLACED", "mark_names", "mark_placement"]
 
 Layout = tuple[MeshAxes, ...]
 
@@ -30,6 +30,13 @@ def mark_placement(data: jax.Array, layout: Layout) -> jax.Array:
     """
     marked: jax.Array = PLACED.bind(data, layout=layout)
     return marked
+
+
+def mark_names(data: Any, dims: Dims, resources: Mapping[Hashable, MeshAxes]) -> Any:
+    """Mark global data as sharded by the mesh axes of its names; return placeholders unchanged."""
+    if not isinstance(data, jax.Array) or data.ndim != len(dims):
+        return data
+    return mark_placement(data, tuple(resources.get(dim, ()) for dim in dims))
 
 
 def _transpose(cotangent: Any, data: Any, *, layout: Layout) -> list[Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import JaxprEqn
 
-from namedax.core.element_types import additive_identity
+from namedax.core.element_types import additive_identity, beyond
 from namedax.core.variance import cast_alike
 from namedax.primitives.dimensions import (
     NONE,
@@ -26,6 +28,7 @@ from namedax.primitives.record import (
     Primitive,
     Roles,
     Shardings,
+    aval_of,
     is_inexact,
     records,
     shape_of,
@@ -106,18 +109,73 @@ def _of_scatter(eqn: JaxprEqn, known: Shardings) -> tuple[Shardings, Mixed]:
 # --- blocks ---------------------------------------------------------------------------------------
 
 
+def _roles_of_gather(eqn: JaxprEqn) -> Roles:
+    """Return the roles of a gather; rows that are looked up in a sharded table are summed."""
+    own, results = roles_by_marks(_of_gather, eqn)
+    numbers = eqn.params["dimension_numbers"]
+    if numbers.start_index_map == numbers.collapsed_slice_dims and jnp.issubdtype(
+        aval_of(eqn.invars[0]).dtype, jnp.number
+    ):
+        for dim in numbers.start_index_map[:1] if len(numbers.start_index_map) == 1 else ():
+            own[0][dim] = _LOOKED_UP
+    return own, results
+
+
+_LOOKED_UP = -1  # the role of the dimension of a table along which rows are looked up
+
+
 def _gathered_block(
-    eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int], layouts: object
+    eqn: JaxprEqn,
+    values: Sequence[jax.Array],
+    shape: Sequence[int],
+    layouts: Sequence[Sequence[tuple[str, ...]]],
 ) -> jax.Array:
-    """Gather from blocks of the operand along dimensions of which whole slices are taken."""
+    """Gather from blocks of the operand along dimensions of which whole slices are taken.
+
+    Along the dimension of a table, each device contributes its rows, and zeros for the others.
+    """
+    before, numbers = shape_of(eqn.invars[0]), eqn.params["dimension_numbers"]
+    table = numbers.start_index_map[0] if len(numbers.start_index_map) == 1 else None
+    if table is not None and (axes := tuple(layouts[0][table])):
+        mode, size, block = eqn.params["mode"], before[table], values[0].shape[table]
+        index = values[1].astype(jnp.int32)
+        is_valid = (index >= 0) & (index < size)
+        if mode != lax.GatherScatterMode.FILL_OR_DROP:
+            index, is_valid = jnp.clip(index, 0, size - 1), jnp.ones_like(is_valid)
+        local = index - comm.block_index(axes) * block
+        is_here = (local >= 0) & (local < block) & is_valid
+        params = {**eqn.params, "mode": lax.GatherScatterMode.CLIP, "fill_value": None}
+        found = _bound(eqn, [values[0], jnp.clip(local, 0, block - 1)], params)
+        batch = [i for i in range(found.ndim) if i not in numbers.offset_dims]
+        rows = [n if i in batch else 1 for i, n in enumerate(found.shape)]
+        mine = jnp.where(is_here.reshape(rows), found, lax.full_like(found, 0))
+        total = comm.psum(mine, axes)
+        if mode != lax.GatherScatterMode.FILL_OR_DROP:
+            return total
+        fill = eqn.params["fill_value"]
+        fill = beyond(total.dtype) if fill is None else fill
+        return jnp.where(is_valid.reshape(rows), total, jnp.asarray(fill, total.dtype))
+    return _bound(eqn, values, eqn.params)
+
+
+def _bound(
+    eqn: JaxprEqn, values: Sequence[jax.Array], params: Mapping[str, Any]
+) -> jax.Array:
     before = shape_of(eqn.invars[0])
     sizes = [
         m if n == whole else n
         for n, whole, m in zip(eqn.params["slice_sizes"], before, values[0].shape, strict=True)
     ]
     return eqn.primitive.bind(
-        *cast_alike(values), **{**eqn.params, "slice_sizes": tuple(sizes)}
+        *cast_alike(values), **{**params, "slice_sizes": tuple(sizes)}
     )
+
+
+def _sliced_block(
+    eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int], layouts: object
+) -> jax.Array:
+    """Slice a block along dimensions that are not sharded."""
+    return _bound(eqn, values, eqn.params)
 
 
 def _roles_of_addition(eqn: JaxprEqn) -> Roles:
@@ -165,6 +223,7 @@ RECORDS: Mapping[str, Primitive] = {
         when=_taking,
         parameters=("mode", "fill_value"),
         forward=_of_gather,
+        roles=_roles_of_gather,
         of_blocks=_gathered_block,
         fusion=Fusion.CHEAP,
         flops=0,
@@ -184,7 +243,7 @@ RECORDS: Mapping[str, Primitive] = {
         _ONE,
         selects=True,
         aligned=same_sizes(1),
-        of_blocks=_gathered_block,
+        of_blocks=_sliced_block,
         fusion=Fusion.CHEAP,
         flops=0,
     ),

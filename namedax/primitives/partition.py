@@ -17,20 +17,21 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import JaxprEqn
+from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from namedax.core.names import MeshAxes
 from namedax.core.padded_sharding import Uneven, block_size, plain
+from namedax.core.placement_marks import PLACED
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data
 from namedax.primitives.dimensions import roles_by_marks
 from namedax.primitives.equations import bind, facts
-from namedax.primitives.record import Kind, Primitive, Roles, shape_of
+from namedax.primitives.record import Atom, Kind, Primitive, Roles, shape_of
 from namedax.resources.layout import Layout, relayout
 from namedax.resources.padding_masks import masked
 from namedax.resources.serial import count_along
 
-__all__ = ["Block", "block_shape", "gathered", "in_blocks", "in_layout", "placed", "replicated"]
+__all__ = ["Block", "block_shape", "gathered", "in_blocks", "in_layout", "placed", "replicated", "wanted_layouts"]
 
 
 class Block(Record):
@@ -90,8 +91,16 @@ def block_shape(shape: Sequence[int], layout: Layout) -> tuple[int, ...]:
     )
 
 
-def in_blocks(eqn: JaxprEqn, operands: Sequence[Block]) -> list[Block]:
-    """Evaluate an equation on blocks."""
+def in_blocks(
+    eqn: JaxprEqn, operands: Sequence[Block], wanted: Sequence[Layout | None]
+) -> list[Block]:
+    """Evaluate an equation on blocks.
+
+    Args:
+      eqn: the equation.
+      operands: the blocks of its operands.
+      wanted: for each result, the layout to which it is resharded next; `None` if it is unknown.
+    """
     if not any(axes for operand in operands for axes in operand.layout):
         return _whole(eqn, operands)
     record = facts(eqn)
@@ -100,7 +109,7 @@ def in_blocks(eqn: JaxprEqn, operands: Sequence[Block]) -> list[Block]:
         if results is not None:
             return results
     for roles in _roles(eqn, record):
-        results = by_roles(eqn, operands, roles, record)
+        results = by_roles(eqn, operands, roles, record, wanted)
         if results is not None:
             return results
     return _whole(eqn, operands)
@@ -149,14 +158,18 @@ def _roles(eqn: JaxprEqn, record: Primitive) -> Iterator[Roles]:
 
 
 def by_roles(
-    eqn: JaxprEqn, operands: Sequence[Block], roles: Roles, record: Primitive
+    eqn: JaxprEqn,
+    operands: Sequence[Block],
+    roles: Roles,
+    record: Primitive,
+    wanted: Sequence[Layout | None],
 ) -> list[Block] | None:
     """Evaluate an equation on blocks by the roles of dimensions.
 
     Return `None` if it takes whole operands: the shapes of its results are parameters.
     """
     own, of_results = roles
-    agreed = _agreed(eqn, operands, own)
+    agreed = _agreed(eqn, operands, roles, wanted)
     blocks = [
         in_layout(operand, [() if role is None else agreed.get(role, ()) for role in dims])
         for operand, dims in zip(operands, own, strict=True)
@@ -228,15 +241,51 @@ def _masked(
 
 
 def _agreed(
-    eqn: JaxprEqn, operands: Sequence[Block], own: Sequence[Sequence[int | None]]
+    eqn: JaxprEqn, operands: Sequence[Block], roles: Roles, wanted: Sequence[Layout | None]
 ) -> dict[int, MeshAxes]:
-    """Return the placement of each role; the largest operand decides first."""
+    """Return the placement of each role.
+
+    Placements that an operand has and a result is to have come first. Then the largest operand
+    decides.
+    """
+    own, of_results = roles
+    next_ones = {
+        (role, plain(axes))
+        for layout, dims in zip(wanted, of_results, strict=True)
+        if layout is not None
+        for axes, role in zip(layout, dims, strict=True)
+        if axes and role is not None
+    }
     agreed: dict[int, MeshAxes] = {}
     used = set[str]()
     sizes = [math.prod(shape_of(var)) for var in eqn.invars]
-    for i in sorted(range(len(operands)), key=lambda i: -sizes[i]):
-        for axes, role in zip(operands[i].layout, own[i], strict=True):
-            if axes and role is not None and role not in agreed and used.isdisjoint(axes):
-                agreed[role] = axes
-                used.update(axes)
+    order = sorted(range(len(operands)), key=lambda i: -sizes[i])
+    placements = [
+        (role, axes)
+        for i in order
+        for axes, role in zip(operands[i].layout, own[i], strict=True)
+        if axes and role is not None
+    ]
+    for role, axes in sorted(placements, key=lambda pair: (pair[0], plain(pair[1])) not in next_ones):
+        if role not in agreed and used.isdisjoint(axes):
+            agreed[role] = axes
+            used.update(axes)
     return agreed
+
+
+def wanted_layouts(jaxpr: Jaxpr) -> dict[Atom, Layout]:
+    """Return the layouts to which variables are resharded next, as far as marks say so.
+
+    A variable that is only used element by element has the layout that the result is to have.
+    """
+    found: dict[Atom, Layout] = {}
+    for eqn in reversed(jaxpr.eqns):
+        if eqn.primitive is PLACED:
+            found[eqn.invars[0]] = eqn.params["layout"]
+        elif len(eqn.outvars) == 1 and (layout := found.get(eqn.outvars[0])) is not None:
+            record = facts(eqn)
+            if record.is_elementwise or record.is_transposition:
+                for var, dims in zip(eqn.invars, next(_roles(eqn, record))[0], strict=True):
+                    if not isinstance(var, Literal) and None not in dims:
+                        found[var] = tuple(layout[dim] for dim in dims if dim is not None)
+    return found

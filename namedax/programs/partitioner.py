@@ -12,7 +12,7 @@ derivative rule of a user is traced on global shapes, too, and partitioned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
@@ -43,9 +43,10 @@ from namedax.primitives.partition import (
     in_layout,
     placed,
     replicated,
+    wanted_layouts,
 )
 from namedax.primitives.recomputation import remat_again
-from namedax.primitives.record import AnyJaxpr, Kind, shape_of
+from namedax.primitives.record import AnyJaxpr, Atom, Kind, shape_of
 from namedax.programs.evaluator import in_plain_layout, source_of
 from namedax.resources.layout import Layout
 from namedax.resources.padding_masks import without_gradient_of_padding
@@ -103,13 +104,20 @@ class _Partitioner:
         def read(var: Any) -> Block:
             return replicated(var.val, len(shape_of(var))) if isinstance(var, Literal) else known[var]
 
+        wanted = wanted_layouts(jaxpr)
         for eqn in jaxpr.eqns:
             with source_of(eqn):
-                results = self._run(eqn, [read(var) for var in eqn.invars], jaxpr)
+                results = self._run(eqn, [read(var) for var in eqn.invars], jaxpr, wanted)
             known.update(zip(eqn.outvars, results, strict=True))
         return [read(var) for var in jaxpr.outvars]
 
-    def _run(self, eqn: JaxprEqn, operands: list[Block], jaxpr: Jaxpr) -> list[Block]:
+    def _run(
+        self,
+        eqn: JaxprEqn,
+        operands: list[Block],
+        jaxpr: Jaxpr,
+        wanted: Mapping[Atom, Layout],
+    ) -> list[Block]:
         kind = kind_of(eqn)
         if kind is Kind.RULE:
             return self._with_rule(eqn, operands, jaxpr)
@@ -119,10 +127,11 @@ class _Partitioner:
             return rule(eqn, operands)
         if eqn.primitive is PLACED:
             return [_marked(operands[0], eqn.params["layout"], shape_of(eqn.invars[0]))]
+        following = [wanted.get(var) for var in eqn.outvars]
         if kind is Kind.TRANSFORM and on_cpus():
             plain = [Block(in_plain_layout(b.value), b.layout) for b in operands]
-            return [Block(in_plain_layout(b.value), b.layout) for b in in_blocks(eqn, plain)]
-        return in_blocks(eqn, operands)
+            return [Block(in_plain_layout(b.value), b.layout) for b in in_blocks(eqn, plain, following)]
+        return in_blocks(eqn, operands, following)
 
     # --- calls ----------------------------------------------------------------------------------------
 

@@ -31,12 +31,13 @@ from namedax.core.display import type_text
 from namedax.core.functions import Source
 from namedax.core.name_scopes import Renaming, Scope, scope_text
 from namedax.core.names import Dims, Mesh, PyTree
+from namedax.core.placement_marks import mark_names
 from namedax.core.padded_sharding import StoredName, StoredPadding
 from namedax.core.records import Record
 from namedax.core.region import Region, enter, hidden_axes
 from namedax.core.variance import cast_data, varying
 from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, show_names
-from namedax.ops.operands.broadcasting import make_result, marked, to_local
+from namedax.ops.operands.broadcasting import make_result, to_local
 from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.shape.conversion import detach_names, map_with_mappings
 from namedax.primitives.equations import call_whole
@@ -637,7 +638,7 @@ class Call:
                 elif dim in self.whole:
                     data = comm.all_gather(data, i, self.region.place(dim), "invarying")
         elif self.region.mode == "global":
-            data = marked(data, dims, self.region)
+            data = mark_names(data, dims, self.region.resources)
         elif self.region.resources:
             sharding = NamedSharding(self.region.mesh, partition_spec(dims, self.region.resources))
             data = jax.lax.with_sharding_constraint(data, sharding)

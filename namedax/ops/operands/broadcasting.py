@@ -42,7 +42,6 @@ from namedax.core.element_types import (
     refuse_foreign,
 )
 from namedax.core.names import Dims
-from namedax.core.placement_marks import mark_placement
 from namedax.core.region import Region, ambient, check_regions_live
 from namedax.core.variance import cast, cast_data, saves_when_cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, refuse_names, rename_code
@@ -57,7 +56,6 @@ __all__ = [
     "align_ranks",
     "constrain_sharding",
     "make_result",
-    "marked",
     "merge_dims",
     "note_aligned",
     "of_real_entries",
@@ -494,14 +492,8 @@ def make_result(data: jax.Array, dims: Dims, entry_by_entry: Sequence[Any] | Non
     if region.manual:
         return make_block(_as_blocks(data, dims, region, entry_by_entry), dims, region)
     if region.mode == "global":
-        return make(marked(data, dims, region), dims)
+        return make_in_region(data, dims)
     return make(constrain_sharding(data, dims), dims)
-
-
-def marked(data: jax.Array, dims: Dims, region: Region) -> jax.Array:
-    """Mark global data for the partitioner."""
-    layout = tuple(() if dim is None else region.resources.get(dim, ()) for dim in dims)
-    return mark_placement(data, layout)
 
 
 def _as_blocks(
