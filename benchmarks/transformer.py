@@ -51,6 +51,7 @@ from transformer import EXPERTS, LAYOUTS, MIXTURES  # the example
 import namedax as nx
 
 BY_HAND, NAMED, PARTITIONED = "by hand", "namedax", "jit"
+XMAP: dict[str, Any] = {}  # options of `nx.xmap` for the named program
 
 
 # --- costs of a compiled program ---------------------------------------------------------------------------------------
@@ -191,7 +192,7 @@ def rivals_of(
 
     def mapped() -> Any:
         loss = functools.partial(model.loss, config=config)
-        return nx.xmap(jax.value_and_grad(loss), axis_resources=resources, mesh=mesh)
+        return nx.xmap(jax.value_and_grad(loss), axis_resources=resources, mesh=mesh, **XMAP)
 
     return {
         BY_HAND: (lambda: hand.mapped(own, mesh), raw),
@@ -629,9 +630,13 @@ def main() -> None:
         "--compile-rounds", type=int, default=3, help="timing rounds of compilation; 0: none"
     )
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument(
+        "--partitioning", default="manual", choices=("manual", "global"), help="of `nx.xmap`"
+    )
     for name in SMALL:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int)
     options = parser.parse_args()
+    XMAP["partitioning"] = options.partitioning
     print(f"jax {jax.__version__}, {jax.device_count()} {jax.default_backend()} devices\n")
 
     def config(preset: Mapping[str, int]) -> tuple[model.Config, int]:

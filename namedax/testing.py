@@ -123,7 +123,7 @@ def assert_resources_do_not_matter(
     forms = {
         _UNMAPPED: xmap(body, **{**options, "axis_resources": {}, "mesh": None}),
         _MAPPED: xmap(body, **options),
-        _AUTO: xmap(body, **options, partitioning="auto"),
+        _AUTO: xmap(body, **{**options, "partitioning": "auto"}),
     }
     compared = _outcomes(forms, args, kwargs, grad)
 
@@ -202,6 +202,7 @@ def _options(
             "mesh": fun._options.mesh,
             "static_argnums": fun._options.static_argnums,
             "overlap": fun._options.overlap,
+            "partitioning": fun._options.partitioning,
             "passes": fun._passes,
         }
     return {

@@ -208,7 +208,7 @@ def reshaped(
     return trimmed(found), mixed
 
 
-# --- roles -----------------------------------------------------------------------------------------
+# --- roles ----------------------------------------------------------------------------------------
 
 _MARK = frozenset({""})
 
@@ -232,12 +232,11 @@ def roles_by_marks(forward: Forward, eqn: JaxprEqn) -> Roles:
                 continue
             at = [place[0] for place in places if place is not None]
             roles = {row[i] for row, i in zip(found, at, strict=True)}
-            if roles == {None}:
-                role, count = count, count + 1
-            elif len(roles) == 1:
-                (role,) = roles
-            else:
+            if len(roles) > 1:
                 continue
+            (role,) = roles
+            if role is None:
+                role, count = count, count + 1
             for row, i in zip(found, at, strict=True):
                 row[i] = role
             own[operand][dim] = role

@@ -41,7 +41,14 @@ __all__ = [
     *("COLLECTIVES", "MARK", "Scan", "While", "are_side_effects", "axes_of", "barrier", "bind"),
     *("bodies_of", "call_whole", "called", "called_in_steps", "cast_axes", "collective_kind"),
     *("commutes", "condition_of", "constraint", "dimension_of", "exported_name", "facts"),
-    *("facts_of", "has_forward_rule", "has_side_effects", "in_two_levels", "is_in_groups"),
+    *(
+        "facts_of",
+        "has_forward_rule",
+        "has_rule",
+        "has_side_effects",
+        "in_two_levels",
+        "is_in_groups",
+    ),
     *("is_inlined", "is_local", "is_tiled", "is_to_be_inlined", "is_whole_exchange"),
     *("is_whole_sum", "jaxpr_of", "jaxprs_of", "jaxprs_within", "kind_of", "mapped_axes"),
     *("mapped_jaxpr", "marked_axes_moved", "mesh_sizes", "name_of", "names_of", "open_jaxpr"),
@@ -185,6 +192,11 @@ def bind(eqn: JaxprEqn, values: Sequence[jax.Array], **changes: object) -> list[
 def has_forward_rule(eqn: JaxprEqn) -> bool:
     """Return True if an equation calls a jaxpr with a custom rule for its JVP."""
     return eqn.primitive.name == "custom_jvp_call"
+
+
+def has_rule(eqn: JaxprEqn) -> bool:
+    """Return True if an equation calls a jaxpr with a custom rule for its JVP or its gradient."""
+    return primitive_name(eqn) in ("custom_jvp_call", "custom_vjp_call")
 
 
 def parameters_with(eqn: JaxprEqn, change: Callable[[Any], Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from namedax.primitives.record import (
     Fusion,
     Kind,
     Mixed,
+    Placements,
     Primitive,
     Roles,
     Shardings,
@@ -109,16 +110,29 @@ def _of_scatter(eqn: JaxprEqn, known: Shardings) -> tuple[Shardings, Mixed]:
 # --- blocks ---------------------------------------------------------------------------------------
 
 
-def _roles_of_gather(eqn: JaxprEqn) -> Roles:
-    """Return the roles of a gather; rows that are looked up in a sharded table are summed."""
+def _roles_of_gather(eqn: JaxprEqn, layouts: Sequence[Placements]) -> Roles:
+    """Return the roles of a gather; rows that are looked up in a sharded table are summed.
+
+    The sum sends twice the rows, forward only. To gather the table sends it, and the gradient sums
+    all of it. If the rows are larger than two tables, the table is gathered.
+    """
     own, results = roles_by_marks(_of_gather, eqn)
-    numbers = eqn.params["dimension_numbers"]
-    if numbers.start_index_map == numbers.collapsed_slice_dims and jnp.issubdtype(
-        aval_of(eqn.invars[0]).dtype, jnp.number
+    numbers, dtype = eqn.params["dimension_numbers"], aval_of(eqn.invars[0]).dtype
+    columns = numbers.start_index_map
+    if (
+        len(columns) == 1
+        and columns == numbers.collapsed_slice_dims
+        and jnp.issubdtype(dtype, jnp.number)
+        and _rows(eqn, layouts) <= 2 * math.prod(shape_of(eqn.invars[0]))
     ):
-        for dim in numbers.start_index_map[:1] if len(numbers.start_index_map) == 1 else ():
-            own[0][dim] = _LOOKED_UP
+        own[0][columns[0]] = _LOOKED_UP
     return own, results
+
+
+def _rows(eqn: JaxprEqn, layouts: Sequence[Placements]) -> float:
+    """Return the elements of all rows that a device takes from a table."""
+    axes = [axis for axes in layouts[1] for axis in axes]
+    return math.prod(shape_of(eqn.outvars[0])) / math.prod(map(lax.axis_size, axes))
 
 
 _LOOKED_UP = -1  # the role of the dimension of a table along which rows are looked up
@@ -128,7 +142,7 @@ def _gathered_block(
     eqn: JaxprEqn,
     values: Sequence[jax.Array],
     shape: Sequence[int],
-    layouts: Sequence[Sequence[tuple[str, ...]]],
+    layouts: Sequence[Placements],
 ) -> jax.Array:
     """Gather from blocks of the operand along dimensions of which whole slices are taken.
 
@@ -158,17 +172,13 @@ def _gathered_block(
     return _bound(eqn, values, eqn.params)
 
 
-def _bound(
-    eqn: JaxprEqn, values: Sequence[jax.Array], params: Mapping[str, Any]
-) -> jax.Array:
+def _bound(eqn: JaxprEqn, values: Sequence[jax.Array], params: Mapping[str, Any]) -> jax.Array:
     before = shape_of(eqn.invars[0])
     sizes = [
         m if n == whole else n
         for n, whole, m in zip(eqn.params["slice_sizes"], before, values[0].shape, strict=True)
     ]
-    return eqn.primitive.bind(
-        *cast_alike(values), **{**params, "slice_sizes": tuple(sizes)}
-    )
+    return eqn.primitive.bind(*cast_alike(values), **{**params, "slice_sizes": tuple(sizes)})
 
 
 def _sliced_block(
@@ -178,7 +188,7 @@ def _sliced_block(
     return _bound(eqn, values, eqn.params)
 
 
-def _roles_of_addition(eqn: JaxprEqn) -> Roles:
+def _roles_of_addition(eqn: JaxprEqn, layouts: object) -> Roles:
     """Return the roles of a scatter-add, which sums over all rows of updates."""
     own, results = roles_by_marks(_of_scatter, eqn)
     numbers = eqn.params["dimension_numbers"]
@@ -195,7 +205,7 @@ def _added_block(
     eqn: JaxprEqn,
     values: Sequence[jax.Array],
     shape: Sequence[int],
-    layouts: Sequence[Sequence[tuple[str, ...]]],
+    layouts: Sequence[Placements],
 ) -> jax.Array:
     """Add the updates of all devices; each device scatters its own rows among zeros."""
     operand = values[0]

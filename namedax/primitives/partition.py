@@ -31,7 +31,16 @@ from namedax.resources.layout import Layout, relayout
 from namedax.resources.padding_masks import masked
 from namedax.resources.serial import count_along
 
-__all__ = ["Block", "block_shape", "gathered", "in_blocks", "in_layout", "placed", "replicated", "wanted_layouts"]
+__all__ = [
+    "Block",
+    "block_shape",
+    "gathered",
+    "in_blocks",
+    "in_layout",
+    "placed",
+    "replicated",
+    "wanted_layouts",
+]
 
 
 class Block(Record):
@@ -78,16 +87,15 @@ def _keys_in_layout(keys: jax.Array, old: Layout, new: Layout) -> jax.Array:
 
 def gathered(block: Block, dims: Sequence[int] | None = None) -> Block:
     """Gather a block along some dimensions. Default: all."""
-    kept = [
-        () if dims is None or i in dims else axes for i, axes in enumerate(block.layout)
-    ]
+    kept = [() if dims is None or i in dims else axes for i, axes in enumerate(block.layout)]
     return in_layout(block, kept)
 
 
 def block_shape(shape: Sequence[int], layout: Layout) -> tuple[int, ...]:
     """Return the shape of the blocks of a value."""
     return tuple(
-        block_size(n, count_along(axes)) if axes else n for n, axes in zip(shape, layout, strict=True)
+        block_size(n, count_along(axes)) if axes else n
+        for n, axes in zip(shape, layout, strict=True)
     )
 
 
@@ -104,11 +112,7 @@ def in_blocks(
     if not any(axes for operand in operands for axes in operand.layout):
         return _whole(eqn, operands)
     record = facts(eqn)
-    if record.partition is not None:
-        results: list[Block] | None = record.partition(eqn, operands)
-        if results is not None:
-            return results
-    for roles in _roles(eqn, record):
+    for roles in _roles(eqn, record, [operand.layout for operand in operands]):
         results = by_roles(eqn, operands, roles, record, wanted)
         if results is not None:
             return results
@@ -126,15 +130,15 @@ def _whole(eqn: JaxprEqn, operands: Sequence[Block]) -> list[Block]:
 # --- roles ----------------------------------------------------------------------------------------
 
 
-def _roles(eqn: JaxprEqn, record: Primitive) -> Iterator[Roles]:
+def _roles(eqn: JaxprEqn, record: Primitive, layouts: Sequence[Layout]) -> Iterator[Roles]:
     """Yield the roles of the dimensions of all operands and results, the best ones first."""
     if record.roles is not None:
-        yield record.roles(eqn)
+        yield record.roles(eqn, layouts)
     shapes = [shape_of(var) for var in eqn.invars]
     outs = [shape_of(var) for var in eqn.outvars]
     if record.is_elementwise:
         out = outs[0]
-        own = [
+        own: list[list[int | None]] = [
             [i if n == m else None for i, (n, m) in enumerate(zip(shape, out, strict=True))]
             if len(shape) == len(out)
             else [None] * len(shape)
@@ -189,8 +193,7 @@ def by_roles(
         for dims, var in zip(of_results, eqn.outvars, strict=True)
     ]
     shapes = [
-        block_shape(shape_of(var), layout)
-        for var, layout in zip(eqn.outvars, layouts, strict=True)
+        block_shape(shape_of(var), layout) for var, layout in zip(eqn.outvars, layouts, strict=True)
     ]
     results = _computed(eqn, values, shapes, record, sums, [block.layout for block in blocks])
     if results is None:
@@ -266,7 +269,9 @@ def _agreed(
         for axes, role in zip(operands[i].layout, own[i], strict=True)
         if axes and role is not None
     ]
-    for role, axes in sorted(placements, key=lambda pair: (pair[0], plain(pair[1])) not in next_ones):
+    for role, axes in sorted(
+        placements, key=lambda pair: (pair[0], plain(pair[1])) not in next_ones
+    ):
         if role not in agreed and used.isdisjoint(axes):
             agreed[role] = axes
             used.update(axes)
@@ -285,7 +290,7 @@ def wanted_layouts(jaxpr: Jaxpr) -> dict[Atom, Layout]:
         elif len(eqn.outvars) == 1 and (layout := found.get(eqn.outvars[0])) is not None:
             record = facts(eqn)
             if record.is_elementwise or record.is_transposition:
-                for var, dims in zip(eqn.invars, next(_roles(eqn, record))[0], strict=True):
+                for var, dims in zip(eqn.invars, next(_roles(eqn, record, ()))[0], strict=True):
                     if not isinstance(var, Literal) and None not in dims:
                         found[var] = tuple(layout[dim] for dim in dims if dim is not None)
     return found

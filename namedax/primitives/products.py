@@ -73,9 +73,10 @@ def _of_convolution(eqn: JaxprEqn, known: Shardings) -> tuple[Shardings, Mixed]:
     return [trimmed(out)], mixed | twice(out)
 
 
-def _roles_of_convolution(eqn: JaxprEqn) -> Roles:
+def _roles_of_convolution(eqn: JaxprEqn, layouts: object) -> Roles:
     numbers, ndim = eqn.params["dimension_numbers"], len(shape_of(eqn.outvars[0]))
-    image, kernel, out = ([None] * ndim for _ in range(3))
+    image: list[int | None] = [None] * ndim
+    kernel, out = list(image), list(image)
     if eqn.params["batch_group_count"] == 1:
         image[numbers.lhs_spec[0]] = out[numbers.out_spec[0]] = 0
     if eqn.params["feature_group_count"] == 1 and eqn.params["batch_group_count"] == 1:
@@ -168,7 +169,8 @@ RECORDS: Mapping[str, Primitive] = {
         roles=_roles_of_convolution,
         combine=comm.psum,
         identity=additive_identity,
-        flops=_flops_of_convolution, is_contraction=True
+        flops=_flops_of_convolution,
+        is_contraction=True,
     ),
     "fft": Primitive(
         Kind.TRANSFORM,

@@ -31,6 +31,7 @@ __all__ = [
     "Kind",
     "Mixed",
     "OfBlocks",
+    "Placements",
     "Primitive",
     "Roles",
     "Sharding",
@@ -62,10 +63,12 @@ InBlocks: TypeAlias = Callable[[JaxprEqn, Sequence[jax.Array], Sequence[int]], j
 #: For each operand and for each result, the role of each dimension: dimensions with one role have
 #: the same elements. A role that no result has is summed over.
 Roles: TypeAlias = tuple[Sequence[list[int | None]], Sequence[list[int | None]]]
-#: From an equation, blocks of its operands, the shape of the block of its result, and the layouts of
-#: the operands (mesh axes for each dimension): the block of the result.
+#: The mesh axes of each dimension of a value, major first.
+Placements: TypeAlias = Sequence[tuple[str, ...]]
+#: From an equation, blocks of its operands, the shape of the block of its result, and the layouts
+#: of the operands: the block of the result.
 OfBlocks: TypeAlias = Callable[
-    [JaxprEqn, Sequence[jax.Array], Sequence[int], Sequence[Sequence[tuple[str, ...]]]], jax.Array
+    [JaxprEqn, Sequence[jax.Array], Sequence[int], Sequence[Placements]], jax.Array
 ]
 #: Operands in which a primitive is linear together; `...` stands for all that follow.
 Group: TypeAlias = tuple[int | EllipsisType, ...]
@@ -157,14 +160,13 @@ class Primitive(Record):
       forward: returns the shardings of the results, where `aligned` is not enough.
       in_blocks: computes a block of the result from aligned blocks of the operands. True: with the
         same parameters. `None`: it needs whole operands.
-      roles: returns the roles of dimensions for the partitioner, where `aligned`, `contracted` and
-        `forward` are not enough.
+      roles: returns the roles of dimensions for the partitioner, by the layouts of the operands,
+        where `aligned`, `contracted` and `forward` are not enough.
       contracted: returns the dimensions that are summed over together: one of each operand.
       combine: completes a result over the mesh axes of dimensions that are summed over.
       identity: returns the element of a dtype that changes no sum; padding is replaced by it.
       of_blocks: computes the block of the result from those of the operands, where neither
         `in_blocks` nor the same parameters do.
-      partition: evaluates an equation on blocks, instead of by roles; `None` if by roles.
       draws: True if a result has different elements that come from no operand.
       differs_along: returns True if drawn elements differ along a dimension.
       shows_values: True for a callback that each device calls with its block, by design.
@@ -206,12 +208,11 @@ class Primitive(Record):
     aligned: Callable[[JaxprEqn], Sequence[Aligned]] | None = None
     forward: Forward | None = None
     in_blocks: InBlocks | bool | None = None
-    roles: Callable[[JaxprEqn], Roles] | None = None
+    roles: Callable[[JaxprEqn, Sequence[Placements]], Roles] | None = None
     contracted: Callable[[JaxprEqn], Sequence[Sequence[int]]] | None = None
     combine: Callable[[jax.Array, tuple[str, ...]], jax.Array] | None = None
     identity: Callable[[Any], Any] | None = None
     of_blocks: OfBlocks | None = None
-    partition: Callable[[JaxprEqn, Sequence[Any]], list[Any] | None] | None = None
     draws: bool = False
     differs_along: Callable[[JaxprEqn, int], bool] = _always
     shows_values: bool = False

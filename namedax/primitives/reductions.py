@@ -15,7 +15,15 @@ from jax.extend.core import JaxprEqn
 from namedax.core.element_types import additive_identity, extreme
 from namedax.core.variance import cast_data, varying
 from namedax.primitives.dimensions import across, listed
-from namedax.primitives.record import OfBlocks, Primitive, Roles, aval_of, records, shape_of
+from namedax.primitives.record import (
+    OfBlocks,
+    Placements,
+    Primitive,
+    Roles,
+    aval_of,
+    records,
+    shape_of,
+)
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import masked
 
@@ -52,7 +60,7 @@ def _of_each_window(eqn: JaxprEqn) -> float:
 # --- blocks ---------------------------------------------------------------------------------------
 
 
-def _axes(eqn: JaxprEqn, layout: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def _axes(eqn: JaxprEqn, layout: Placements) -> tuple[str, ...]:
     """Return the mesh axes of the dimensions that a reduction reduces over."""
     return tuple(axis for dim in listed("axes")(eqn) for axis in layout[dim])
 
@@ -69,7 +77,7 @@ def _extremum(largest: bool) -> OfBlocks:
         eqn: JaxprEqn,
         values: Sequence[jax.Array],
         shape: Sequence[int],
-        layouts: Sequence[Sequence[tuple[str, ...]]],
+        layouts: Sequence[Placements],
     ) -> jax.Array:
         dims, axes = eqn.params["axes"], _axes(eqn, layouts[0])
         if not axes:
@@ -98,7 +106,7 @@ def _of_partial_results(
     eqn: JaxprEqn,
     values: Sequence[jax.Array],
     shape: Sequence[int],
-    layouts: Sequence[Sequence[tuple[str, ...]]],
+    layouts: Sequence[Placements],
 ) -> jax.Array:
     """Reduce blocks, and then their gathered results."""
     data, axes = _reduced(eqn, values[0], eqn.params["axes"]), _axes(eqn, layouts[0])
@@ -111,9 +119,9 @@ def _index_of_extremum(
     eqn: JaxprEqn,
     values: Sequence[jax.Array],
     shape: Sequence[int],
-    layouts: Sequence[Sequence[tuple[str, ...]]],
+    layouts: Sequence[Placements],
 ) -> jax.Array:
-    """Compare the extrema of blocks; padding comes last, so that it is never the first of equals."""
+    """Compare the extrema of blocks; padding comes last, so it is never the first of equals."""
     (data,), (dim,), (layout,) = values, eqn.params["axes"], layouts
     index = _reduced(eqn, data, (dim,))
     if not (axes := layout[dim]):
@@ -133,7 +141,7 @@ def _running_sum(
     eqn: JaxprEqn,
     values: Sequence[jax.Array],
     shape: Sequence[int],
-    layouts: Sequence[Sequence[tuple[str, ...]]],
+    layouts: Sequence[Placements],
 ) -> jax.Array:
     """Add the sums of the blocks before this one."""
     (data,), dim = values, eqn.params["axis"]
@@ -150,7 +158,7 @@ def _running_sum(
     return result + jnp.sum(before, dim, keepdims=True, dtype=result.dtype)
 
 
-def _running(eqn: JaxprEqn) -> Roles:
+def _running(eqn: JaxprEqn, layouts: object) -> Roles:
     dims: list[int | None] = list(range(len(shape_of(eqn.invars[0]))))
     return [dims], [dims]
 
@@ -203,9 +211,7 @@ RECORDS: Mapping[str, Primitive] = {
         reduces=listed("dimensions"),
         flops=_combinations,
     ),
-    "cumsum": _CUMULATIVE.replace(
-        linear=((0,),), roles=_running, of_blocks=_running_sum
-    ),
+    "cumsum": _CUMULATIVE.replace(linear=((0,),), roles=_running, of_blocks=_running_sum),
     **records("cumprod cummax cummin cumlogsumexp", _CUMULATIVE),
     **records(
         "reduce_window_sum reduce_window_max reduce_window_min select_and_gather_add", _WINDOWS

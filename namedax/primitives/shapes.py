@@ -101,7 +101,7 @@ def _drawn_along(eqn: JaxprEqn, dim: int) -> bool:
     return bool(eqn.params["dimension"] == dim)
 
 
-def _roles_of_reshape(eqn: JaxprEqn) -> Roles:
+def _roles_of_reshape(eqn: JaxprEqn, layouts: object) -> Roles:
     """Return roles in which the major dimension of a merged or split group stays sharded."""
     before, after = shape_of(eqn.invars[0]), shape_of(eqn.outvars[0])
     own: list[int | None] = [None] * len(before)
@@ -120,7 +120,8 @@ def _roles_of_reshape(eqn: JaxprEqn) -> Roles:
                     m, i = m * before[i], i + 1
                 else:
                     n, j = n * after[j], j + 1
-    return [own, *[[None] * len(shape_of(var)) for var in eqn.invars[1:]]], [found]
+    others: list[list[int | None]] = [[None] * len(shape_of(var)) for var in eqn.invars[1:]]
+    return [own, *others], [found]
 
 
 def _reshaped_alone(

@@ -12,6 +12,7 @@ derivative rule of a user is traced on global shapes, too, and partitioned.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
@@ -31,7 +32,8 @@ from namedax.primitives.equations import (
     While,
     barrier,
     called_in_steps,
-    has_forward_rule,
+    facts,
+    has_rule,
     kind_of,
     open_jaxpr,
 )
@@ -46,7 +48,7 @@ from namedax.primitives.partition import (
     wanted_layouts,
 )
 from namedax.primitives.recomputation import remat_again
-from namedax.primitives.record import AnyJaxpr, Atom, Kind, shape_of
+from namedax.primitives.record import AnyJaxpr, Atom, Kind, aval_of, shape_of
 from namedax.programs.evaluator import in_plain_layout, source_of
 from namedax.resources.layout import Layout
 from namedax.resources.padding_masks import without_gradient_of_padding
@@ -99,10 +101,14 @@ class _Partitioner:
         return closed
 
     def _evaluate(self, jaxpr: Jaxpr, operands: Sequence[Block]) -> list[Block]:
-        known: dict[Any, Block] = dict(zip([*jaxpr.constvars, *jaxpr.invars], operands, strict=True))
+        known: dict[Any, Block] = dict(
+            zip([*jaxpr.constvars, *jaxpr.invars], operands, strict=True)
+        )
 
         def read(var: Any) -> Block:
-            return replicated(var.val, len(shape_of(var))) if isinstance(var, Literal) else known[var]
+            return (
+                replicated(var.val, len(shape_of(var))) if isinstance(var, Literal) else known[var]
+            )
 
         wanted = wanted_layouts(jaxpr)
         for eqn in jaxpr.eqns:
@@ -130,10 +136,12 @@ class _Partitioner:
         following = [wanted.get(var) for var in eqn.outvars]
         if kind is Kind.TRANSFORM and on_cpus():
             plain = [Block(in_plain_layout(b.value), b.layout) for b in operands]
-            return [Block(in_plain_layout(b.value), b.layout) for b in in_blocks(eqn, plain, following)]
+            return [
+                Block(in_plain_layout(b.value), b.layout) for b in in_blocks(eqn, plain, following)
+            ]
         return in_blocks(eqn, operands, following)
 
-    # --- calls ----------------------------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------------
 
     def _call(self, eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
         jaxpr = called_in_steps(eqn)
@@ -145,8 +153,7 @@ class _Partitioner:
         return self._evaluate(open_jaxpr(jaxpr), [*consts, *operands])
 
     def _on_values(
-        self,
-        jaxpr: AnyJaxpr, layouts: Sequence[Layout], wanted: Sequence[Layout] | None = None
+        self, jaxpr: AnyJaxpr, layouts: Sequence[Layout], wanted: Sequence[Layout] | None = None
     ) -> tuple[Callable[..., list[Any]], list[Layout]]:
         """Return a function of blocks that evaluates a jaxpr, and a list for its results' layouts.
 
@@ -158,7 +165,9 @@ class _Partitioner:
         found: list[Layout] = []
 
         def run(*values: Any) -> list[Any]:
-            results = self.of_jaxpr(jaxpr, [Block(v, s) for v, s in zip(values, layouts, strict=True)])
+            results = self.of_jaxpr(
+                jaxpr, [Block(v, s) for v, s in zip(values, layouts, strict=True)]
+            )
             if wanted is not None:
                 results = [in_layout(result, s) for result, s in zip(results, wanted, strict=True)]
             found[:] = [result.layout for result in results]
@@ -184,19 +193,19 @@ class _Partitioner:
         results = remat_again(eqn, again, [*traced.consts, *values])
         return [Block(value, layout) for value, layout in zip(results, found, strict=True)]
 
-    # --- custom derivative rules ----------------------------------------------------------------------
+    # --- custom derivative rules ------------------------------------------------------------------
 
     def _with_rule(self, eqn: JaxprEqn, operands: list[Block], within: Jaxpr) -> list[Block]:
         jaxpr = called_in_steps(eqn)
         assert jaxpr is not None
         layouts = [operand.layout for operand in operands]
         values = [operand.value for operand in operands]
-        if has_forward_rule(eqn):
+        if has_rule(eqn):
             function, found = self._on_values(jaxpr, layouts)
-            return _apply(self._with_jvp(eqn, _alone(eqn, within), function, found, layouts), values, found)
-        if "bwd" in eqn.params or "_prim" in eqn.params and hasattr(eqn.params["_prim"], "bwd"):
-            function, found = self._on_values(jaxpr, layouts)
-            return _apply(self._with_vjp(eqn, _alone(eqn, within), function, found, layouts), values, found)
+            with_rule = self._with_vjp if "bwd" in facts(eqn).parameters else self._with_jvp
+            return _apply(
+                with_rule(eqn, _alone(eqn, within), function, found, layouts), values, found
+            )
         return self.of_jaxpr(jaxpr, operands)
 
     def _with_jvp(
@@ -263,11 +272,15 @@ class _Partitioner:
                 return out, leaves
 
             closed = self._traced(primal_and_pullback, *types)
-            results = self.of_jaxpr(closed, [Block(v, s) for v, s in zip(values, layouts, strict=True)])
+            results = self.of_jaxpr(
+                closed, [Block(v, s) for v, s in zip(values, layouts, strict=True)]
+            )
             count = len(state["out"])
             saved = results[count:]
             found[:] = [result.layout for result in results[:count]]
-            state["saved"] = [(r.layout, s) for r, s in zip(saved, closed.out_avals[count:], strict=True)]
+            state["saved"] = [
+                (r.layout, s) for r, s in zip(saved, closed.out_avals[count:], strict=True)
+            ]
             state["layouts"] = list(found)
             return tuple(r.value for r in results[:count]), tuple(r.value for r in saved)
 
@@ -302,69 +315,56 @@ class _Partitioner:
 
         return run
 
-    # --- loops and branches ---------------------------------------------------------------------------
+    # --- loops and branches -----------------------------------------------------------------------
 
     def _scan(self, eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
         loop = Scan.of(eqn)
         first, last = loop.consts, loop.consts + loop.carries
         consts, start = operands[:first], operands[first:last]
         rows = [gathered(operand, [0]) for operand in operands[last:]]
-        types = [jax.typeof(jnp.asarray(row.value)) for row in rows]
-        slices = [row.layout[1:] for row in rows]
-        values = [const.value for const in consts]
-
-        def layouts_with(carry: Sequence[Layout]) -> list[Layout]:
-            return [*[const.layout for const in consts], *carry, *slices]
-
-        def after(carry: Sequence[Layout]) -> list[Layout]:
-            run, found = self._on_values(loop.body, layouts_with(carry))
-            begun = [in_layout(block, layout).value for block, layout in zip(start, carry, strict=True)]
-            taken = [lax.index_in_dim(row.value, 0, keepdims=False) for row in rows]
-            jax.eval_shape(run, *values, *begun, *taken)
-            return found[: loop.carries]
-
-        carry: list[Layout] = []
-        if all(kind.shape[0] for kind in types) and loop.options["length"]:
-            carry = _settled([block.layout for block in start], lambda s: _shaped(after, s))
-        else:
-            carry = [block.layout for block in start]
-        run, found = self._on_values(loop.body, layouts_with(carry))
         stacked: list[Layout] = []
 
-        def step(state: Any, taken: Any) -> Any:
-            results = run(*values, *state, *taken)
-            blocks = [Block(v, s) for v, s in zip(results, found, strict=True)]
-            stacked[:] = [block.layout for block in blocks[loop.carries :]]
-            new = [in_layout(b, s).value for b, s in zip(blocks[: loop.carries], carry, strict=True)]
-            return new, [block.value for block in blocks[loop.carries :]]
+        def scan(carry: Sequence[Layout], found: list[Layout], begun: list[Any]) -> list[Any]:
+            slices = [row.layout[1:] for row in rows]
+            run, computed = self._on_values(
+                loop.body, [*[const.layout for const in consts], *carry, *slices]
+            )
 
-        begun = [in_layout(block, layout).value for block, layout in zip(start, carry, strict=True)]
-        end, made = lax.scan(step, begun, [row.value for row in rows], **loop.options)
-        return [
-            *[Block(value, layout) for value, layout in zip(end, carry, strict=True)],
-            *[Block(value, ((), *layout)) for value, layout in zip(made, stacked, strict=True)],
-        ]
+            def step(state: list[Any], taken: list[Any]) -> tuple[list[Any], list[Any]]:
+                results = run(*[const.value for const in consts], *state, *taken)
+                found[:], stacked[:] = computed[: loop.carries], computed[loop.carries :]
+                return _in_layouts(results, found, carry), results[loop.carries :]
+
+            end, made = lax.scan(step, begun, [row.value for row in rows], **loop.options)
+            return [*end, *made]
+
+        carry, results = _settled(start, scan)
+        layouts = [*carry, *(((), *layout) for layout in stacked)]
+        return [Block(value, layout) for value, layout in zip(results, layouts, strict=True)]
 
     def _while(self, eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
         loop = While.of(eqn)
         first, second = loop.condition_consts, loop.condition_consts + loop.body_consts
         of_condition, of_body, start = operands[:first], operands[first:second], operands[second:]
 
-        def after(carry: Sequence[Layout]) -> list[Layout]:
-            begun = [in_layout(block, layout) for block, layout in zip(start, carry, strict=True)]
-            return self._computed_layouts(loop.body, [*of_body, *begun])
+        def repeat(carry: Sequence[Layout], found: list[Layout], begun: list[Any]) -> list[Any]:
+            run, computed = self._on_values(loop.body, [*[b.layout for b in of_body], *carry])
+            test, _ = self._on_values(
+                loop.condition, [*[b.layout for b in of_condition], *carry], [()]
+            )
 
-        carry = _settled([block.layout for block in start], lambda s: _shaped(after, s))
-        of_carry = [const.layout for const in of_body] + carry
-        run, _ = self._on_values(loop.body, of_carry, carry)
-        test, _ = self._on_values(loop.condition, [c.layout for c in of_condition] + carry, [()])
-        condition = [const.value for const in of_condition]
-        body = [const.value for const in of_body]
-        begun = [in_layout(block, layout).value for block, layout in zip(start, carry, strict=True)]
-        end = lax.while_loop(
-            lambda state: test(*condition, *state)[0], lambda state: run(*body, *state), begun
-        )
-        return [Block(value, layout) for value, layout in zip(end, carry, strict=True)]
+            def step(state: Any) -> Any:
+                results = run(*[block.value for block in of_body], *state)
+                found[:] = computed
+                return _in_layouts(results, found, carry)
+
+            def goes_on(state: Any) -> Any:
+                return test(*[block.value for block in of_condition], *state)[0]
+
+            return list(lax.while_loop(goes_on, step, begun))
+
+        carry, results = _settled(start, repeat)
+        return [Block(value, layout) for value, layout in zip(results, carry, strict=True)]
 
     def _branch(self, eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
         index, given = gathered(operands[0]).value, operands[1:]
@@ -416,16 +416,14 @@ def _alone(eqn: JaxprEqn, jaxpr: Jaxpr) -> Callable[..., list[Any]]:
         effects=eqn.effects,
     )
     function = jaxpr_as_fun(ClosedJaxpr(alone, ()))
-    places = [
-        next(i for i, v in enumerate(eqn.invars) if v is operand) for operand in operands
-    ]
+    places = [next(i for i, v in enumerate(eqn.invars) if v is operand) for operand in operands]
     return lambda *values: list(function(*[values[i] for i in places]))
 
 
 def _types(eqn: JaxprEqn) -> list[jax.ShapeDtypeStruct]:
     return [
-        jax.ShapeDtypeStruct(shape_of(v), v.aval.dtype, weak_type=v.aval.weak_type)
-        for v in eqn.invars
+        jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+        for aval in map(aval_of, eqn.invars)
     ]
 
 
@@ -452,21 +450,34 @@ def _joined(first: Layout, second: Layout) -> Layout:
 
 
 def _settled(
-    layouts: Sequence[Layout], after: Callable[[Sequence[Layout]], Sequence[Layout]]
-) -> list[Layout]:
-    """Return the layouts of a carry that stays the same; each pass shards more dimensions of it."""
-    current = list(layouts)
+    start: Sequence[Block],
+    loop: Callable[[Sequence[Layout], list[Layout], list[Any]], list[Any]],
+) -> tuple[list[Layout], list[Any]]:
+    """Run a loop whose carry keeps its layouts; return these, and the results.
+
+    A step may shard dimensions that its carry does not: then the loop is traced again, with these
+    dimensions sharded from the start.
+
+    Args:
+      start: the carry.
+      loop: runs the loop. It takes the layouts of the carry, a list to which it adds those that a
+        step computes, and the carry.
+    """
+    carry = [block.layout for block in start]
     while True:
-        following = [_joined(a, b) for a, b in zip(current, after(current), strict=True)]
-        if following == current:
-            return current
-        current = following
+        found: list[Layout] = []
+        begun = _in_layouts([b.value for b in start], [b.layout for b in start], carry)
+        closed = jax.make_jaxpr(functools.partial(loop, carry, found))(begun)
+        following = [_joined(a, b) for a, b in zip(carry, found, strict=True)]
+        if following == carry:
+            return carry, jaxpr_as_fun(closed)(*begun)
+        carry = following
 
 
-def _shaped(
-    after: Callable[[Sequence[Layout]], list[Layout]], layouts: Sequence[Layout]
-) -> list[Layout]:
-    """Return `after(layouts)`, found without computing anything."""
-    found: list[list[Layout]] = []
-    jax.eval_shape(lambda: found.append(after(layouts)))
-    return found[-1]
+def _in_layouts(
+    values: Sequence[Any], layouts: Sequence[Layout], wanted: Sequence[Layout]
+) -> list[Any]:
+    return [
+        in_layout(Block(value, layout), target).value
+        for value, layout, target in zip(values, layouts, wanted, strict=False)
+    ]

@@ -314,7 +314,7 @@ def _raise_for_reduction(path: Path, mapped: list[Hashable], function: str) -> N
         " nx.interop.global_norm or"
         " nx.interop.clip_by_global_norm for trees, nx.scipy.sparse.linalg for solvers, and"
         " nx.nmap for elementwise functions. nx.testing.assert_resources_do_not_matter detects the"
-        f" cases that this check misses.{_optimizer_remedy(path)}"
+        f" cases that this check misses.{_remedies(path)}"
     )
 
 
@@ -343,7 +343,7 @@ def _raise_for_mixing(
             f" shape of the block of one device, for a dimension that is {where}. Every device"
             " would make the same numbers, and the result would change with axis_resources. Use"
             " nx.random or nx.arange with the axis name (nx.random.normal(key,"
-            f" named_shape=x.named_shape), nx.arange(8, axis='a')).{_optimizer_remedy(path)}"
+            f" named_shape=x.named_shape), nx.arange(8, axis='a')).{_remedies(path)}"
         )
     what = (
         "that namedax has no rule for is applied along"
@@ -355,7 +355,7 @@ def _raise_for_mixing(
         f" data of a named array that is {where}. In a body the data are the block of one device,"
         " so the result would change with axis_resources. Use the function of namedax, which takes"
         " names, or pass the global axis to JAX: nx.nmap(function)(nx.untag(x, names))."
-        f"{_optimizer_remedy(path)}"
+        f"{_remedies(path)}"
     )
 
 
@@ -597,6 +597,14 @@ def _function_of_jax(eqn: JaxprEqn) -> str:
         ):
             called = name
     return called
+
+
+def _remedies(path: Path) -> str:
+    """Return sentences with the remedies for any function of JAX that combines elements."""
+    return (
+        " In a function that is mapped with partitioning='global', the data are the global array,"
+        f" and functions of JAX operate on all of it.{_optimizer_remedy(path)}"
+    )
 
 
 def _optimizer_remedy(path: Path) -> str:

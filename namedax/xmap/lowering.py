@@ -31,8 +31,8 @@ from namedax.core.display import type_text
 from namedax.core.functions import Source
 from namedax.core.name_scopes import Renaming, Scope, scope_text
 from namedax.core.names import Dims, Mesh, PyTree
-from namedax.core.placement_marks import mark_names
 from namedax.core.padded_sharding import StoredName, StoredPadding
+from namedax.core.placement_marks import mark_names
 from namedax.core.records import Record
 from namedax.core.region import Region, enter, hidden_axes
 from namedax.core.variance import cast_data, varying
@@ -528,7 +528,7 @@ class Call:
         ]
         tree, result_dims = made
         for dims, kind in zip(result_dims, closed.out_avals, strict=True):
-            for dim, n in zip(dims, kind.shape, strict=True):  # type: ignore[attr-defined]
+            for dim, n in zip(dims, kind.shape, strict=True):
                 if dim in region.resources:
                     region.block_size(dim, n, "xmap", supports_padding=True)
         results = partition(
@@ -546,8 +546,7 @@ class Call:
 
     def _global_shape(self, shape: Sequence[int], dims: Dims) -> tuple[int, ...]:
         return tuple(
-            n if dim is None else self.region.sizes[dim]
-            for n, dim in zip(shape, dims, strict=True)
+            n if dim is None else self.region.sizes[dim] for n, dim in zip(shape, dims, strict=True)
         )
 
     def _named(self, datas: Sequence[Any]) -> list[Any]:

@@ -28,7 +28,8 @@ class XmapOptions(Record):
       mesh: the mesh, or `None` for that of the context.
       donate_argnums: positions of the arguments whose memory may be reused.
       static_argnums: positions of the arguments that are compiled in.
-      partitioning: `"manual"` if namedax inserts the communication, `"auto"` if XLA does.
+      partitioning: `"manual"` if the body is traced on blocks, `"global"` if it is traced on global
+        shapes and partitioned by namedax, `"auto"` if XLA partitions it.
       overlap: the default of `overlap` for contractions.
       left_out: the skipped passes.
       slow_axes: the mesh axes that cross a slow network, each with the smallest payload for two

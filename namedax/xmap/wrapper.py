@@ -74,9 +74,13 @@ def xmap(
         program on both.
       donate_argnums: as in `jax.jit`. Default: none.
       static_argnums: as in `jax.jit`. Default: none.
-      partitioning: `"manual"` (default): one `jax.shard_map`, in which namedax inserts the
-        communication. `"auto"`: the same program on global arrays, with a sharding constraint on
-        every named value; XLA's partitioner inserts the communication.
+      partitioning: `"manual"` (default): one `jax.shard_map`, in which the data of an array are the
+        block of a device and operations of namedax communicate. `"global"`: the body is traced on
+        global arrays, so that `x.data` is the global array and functions of JAX are right in every
+        layout; then a partitioner evaluates it on blocks, also under one `jax.shard_map`. It sends
+        the same for reductions, contractions and elementwise operations, and more for some others.
+        `"auto"`: the same program on global arrays, with a sharding constraint on every named
+        value; XLA's partitioner inserts the communication.
       overlap: the default of `overlap` for `nx.einsum` and `nx.dot` in this function. They can
         compute with one block while the next is sent, in one direction of a ring (`True`) or in
         both (`"bidirectional"`). Default: `False`.
@@ -131,7 +135,8 @@ def xmap(
         )
     if partitioning not in ("manual", "global", "auto"):
         raise AxisResourceError(
-            f"xmap: partitioning must be 'manual', 'global' or 'auto', got {format_value(partitioning)}."
+            "xmap: partitioning must be 'manual', 'global' or 'auto', got"
+            f" {format_value(partitioning)}."
         )
     check_mesh(mesh, "xmap")
     if overlap not in OVERLAPS:
