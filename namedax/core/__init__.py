@@ -2,9 +2,10 @@
 
 Read `names` and `array` (`NamedArray`) first, then `region` (the axis names of a mapped function
 and their mesh axes), `padded_sharding` (axes that do not divide over their mesh axes),
-`closure_capture` and `user_code` (the boundary to the functions of users, and marks on leaves that
-pytree operations may move). `axis_mappings` is the notation that `nx.named` and `nx.xmap` share;
-`annotations` are type aliases of arrays, and `names` has the other aliases.
+`placement_marks` (for the partitioner), `closure_capture` and `user_code` (the boundary to the
+functions of users, and marks on leaves that pytree operations may move). `axis_mappings` is the
+notation that `nx.named` and `nx.xmap` share; `annotations` are type aliases of arrays, and `names`
+has the other aliases.
 
 `display` formats arrays, `variance` casts between varying and invariant types, `cpu_workarounds`
 has the sums that XLA's CPU backend cannot compile, and `error_function` derivatives that JAX 0.12

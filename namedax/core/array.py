@@ -651,18 +651,15 @@ def tail_of(dims: Dims) -> Dims:
 def make_in_region(data: jax.Array | jax.ShapeDtypeStruct, dims: Dims) -> NamedArray:
     """Return a `NamedArray`; inside a mapped body, `data` is the block of this device.
 
-    There the array can also cache other forms of its data (`namedax.core.variance`).
-
-    The cache is valid only in the trace that made the array. A form from an inner trace would
-    escape that trace.
+    There the array can also cache other forms of its data (`namedax.core.variance`), in the trace
+    that made it. A form from an inner trace would escape that trace.
     """
     if not active_regions:
         return make(data, dims)
     region = ambient()
     if region is not None and region.mode == "global":
         return make(mark_names(data, dims, region.resources), dims)
-    array = make(data, dims)
-    set_block(array, _new_block(region))
+    set_block(array := make(data, dims), _new_block(region))
     return array
 
 

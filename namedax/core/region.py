@@ -298,10 +298,6 @@ class Region(frozenset[_Seen]):
             return Uneven(self.resources[name], self.sizes[name])
         return self.resources.get(name, ()) if self.mode == MANUAL else ()
 
-    def place_or_none(self, name: Hashable | None) -> tuple[str, ...]:
-        """Return `place(name)`; the empty tuple for a positional axis."""
-        return () if name is None else self.place(name)
-
     def _refuse(
         self,
         op: str | None,

@@ -53,8 +53,7 @@ def _cast(eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int]) -> j
 
 
 def _with_derivative(function: Callable[..., jax.Array]) -> OfBlocks:
-    ruled = with_derivative(function)
-    return lambda eqn, values, shape, layouts: ruled(values[0])
+    return lambda eqn, values, shape, layouts: with_derivative(function)(values[0])
 
 
 _CHEAP = Primitive(is_elementwise=True, in_blocks=True, fusion=Fusion.CHEAP)

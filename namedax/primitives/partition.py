@@ -1,4 +1,4 @@
-"""How one equation of a program on global shapes is evaluated on blocks.
+"""Evaluation of one equation of a program on global shapes, on the blocks of devices.
 
 `in_blocks` does it for every primitive, by what its record says. Each dimension of an operand has a
 role: the dimension of the result with the same elements, a sum that it shares with other operands,

@@ -11,7 +11,8 @@ so that its psum is a reduce-scatter. Afterwards `reduced_arguments` uses argume
 over Explicit mesh axes in this form, and `two_level` splits collectives over fast and slow mesh
 axes. `prefetch` runs the gathers of a loop one step ahead. `raw_collective_check` searches a body
 for functions of JAX that operate on blocks. It uses `block_dimensions`, which tracks sharded
-dimensions. `varying_loops` evaluates a lifted function in steps, with casts where its loops begin.
+dimensions. `partitioner` evaluates a program on global shapes on the blocks of devices.
+`varying_loops` evaluates a lifted function in steps, with casts where its loops begin.
 
 Read `evaluator` and `psum_plan` first, then `postpone_psum`.
 """

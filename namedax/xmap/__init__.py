@@ -2,7 +2,8 @@
 
 Read `wrapper` first, which checks the options and keeps compiled programs. `mapped_function` names
 the arguments of a call and makes its region, with the record of its `options`. `lowering` runs the
-body: unmapped, under `jax.shard_map`, in steps, or under XLA's partitioner. `short_steps` pads the
+body: unmapped, under `jax.shard_map`, in steps, or under XLA's partitioner. `global_bodies` traces
+it on global shapes and partitions it. `short_steps` pads the
 axes of a loop whose last step is short, and `padded_arguments` takes and returns the blocks of
 arrays that are stored padded. `replaced_layouts` has layouts that `nx.plan` tries for functions
 that are called by others. `effects` maps bodies with callbacks over all mesh axes.

@@ -18,13 +18,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.sharding import NamedSharding, PartitionSpec
 
-from namedax.core.array import (
-    NamedArray,
-    dims_of,
-    is_named,
-    make_blocks,
-    make_in_region,
-)
+from namedax.core.array import NamedArray, dims_of, is_named, make_blocks, make_in_region
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.closure_capture import type_of_programs
 from namedax.core.display import type_text
@@ -41,9 +35,7 @@ from namedax.ops.operands.broadcasting import make_result, to_local
 from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.shape.conversion import detach_names, map_with_mappings
 from namedax.primitives.equations import call_whole
-from namedax.primitives.partition import Block, in_layout
 from namedax.programs.evaluator import LATE_SUMS, consts_to_inputs
-from namedax.programs.partitioner import partition
 from namedax.programs.postpone_psum import ClosesOver, Traced, postponing
 from namedax.programs.raw_collective_check import (
     Dimensions,
@@ -70,11 +62,11 @@ from namedax.resources.mesh import (
     to_specs,
     use_mesh,
 )
-from namedax.resources.padding_masks import refilled
 from namedax.resources.serial import LoopAxis, loops_of, on_devices, stages_among
 from namedax.xmap.effects import AllAxes, check_calls
+from namedax.xmap.global_bodies import run_partitioned
 from namedax.xmap.options import XmapOptions
-from namedax.xmap.padded_arguments import padded_result, stored_dims, zero_at_rest
+from namedax.xmap.padded_arguments import own_block, padded_result, stored_dims, zero_at_rest
 from namedax.xmap.short_steps import ShortSteps
 
 __all__ = [
@@ -479,7 +471,9 @@ class Call:
         """Run the function on named arrays of the given (local) data."""
         region = self.region
         if self.is_global:
-            return self._partitioned(datas)
+            all_dims = [argument.dims for argument in self.arguments]
+            blocks = self._blocks(datas)
+            return run_partitioned(self._outputs_in, blocks, all_dims, region, self.name)
         named = self._named(datas)
         with explain_type_errors, explain_unbound_axes(self.name):
             outputs = self.function(named)
@@ -494,60 +488,13 @@ class Call:
         """Return True if the body is traced on global shapes, and then partitioned."""
         return self.options.partitioning == "global" and self.region.manual
 
-    def _partitioned(self, datas: Sequence[Any]) -> PyTree:
-        """Trace the function on global shapes, evaluate it on blocks, and return named blocks."""
-        blocks, region = self._blocks(datas), self.region
-        all_dims = [argument.dims for argument in self.arguments]
-        types = [
-            jax.ShapeDtypeStruct(
-                self._global_shape(data.shape, dims),
-                data.dtype,
-                weak_type=jax.typeof(data).weak_type,
-            )
-            for data, dims in zip(blocks, all_dims, strict=True)
-        ]
-        made: list[Any] = []
-        on_global_shapes = region.on_global_shapes()
-
-        def traced(*values: jax.Array) -> list[jax.Array]:
-            self.region = on_global_shapes
-            try:
-                with enter(self.region):
-                    leaves, tree = jax.tree.flatten(self._outputs(values), is_leaf=is_named)
-            finally:
-                self.region = region
-            made[:] = [tree, [dims_of(leaf) for leaf in leaves]]
-            return [
-                leaf._data if type(leaf) is NamedArray else jnp.asarray(leaf) for leaf in leaves
-            ]
-
-        closed = jax.make_jaxpr(traced)(*types)
-        operands = [
-            Block(data, tuple(map(region.place_or_none, dims)))
-            for data, dims in zip(blocks, all_dims, strict=True)
-        ]
-        tree, result_dims = made
-        for dims, kind in zip(result_dims, closed.out_avals, strict=True):
-            for dim, n in zip(dims, kind.shape, strict=True):
-                if dim in region.resources:
-                    region.block_size(dim, n, "xmap", supports_padding=True)
-        results = partition(
-            closed, operands, functools.partial(enter, on_global_shapes), self._check_global
-        )
-        leaves = [
-            make_result(in_layout(result, tuple(map(region.place_or_none, dims))).value, dims)
-            for result, dims in zip(results, result_dims, strict=True)
-        ]
-        return jax.tree.unflatten(tree, leaves)
-
-    def _check_global(self, closed: ClosedJaxpr) -> None:
-        """Reject raw collectives in a program on global shapes."""
-        refuse_raw(closed, self.region.resources, self.name, reductions=False)
-
-    def _global_shape(self, shape: Sequence[int], dims: Dims) -> tuple[int, ...]:
-        return tuple(
-            n if dim is None else self.region.sizes[dim] for n, dim in zip(shape, dims, strict=True)
-        )
+    def _outputs_in(self, region: Region, datas: Sequence[Any]) -> PyTree:
+        """Run the function on named arrays of the given data in another region."""
+        own, self.region = self.region, region
+        try:
+            return self._outputs(datas)
+        finally:
+            self.region = own
 
     def _named(self, datas: Sequence[Any]) -> list[Any]:
         """Return the arguments of the function as named arrays.
@@ -569,22 +516,9 @@ class Call:
         if not self.whole:
             return datas
         return [
-            self._cut(data, argument.dims, argument.stored)
+            own_block(data, argument.dims, argument.stored, self.whole, self.region)
             for data, argument in zip(datas, self.arguments, strict=True)
         ]
-
-    def _cut(self, data: jax.Array, dims: Dims, stored: frozenset[Hashable]) -> jax.Array:
-        """Slice this device's block of an argument along the axes that entered unsharded.
-
-        Along axes that are stored padded, the argument is the block already. Its padding, which may
-        have any values, becomes the last element of the axis.
-        """
-        for i, dim in enumerate(dims):
-            if dim in stored:
-                data = refilled(data, i, self.region.place(dim))
-            elif dim in self.whole:
-                data = comm.cut(data, i, self.region.place(dim))
-        return data
 
     def _finish(self, leaf: Any, mapping: AxisMapping | None, path: tuple[Any, ...]) -> jax.Array:
         """Convert a result to an array, and record its dims.

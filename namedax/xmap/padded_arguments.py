@@ -19,13 +19,14 @@ from namedax.core.array import NamedArray, make_padded, padding_of
 from namedax.core.names import Dims, Mesh
 from namedax.core.padded_sharding import StoredName, StoredPadding, block_size
 from namedax.core.region import Region
+from namedax.resources import communication as comm
 from namedax.resources.communication import is_keys
 from namedax.resources.mesh import has_explicit_axes
-from namedax.resources.padding_masks import masked
+from namedax.resources.padding_masks import masked, refilled
 from namedax.resources.serial import loops_of
 from namedax.resources.stored_padding import padding_on, sliced_to_size
 
-__all__ = ["enter_stored", "padded_result", "stored_dims", "with_data", "zero_at_rest"]
+__all__ = ["enter_stored", "own_block", "padded_result", "stored_dims", "with_data", "zero_at_rest"]
 
 
 def enter_stored(
@@ -72,6 +73,26 @@ def zero_at_rest(data: jax.Array, dim: int, name: Hashable, region: Region) -> j
     if is_keys(data):
         return data
     return masked(data, dim, region.place(name), jnp.zeros((), data.dtype))
+
+
+def own_block(
+    data: jax.Array,
+    dims: Dims,
+    stored: frozenset[Hashable],
+    whole: frozenset[Hashable],
+    region: Region,
+) -> jax.Array:
+    """Slice this device's block of an argument along the axes that entered unsharded, `whole`.
+
+    Along axes that are `stored` padded, the argument is the block already. Its padding, which may
+    have any values, becomes the last element of the axis.
+    """
+    for i, dim in enumerate(dims):
+        if dim in stored:
+            data = refilled(data, i, region.place(dim))
+        elif dim in whole:
+            data = comm.cut(data, i, region.place(dim))
+    return data
 
 
 def padded_result(

@@ -725,7 +725,7 @@ def test_a_function_that_nobody_needs_is_collected(resources):
 def test_what_is_no_function_and_no_partitioning():
     with pytest.raises(AxisMappingError, match="fun must be a function, got 3"):
         nx.xmap(3)
-    with pytest.raises(AxisResourceError, match="partitioning must be 'manual' or 'auto', got 'hand'"):
+    with pytest.raises(AxisResourceError, match="partitioning must be 'manual', 'global' or 'auto', got 'hand'"):
         nx.xmap(product, partitioning="hand")
 
 
