@@ -20,7 +20,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import PartitionSpec
 
-from namedax.core.region import HiddenAxis
+from namedax.core.region import HiddenAxis, ambient
 from namedax.primitives.calls import CALL_OF_PYTHON
 from namedax.resources import communication as comm
 from namedax.resources.mesh import replicated
@@ -56,13 +56,16 @@ def call_once(call: HostCall, datas: Sequence[jax.Array]) -> None:
     In a `jax.shard_map`, `datas` must be equal on all devices, but for axes that are batched by a
     function over a hidden name (`HiddenAxis`). These are gathered where they are batched.
     """
+    region = ambient()
     mesh = jax.sharding.get_abstract_mesh()
     manual = tuple(mesh.manual_axes)
     batch: _Batch = ((),) * len(datas)
     if not manual:
         CALL.bind(*datas, call=call, batch=batch, is_on_devices=False)
         return
-    CALL.bind(lax.axis_index(manual) == 0, *datas, call=call, batch=batch, is_on_devices=True)
+    is_global = region is not None and region.mode == "global"  # the partitioner sets the device
+    is_first = jnp.asarray(True) if is_global else lax.axis_index(manual) == 0
+    CALL.bind(is_first, *datas, call=call, batch=batch, is_on_devices=True)
 
 
 @functools.cache

@@ -23,6 +23,7 @@ __all__ = [
     "trimmed",
     "twice",
     "united",
+    "without_roles",
 ]
 
 NONE: Mixed = frozenset()
@@ -213,6 +214,13 @@ def reshaped(
 _MARK = frozenset({""})
 
 
+def without_roles(eqn: JaxprEqn, layouts: object) -> Roles:
+    """Return the roles of an equation that takes whole operands."""
+    own: list[list[int | None]] = [[None] * len(shape_of(var)) for var in eqn.invars]
+    results: list[list[int | None]] = [[None] * len(shape_of(var)) for var in eqn.outvars]
+    return own, results
+
+
 def roles_by_marks(forward: Forward, eqn: JaxprEqn) -> Roles:
     """Return the roles that the rule for shardings implies, by marking one dimension at a time."""
     shapes = [shape_of(var) for var in eqn.invars]
@@ -232,7 +240,7 @@ def roles_by_marks(forward: Forward, eqn: JaxprEqn) -> Roles:
                 continue
             at = [place[0] for place in places if place is not None]
             roles = {row[i] for row, i in zip(found, at, strict=True)}
-            if len(roles) > 1:
+            if len(roles) != 1:
                 continue
             (role,) = roles
             if role is None:

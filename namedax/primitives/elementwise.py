@@ -52,6 +52,12 @@ def _cast(eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int]) -> j
     return cast_data(values[0], frozenset(axes_in(eqn.params) or ()))
 
 
+def _unchanged(
+    eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int], layouts: object
+) -> jax.Array:
+    return values[0]  # axis names place values, and nothing else
+
+
 def _with_derivative(function: Callable[..., jax.Array]) -> OfBlocks:
     return lambda eqn, values, shape, layouts: with_derivative(function)(values[0])
 
@@ -111,7 +117,7 @@ RECORDS: Mapping[str, Primitive] = {
     ZERO_COTANGENT.name: _FREE.replace(linear=_ONE, in_blocks=None),
     "device_put": Primitive(is_elementwise=True),
     "sharding_constraint": _VIEW.replace(
-        kind=Kind.CONSTRAINT, parameters=("sharding",), in_blocks=None
+        kind=Kind.CONSTRAINT, parameters=("sharding",), in_blocks=None, of_blocks=_unchanged
     ),
-    "reshard": _VIEW.replace(in_blocks=None, of_blocks=lambda eqn, values, *_: values[0]),
+    "reshard": _VIEW.replace(in_blocks=None, of_blocks=_unchanged),
 }

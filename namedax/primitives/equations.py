@@ -41,14 +41,8 @@ __all__ = [
     *("COLLECTIVES", "MARK", "Scan", "While", "are_side_effects", "axes_of", "barrier", "bind"),
     *("bodies_of", "call_whole", "called", "called_in_steps", "cast_axes", "collective_kind"),
     *("commutes", "condition_of", "constraint", "dimension_of", "exported_name", "facts"),
-    *(
-        "facts_of",
-        "has_forward_rule",
-        "has_rule",
-        "has_side_effects",
-        "in_two_levels",
-        "is_in_groups",
-    ),
+    *("facts_of", "has_forward_rule", "has_rule", "has_side_effects", "in_two_levels"),
+    *("is_call_on_devices", "is_in_groups"),
     *("is_inlined", "is_local", "is_tiled", "is_to_be_inlined", "is_whole_exchange"),
     *("is_whole_sum", "jaxpr_of", "jaxprs_of", "jaxprs_within", "kind_of", "mapped_axes"),
     *("mapped_jaxpr", "marked_axes_moved", "mesh_sizes", "name_of", "names_of", "open_jaxpr"),
@@ -192,6 +186,11 @@ def bind(eqn: JaxprEqn, values: Sequence[jax.Array], **changes: object) -> list[
 def has_forward_rule(eqn: JaxprEqn) -> bool:
     """Return True if an equation calls a jaxpr with a custom rule for its JVP."""
     return eqn.primitive.name == "custom_jvp_call"
+
+
+def is_call_on_devices(eqn: JaxprEqn) -> bool:
+    """Return True for a call of Python whose first operand says whether this device makes it."""
+    return bool(eqn.params.get("is_on_devices", False))
 
 
 def has_rule(eqn: JaxprEqn) -> bool:

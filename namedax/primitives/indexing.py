@@ -152,10 +152,13 @@ def _gathered_block(
     table = numbers.start_index_map[0] if len(numbers.start_index_map) == 1 else None
     if table is not None and (axes := tuple(layouts[0][table])):
         mode, size, block = eqn.params["mode"], before[table], values[0].shape[table]
-        index = values[1].astype(jnp.int32)
+        index = values[1]
+        if index.dtype.itemsize < 4:
+            index = index.astype(jnp.int32)
         is_valid = (index >= 0) & (index < size)
         if mode != lax.GatherScatterMode.FILL_OR_DROP:
-            index, is_valid = jnp.clip(index, 0, size - 1), jnp.ones_like(is_valid)
+            is_valid = jnp.ones_like(is_valid)
+        index = jnp.clip(index, 0, size - 1).astype(jnp.int32)  # a large one would wrap around
         local = index - comm.block_index(axes) * block
         is_here = (local >= 0) & (local < block) & is_valid
         params = {**eqn.params, "mode": lax.GatherScatterMode.CLIP, "fill_value": None}

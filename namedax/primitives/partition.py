@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
+from jax.sharding import NamedSharding
 
 from namedax.core.names import MeshAxes
 from namedax.core.padded_sharding import Uneven, block_size, plain
@@ -109,9 +110,10 @@ def in_blocks(
       operands: the blocks of its operands.
       wanted: for each result, the layout to which it is resharded next; `None` if it is unknown.
     """
-    if not any(axes for operand in operands for axes in operand.layout):
-        return _whole(eqn, operands)
     record = facts(eqn)
+    is_sharded = any(axes for operand in operands for axes in operand.layout)
+    if not is_sharded and record.of_blocks is None:
+        return _whole(eqn, operands)
     for roles in _roles(eqn, record, [operand.layout for operand in operands]):
         results = by_roles(eqn, operands, roles, record, wanted)
         if results is not None:
@@ -123,8 +125,14 @@ def _whole(eqn: JaxprEqn, operands: Sequence[Block]) -> list[Block]:
     values = [gathered(operand).value for operand in operands]
     return [
         Block(value, ((),) * len(shape_of(var)))
-        for value, var in zip(bind(eqn, values), eqn.outvars, strict=True)
+        for value, var in zip(_bound(eqn, values), eqn.outvars, strict=True)
     ]
+
+
+def _bound(eqn: JaxprEqn, values: Sequence[jax.Array]) -> list[jax.Array]:
+    """Evaluate an equation without the shardings among its parameters, which global types have."""
+    params = {name: None for name, value in eqn.params.items() if isinstance(value, NamedSharding)}
+    return bind(eqn, values, **params)
 
 
 # --- roles ----------------------------------------------------------------------------------------
@@ -156,9 +164,26 @@ def _roles(eqn: JaxprEqn, record: Primitive, layouts: Sequence[Layout]) -> Itera
             for operand, dim in enumerate(dims):
                 own[operand][dim] = count
             count += 1
-        yield own, [list(range(len(aligned[0]))) for _ in outs]
+        yield _of_equal_sizes((own, [list(range(len(aligned[0]))) for _ in outs]), shapes, outs)
     elif record.forward is not None:
-        yield roles_by_marks(record.forward, eqn)
+        yield _of_equal_sizes(roles_by_marks(record.forward, eqn), shapes, outs)
+
+
+def _of_equal_sizes(
+    roles: Roles, shapes: Sequence[Sequence[int]], outs: Sequence[Sequence[int]]
+) -> Roles:
+    """Leave out roles of dimensions whose size in a result differs, as of windows and padding."""
+    own, of_results = roles
+    sizes: dict[int | None, set[int]] = {}
+    for shape, dims in zip([*shapes, *outs], [*own, *of_results], strict=True):
+        for n, role in zip(shape, dims, strict=True):
+            sizes.setdefault(role, set()).add(n)
+    kept = {role for role, found in sizes.items() if len(found) == 1}
+    first, second = (
+        [[role if role in kept else None for role in dims] for dims in part]
+        for part in (own, of_results)
+    )
+    return first, second
 
 
 def by_roles(
@@ -222,7 +247,7 @@ def _computed(
         elif callable(record.in_blocks):
             results = [record.in_blocks(eqn, values, shapes[0])]
         else:
-            results = bind(eqn, values)
+            results = _bound(eqn, values)
     except (TypeError, ValueError):  # a parameter that the sizes of operands must agree with
         return None
     if any(value.shape != shape for value, shape in zip(results, shapes, strict=True)):

@@ -13,8 +13,9 @@ from jax import lax
 from jax.extend.core import JaxprEqn
 
 from namedax.core.element_types import additive_identity, extreme
+from namedax.core.padded_sharding import Uneven
 from namedax.core.variance import cast_data, varying
-from namedax.primitives.dimensions import across, listed
+from namedax.primitives.dimensions import across, listed, without_roles
 from namedax.primitives.record import (
     OfBlocks,
     Placements,
@@ -25,7 +26,7 @@ from namedax.primitives.record import (
     shape_of,
 )
 from namedax.resources import communication as comm
-from namedax.resources.padding_masks import masked
+from namedax.resources.padding_masks import masked, only_real
 
 __all__ = ["RECORDS"]
 
@@ -35,8 +36,15 @@ def _of_top_k(eqn: JaxprEqn) -> Sequence[int]:
 
 
 def _of_windows(eqn: JaxprEqn) -> Sequence[int]:
-    sizes, strides = eqn.params["window_dimensions"], tuple(eqn.params.get("window_strides", ()))
-    return [i for i, n in enumerate(sizes) if n != 1 or strides[i : i + 1] not in ((1,), ())]
+    sizes, given = eqn.params["window_dimensions"], eqn.params
+    strides = given.get("window_strides") or [1] * len(sizes)
+    padding = given.get("padding") or [(0, 0)] * len(sizes)
+    dilation = given.get("base_dilation") or [1] * len(sizes)
+    return [
+        i
+        for i, (n, *others) in enumerate(zip(sizes, strides, padding, dilation, strict=True))
+        if n != 1 or [others[0], tuple(others[1]), others[2]] != [1, (0, 0), 1]
+    ]
 
 
 def _size(shapes: Sequence[Sequence[int]]) -> int:
@@ -93,6 +101,8 @@ def _extremum(largest: bool) -> OfBlocks:
         ) -> tuple[jax.Array, jax.Array]:
             found = extremum(*primals)
             mine = primals[0] == cast_data(lax.expand_dims(found, dims), varying(primals[0]))
+            for dim in dims:  # padding has no share, whatever the extremum is
+                mine = masked(mine, dim, layouts[0][dim], False)
             share = lax.convert_element_type(mine, found.dtype)
             count = comm.psum(jnp.sum(share, dims), axes)
             return found, comm.psum(jnp.sum(tangents[0] * share, dims), axes) / count
@@ -121,7 +131,7 @@ def _index_of_extremum(
     shape: Sequence[int],
     layouts: Sequence[Placements],
 ) -> jax.Array:
-    """Compare the extrema of blocks; padding comes last, so it is never the first of equals."""
+    """Compare the extrema of blocks. Padding comes last: it is never the first of equals."""
     (data,), (dim,), (layout,) = values, eqn.params["axes"], layouts
     index = _reduced(eqn, data, (dim,))
     if not (axes := layout[dim]):
@@ -155,7 +165,12 @@ def _running_sum(
     own = comm.block_index(axes)
     earlier = number > own if eqn.params["reverse"] else number < own
     before = jnp.where(earlier, totals, lax.full_like(totals, 0))
-    return result + jnp.sum(before, dim, keepdims=True, dtype=result.dtype)
+    result = result + jnp.sum(before, dim, keepdims=True, dtype=result.dtype)
+    if not eqn.params["reverse"] or not isinstance(layouts[0][dim], Uneven):
+        return result
+    # Padding, which would be zero, gets the value of an element: that of the first one.
+    first = jnp.sum(totals, dim, keepdims=True, dtype=result.dtype)
+    return only_real(result, first, dim, layouts[0][dim])
 
 
 def _running(eqn: JaxprEqn, layouts: object) -> Roles:
@@ -203,11 +218,20 @@ RECORDS: Mapping[str, Primitive] = {
     ),
     "reduce_and": _REDUCTION.replace(takes="a boolean", identity=_all_bits),
     **records("reduce_or reduce_xor", _REDUCTION.replace(takes="a boolean", identity=_no_bits)),
-    "argmax": _REDUCTION.replace(takes="the index of the maximum", of_blocks=_index_of_extremum),
-    "argmin": _REDUCTION.replace(takes="the index of the minimum", of_blocks=_index_of_extremum),
+    "argmax": _REDUCTION.replace(
+        takes="the index of the maximum",
+        identity=lambda dtype: extreme(dtype, largest=True),
+        of_blocks=_index_of_extremum,
+    ),
+    "argmin": _REDUCTION.replace(
+        takes="the index of the minimum",
+        identity=lambda dtype: extreme(dtype, largest=False),
+        of_blocks=_index_of_extremum,
+    ),
     "reduce": Primitive(
         aligned=across(listed("dimensions"), keeps=False),
         has_jaxpr=True,
+        roles=without_roles,  # JAX casts no constants of the jaxpr when it differentiates it
         reduces=listed("dimensions"),
         flops=_combinations,
     ),
@@ -216,7 +240,7 @@ RECORDS: Mapping[str, Primitive] = {
     **records(
         "reduce_window_sum reduce_window_max reduce_window_min select_and_gather_add", _WINDOWS
     ),
-    "reduce_window": _WINDOWS.replace(has_jaxpr=True),
+    "reduce_window": _WINDOWS.replace(has_jaxpr=True, roles=without_roles),
     "select_and_scatter_add": Primitive(flops=_of_each_window),
     "sort": Primitive(aligned=across(listed("dimension")), flops=_comparisons),
     "top_k": Primitive(aligned=across(_of_top_k)),

@@ -18,6 +18,7 @@ from namedax.primitives.dimensions import (
     reshaped,
     same_sizes,
     trimmed,
+    without_roles,
 )
 from namedax.primitives.record import (
     Aligned,
@@ -196,7 +197,8 @@ RECORDS: Mapping[str, Primitive] = {
     # Random words and keys.
     "threefry2x32": _KEYS.replace(fusion=Fusion.CHEAP, flops=50.0),
     "random_bits": Primitive(forward=_bits, draws=True, fusion=Fusion.CHEAP, flops=50.0),
-    "random_gamma": _KEYS.replace(draws=True),
+    # Its key is split over all elements of the other operand.
+    "random_gamma": _KEYS.replace(draws=True, roles=without_roles),
     **records("random_clone random_fold_in random_gamma_grad", _KEYS),
     **records("random_seed random_split random_unwrap", Primitive(forward=_bits)),
     "random_wrap": Primitive(forward=last(lambda eqn: 1)),

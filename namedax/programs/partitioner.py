@@ -31,9 +31,12 @@ from namedax.primitives.equations import (
     Scan,
     While,
     barrier,
+    bind,
     called_in_steps,
     facts,
     has_rule,
+    has_side_effects,
+    is_call_on_devices,
     kind_of,
     open_jaxpr,
 )
@@ -127,8 +130,11 @@ class _Partitioner:
         kind = kind_of(eqn)
         if kind is Kind.RULE:
             return self._with_rule(eqn, operands, jaxpr)
-        if kind in (Kind.MAP, Kind.SOLVE):
+        # `jax.vmap` makes while loops in which each element continues separately.
+        if kind in (Kind.MAP, Kind.SOLVE) or (kind is Kind.WHILE and While.of(eqn).ndim):
             return _whole(eqn, operands, jaxpr)
+        if not eqn.outvars and has_side_effects(eqn):
+            return _once(eqn, operands)
         if (rule := self._rules.get(kind)) is not None:
             return rule(eqn, operands)
         if eqn.primitive is PLACED:
@@ -216,9 +222,10 @@ class _Partitioner:
         found: list[Layout],
         layouts: Sequence[Layout],
     ) -> Callable[..., Any]:
-        mapped = jax.custom_jvp(lambda *values: tuple(function(*values)))
         types = _types(eqn)
         moving = [i for i, kind in enumerate(types) if _is_inexact(kind.dtype)]
+        moved = [i for i, var in enumerate(eqn.outvars) if _is_inexact(aval_of(var).dtype)]
+        mapped = jax.custom_jvp(lambda *values: _taken(function(*values), moved))
 
         @mapped.defjvp
         def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -233,17 +240,21 @@ class _Partitioner:
             blocks = [Block(v, s) for v, s in zip(primals, layouts, strict=True)]
             blocks += [Block(tangents[i], layouts[i]) for i in moving]
             results = self.of_jaxpr(closed, blocks)
-            out = function(*primals)
-            kept = list(found)
-            changes = iter(results[len(out) :])
-            return tuple(out), tuple(
-                in_layout(next(changes), layout).value
-                if _is_inexact(value.dtype)
-                else np.zeros(value.shape, jax.dtypes.float0)
-                for value, layout in zip(out, kept, strict=True)
-            )
+            count = len(eqn.outvars)
+            if not found:
+                found[:] = [result.layout for result in results[:count]]
+            # The values are those of the rule, too: JAX may differentiate them.
+            parts, wanted = (_taken(results, moved), results[count:]), _taken(found, moved)
+            return _values_in(parts[0], wanted), _values_in(parts[1], wanted)
 
-        return mapped
+        def run(*values: Any) -> list[Any]:
+            # JAX has no tangents of integers that vary over mesh axes: these stay outside.
+            still = len(moved) < len(eqn.outvars)
+            fixed = function(*map(lax.stop_gradient, values)) if still else []
+            results = dict(enumerate(fixed)) | dict(zip(moved, mapped(*values), strict=True))
+            return [results[i] for i in range(len(eqn.outvars))]
+
+        return run
 
     def _with_vjp(
         self,
@@ -397,6 +408,20 @@ def _whole(eqn: JaxprEqn, operands: list[Block], jaxpr: Jaxpr) -> list[Block]:
     ]
 
 
+def _once(eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
+    """Evaluate an equation that only has an effect, such as printing, on one device."""
+    values = [gathered(operand).value for operand in operands]
+    is_ordered = any("Ordered" in type(effect).__name__ for effect in eqn.effects)
+    axes = tuple(jax.sharding.get_abstract_mesh().manual_axes)
+    if is_ordered or not axes:
+        bind(eqn, values)
+    elif is_call_on_devices(eqn):
+        bind(eqn, [lax.axis_index(axes) == 0, *values[1:]])
+    else:
+        lax.cond(lax.axis_index(axes) == 0, lambda: bind(eqn, values), list)
+    return []
+
+
 def _apply(
     function: Callable[..., Sequence[Any]], values: Sequence[Any], found: list[Layout]
 ) -> list[Block]:
@@ -418,6 +443,14 @@ def _alone(eqn: JaxprEqn, jaxpr: Jaxpr) -> Callable[..., list[Any]]:
     function = jaxpr_as_fun(ClosedJaxpr(alone, ()))
     places = [next(i for i, v in enumerate(eqn.invars) if v is operand) for operand in operands]
     return lambda *values: list(function(*[values[i] for i in places]))
+
+
+def _values_in(blocks: Sequence[Block], layouts: Sequence[Layout]) -> tuple[Any, ...]:
+    return tuple(in_layout(b, layout).value for b, layout in zip(blocks, layouts, strict=True))
+
+
+def _taken(values: Sequence[Any], places: Sequence[int]) -> tuple[Any, ...]:
+    return tuple(values[i] for i in places)
 
 
 def _types(eqn: JaxprEqn) -> list[jax.ShapeDtypeStruct]:

@@ -82,6 +82,7 @@ def refuse_raw(
     function: str,
     reductions: bool = True,
     dimensions: Dimensions | None = None,
+    is_global: bool = False,
 ) -> None:
     """Raise an error if a traced body operates on blocks by functions of JAX.
 
@@ -91,6 +92,8 @@ def refuse_raw(
       function: the name of the function with this body, for messages.
       reductions: whether to look for reductions, too; default: True.
       dimensions: the known dimensions of its operands and results; default: none.
+      is_global: True if the body is traced on global shapes: nothing in it communicates, or casts,
+        over mesh axes.
 
     Raises:
       RawBlockError: the body has a collective over these mesh axes, or combines elements of a
@@ -101,6 +104,8 @@ def refuse_raw(
         for axis in axes:
             names.setdefault(axis, []).append(name)
     for eqn, known, path in _equations(closed.jaxpr, (), {}):
+        if is_global and not names.keys().isdisjoint(axes_of(eqn)):
+            _raise_for_collective(eqn, names, function)
         if (
             known.kind is not Kind.CAST
             and known.kind not in LOCAL_KINDS

@@ -27,6 +27,7 @@ from namedax.core.cpu_workarounds import extremum, widened
 from namedax.core.element_types import accumulation_type, additive_identity, to_type, weak_as
 from namedax.core.names import MeshAxes
 from namedax.core.padded_sharding import Uneven, plain
+from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data, varying, varying_of
 from namedax.resources.padding import padded, padded_size, unpadded
@@ -354,6 +355,9 @@ def is_partitioned() -> bool:
 
     There are several devices then, and `jax.shard_map` does not map all mesh axes.
     """
+    region = ambient()
+    if region is not None and region.mode == "global":
+        return False  # the partitioner of namedax
     kinds = jax.sharding.get_abstract_mesh().axis_types
     return jax.device_count() > 1 and (not kinds or any(kind != AxisType.Manual for kind in kinds))
 

@@ -232,6 +232,12 @@ def without_mesh() -> AbstractContextManager[object]:
     return jax.sharding.use_abstract_mesh(AbstractMesh((), ()))
 
 
+def without_explicit_axes() -> AbstractContextManager[object]:
+    """Return a context in which types have no shardings: without a mesh, if it is Explicit."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return without_mesh() if _explicit_axes(mesh) else contextlib.nullcontext()
+
+
 def has_explicit_axes(mesh: Mesh | AbstractMesh) -> bool:
     """Return True if an axis of the mesh is Explicit."""
     return bool(_explicit_axes(mesh))

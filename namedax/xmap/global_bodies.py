@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -18,6 +18,7 @@ from namedax.primitives.partition import Block, in_layout
 from namedax.programs.partitioner import partition
 from namedax.programs.raw_collective_check import refuse_raw
 from namedax.resources.layout import Layout
+from namedax.resources.mesh import without_explicit_axes
 
 __all__ = ["run_partitioned"]
 
@@ -42,16 +43,21 @@ def run_partitioned(
     on_global_shapes = region.on_global_shapes()
     made: list[Any] = []
 
+    @contextlib.contextmanager
+    def tracing() -> Iterator[None]:
+        with enter(on_global_shapes), without_explicit_axes():
+            yield
+
     def traced(*values: jax.Array) -> list[jax.Array]:
-        with enter(on_global_shapes):
-            leaves, tree = jax.tree.flatten(function(on_global_shapes, values), is_leaf=is_named)
+        leaves, tree = jax.tree.flatten(function(on_global_shapes, values), is_leaf=is_named)
         made[:] = [tree, [dims_of(leaf) for leaf in leaves]]
         return [leaf._data if type(leaf) is NamedArray else jnp.asarray(leaf) for leaf in leaves]
 
     types = [
         _global_type(block, dims, region) for block, dims in zip(blocks, all_dims, strict=True)
     ]
-    closed = jax.make_jaxpr(traced)(*types)
+    with tracing():
+        closed = jax.make_jaxpr(traced)(*types)
     tree, result_dims = made
     for dims, kind in zip(result_dims, closed.out_avals, strict=True):
         for dim, n in zip(dims, kind.shape, strict=True):
@@ -59,12 +65,12 @@ def run_partitioned(
                 region.block_size(dim, n, "xmap", supports_padding=True)
 
     def check(closed: ClosedJaxpr) -> None:
-        refuse_raw(closed, region.resources, name, reductions=False)
+        refuse_raw(closed, region.resources, name, reductions=False, is_global=True)
 
     operands = [
         Block(block, _layout(dims, region)) for block, dims in zip(blocks, all_dims, strict=True)
     ]
-    results = partition(closed, operands, functools.partial(enter, on_global_shapes), check)
+    results = partition(closed, operands, tracing, check)
     leaves = [
         make_result(in_layout(result, _layout(dims, region)).value, dims)
         for result, dims in zip(results, result_dims, strict=True)

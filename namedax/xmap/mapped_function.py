@@ -40,7 +40,15 @@ from namedax.core.region import Region, active_regions, ambient
 from namedax.core.stack_room import with_stack_room
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import casts_automatically, under_automatic_casts
-from namedax.errors import AxisMappingError, AxisSizeError, MeshError, NamedaxError, format_value
+from namedax.errors import (
+    AxisMappingError,
+    AxisResourceError,
+    AxisSizeError,
+    MeshError,
+    NamedaxError,
+    format_value,
+    show_names,
+)
 from namedax.messages.tracebacks import shorten_traceback
 from namedax.ops.operands.argument_placement import Arrivals, checked_values
 from namedax.ops.operands.broadcasting import to_local
@@ -682,6 +690,13 @@ def _run_within(
 ) -> PyTree:
     """Run one call within the body of a mapped function that shards axes over a mesh."""
     new_axes = check_nested(xmapped._name, xmapped._options.mesh, resources, outer)
+    if new_axes and outer.mode == "global":
+        raise AxisResourceError(
+            f"xmap: {xmapped._name} is called in a function that is mapped with"
+            f" partitioning='global', and maps axes over the mesh axes {show_names(new_axes)},"
+            " which that function does not map. Add these axes to axis_resources of the outer"
+            " function."
+        )
     region = Region(
         sizes,
         {**outer.resources, **resources},

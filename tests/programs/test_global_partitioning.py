@@ -19,10 +19,6 @@ def definite(v):
     return v.T @ v / 4 + 3 * jnp.eye(v.shape[1], dtype=v.dtype)
 
 
-def numbers(v, f=jax.random.normal):
-    return f(jax.random.key(3), shape=v.shape)
-
-
 @jax.custom_jvp
 def squared(v):
     return v * v
@@ -31,7 +27,7 @@ def squared(v):
 @squared.defjvp
 def squared_jvp(primals, tangents):
     (v,), (dv,) = primals, tangents
-    return v * v, 3 * v * dv  # not the derivative, so another rule is seen
+    return v * v, 3 * v * dv  # not the derivative, so a test fails if the rule is not used
 
 
 @jax.custom_vjp
@@ -74,6 +70,8 @@ FAMILIES = {
     },
     "extrema": {
         "max": lambda v: v.max(-1),
+        "max of minus infinity": lambda v: jnp.where(v > 9, v, -np.inf).max(0),
+        "argmax of a reshape": lambda v: jnp.argmax(v.reshape(-1) * np.arange(v.size) ** 2),
         "min": lambda v: v.min(0),
         "argmax": lambda v: jnp.argmax(v, 1),
         "argmin": lambda v: jnp.argmin(v, 0),
@@ -83,11 +81,16 @@ FAMILIES = {
         "first of ties": lambda v: jnp.argmax(jnp.round(v), 0),
         "last of ties": lambda v: v.shape[1] - jnp.argmin(jnp.round(v)[:, ::-1], 1),
         "ptp": lambda v: jnp.ptp(v, 0),
+        "argmax of -inf": lambda v: jnp.argmax(jnp.full_like(v, -np.inf), 0),
+        "argmin of the largest": lambda v: jnp.argmin(jnp.full_like(v, 255, dtype=np.uint8), 0),
+        "argmax of booleans": lambda v: jnp.argmax(v > 9, 0),
         "one_hot": lambda v: jax.nn.one_hot(jnp.argmax(v, 1), v.shape[1], dtype=v.dtype) @ v.T,
     },
     "cumulative": {
         "cumsum": lambda v: jnp.cumsum(v, 1),
         "cumsum from the end": lambda v: lax.cumsum(v, 0, reverse=True),
+        "division by it": lambda v: v[:1] / lax.cumsum(jnp.abs(v) + 1, 0, reverse=True),
+        "argmax of it": lambda v: jnp.argmax(lax.cumsum(-jnp.abs(v), 0, reverse=True), 0),
         "cumprod": lambda v: jnp.cumprod(v, 0),
         "cummax": lambda v: lax.cummax(v, 0),
         "cummax from the end": lambda v: lax.cummax(v, 1, reverse=True),
@@ -109,6 +112,8 @@ FAMILIES = {
     },
     "windows": {
         "convolve": lambda v: jnp.convolve(v[0], v[1]),
+        "padded window of one": lambda v: lax.reduce_window(v, 0.0, lax.add, (1, 2), (1, 1), ((0, 1), (0, 0))),
+        "dilated window of one": lambda v: lax.reduce_window(v, -np.inf, lax.max, (1, 1), (1, 1), ((0, 0), (0, 0)), (2, 1)),
         "image": lambda v: lax.conv_general_dilated(v[None, None], jnp.ones((3, 1, 2, 2), v.dtype), (1, 1), "SAME"),
         "batch": lambda v: lax.conv_general_dilated(v[:, None], v[:2, None, :2], (1,), "VALID"),
         "channels": lambda v: lax.conv_general_dilated(v.T[None], v[:, :, None], (1,), "VALID"),
@@ -138,6 +143,7 @@ FAMILIES = {
     "slices": {
         "slice": lambda v: v[1:3, :2],
         "strides": lambda v: v[::2, 1::3],
+        "dynamic_update_slice": lambda v: lax.dynamic_update_slice(v, v[:1] * 2, (1, 0)),
         "row": lambda v: v[1] + v[-1],
         "dynamic_slice": lambda v: lax.dynamic_slice(v, (1, 0), (2, v.shape[1])),
         "dynamic_slice past the end": lambda v: lax.dynamic_slice(v, (9, 1), (2, 2)),
@@ -222,6 +228,7 @@ FAMILIES = {
     "calls": {
         "jit": lambda v: jax.jit(lambda v: v - v.mean(1, keepdims=True))(v),
         "checkpoint": jax.checkpoint(lambda v: jnp.sin(v) @ jnp.cos(v).T),
+        "hessian": lambda v: jax.hessian(lambda row: jnp.sum(v @ row) ** 3)(v[0]),
         "vmap": lambda v: jax.vmap(lambda row: jnp.dot(row, v.sum(0)))(v),
         "vmap of columns": jax.vmap(lambda column: jnp.cumsum(column) * column.max(), 1, 1),
         "grad": jax.grad(lambda v: jnp.sum(jnp.tanh(v @ v.T) ** 2)),
@@ -233,8 +240,10 @@ FAMILIES = {
         "stop_gradient": lambda v: v * lax.stop_gradient(v.max(0)),
     },
     "random numbers": {
-        "normal": lambda v: v + numbers(v),
+        "normal": lambda v: v + jax.random.normal(jax.random.key(3), v.shape, v.dtype),
         "dropout": lambda v: v * jax.random.bernoulli(jax.random.key(1), 0.5, v.shape),
+        "gamma": lambda v: jax.random.gamma(jax.random.key(0), jnp.abs(v) + 1),
+        "dirichlet": lambda v: jax.random.dirichlet(jax.random.key(0), jnp.abs(v) + 1),
         "permutation": lambda v: jax.random.permutation(jax.random.key(2), v),
         "columns": lambda v: jax.random.permutation(jax.random.key(2), v, axis=1),
         "categorical": lambda v: jax.random.categorical(jax.random.key(4), v, axis=0),
@@ -344,7 +353,6 @@ def sent(f, *args):
 
 X = nx.named(array(8, 16), ["rows", "columns"])
 W = nx.named(array(16, 8, seed=1), ["columns", "hidden"])
-MATRIX = {"columns": "x"}
 SENT = {
     "elementwise": (lambda x: jax.tree.map(jnp.tanh, x) * 2 + x, {"rows": "x", "columns": "y"}, {}),
     "sum": (lambda x: jnp.sum(x.data), {"rows": "x"}, {"all-reduce": 1}),
@@ -352,7 +360,7 @@ SENT = {
     "sum of columns": (lambda x: nx.named(jnp.sum(x.data, 1), ["rows"]), {"rows": "x"}, {}),
     "softmax": (lambda x: nx.NamedArray(jax.nn.softmax(x.data, 0), x.dims), {"rows": "x"}, {"all-reduce": 2}),
     "softmax of columns": (lambda x: nx.NamedArray(jax.nn.softmax(x.data, 1), x.dims), {"rows": "x"}, {}),
-    "contraction": (lambda x: x.data @ W.data, MATRIX, {"all-reduce": 1}),
+    "contraction": (lambda x: x.data @ W.data, {"columns": "x"}, {"all-reduce": 1}),
     "contraction of rows": (lambda x: nx.named(x.data @ W.data, ["rows", "hidden"]), {"rows": "x"}, {}),
     "contraction with a sharded result": (
         lambda x: nx.named(x.data @ W.data, ["rows", "hidden"]),
@@ -457,7 +465,7 @@ def rule_of_named(kind):
 
 
 def with_statistics(v):
-    """Two results, of which one is an integer."""
+    """Two results; the second is an integer."""
     return v * v.sum(0), jnp.argmax(v, 0)
 
 
@@ -542,6 +550,7 @@ COLLECTIVES = {
     "in jit": jax.jit(lambda v: lax.psum(v, "x")),
     "in a loop": lambda v: lax.fori_loop(0, 2, lambda i, v: lax.psum(v, "x"), v),
     "in a rule": jax.grad(lambda v: jnp.sum(bad_rule(jax.custom_vjp)(v))),
+    "in a rule for jvp": jax.grad(lambda v: jnp.sum(bad_rule(jax.custom_jvp)(v))),
 }
 
 
