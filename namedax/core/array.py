@@ -658,8 +658,7 @@ def make_in_region(data: jax.Array | jax.ShapeDtypeStruct, dims: Dims) -> NamedA
         return make(data, dims)
     region = ambient()
     if region is not None and region.mode == "global":
-        region.check_placement("xmap", [dim for dim in dims if dim is not None])
-        return make(mark_names(data, dims, region.resources), dims)
+        return make(mark_names(data, dims, region), dims)
     set_block(array := make(data, dims), _new_block(region))
     return array
 

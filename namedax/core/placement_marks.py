@@ -6,7 +6,7 @@ identity. The cotangent of a marked value is marked alike, because it has the sa
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from namedax.core.names import Dims, MeshAxes
+from namedax.core.region import Region
 
 __all__ = ["PLACED", "mark_names", "mark_placement"]
 
@@ -32,11 +33,16 @@ def mark_placement(data: jax.Array, layout: Layout) -> jax.Array:
     return marked
 
 
-def mark_names(data: Any, dims: Dims, resources: Mapping[Hashable, MeshAxes]) -> Any:
-    """Mark global data as sharded by the mesh axes of its names; return placeholders unchanged."""
+def mark_names(data: Any, dims: Dims, region: Region) -> Any:
+    """Mark global data as sharded by the mesh axes of its names; return placeholders unchanged.
+
+    Raises:
+      PlacementConflictError: two of the names are on one mesh axis.
+    """
     if not isinstance(data, jax.Array) or data.ndim != len(dims):
         return data
-    return mark_placement(data, tuple(resources.get(dim, ()) for dim in dims))
+    region.check_placement("xmap", [dim for dim in dims if dim is not None])
+    return mark_placement(data, tuple(region.resources.get(dim, ()) for dim in dims))
 
 
 def _transpose(cotangent: Any, data: Any, *, layout: Layout) -> list[Any]:

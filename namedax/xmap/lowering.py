@@ -571,7 +571,7 @@ class Call:
                 elif dim in self.whole:
                     data = comm.all_gather(data, i, self.region.place(dim), "invarying")
         elif self.region.mode == "global":
-            data = mark_names(data, dims, self.region.resources)
+            data = mark_names(data, dims, self.region)
         elif self.region.resources:
             sharding = NamedSharding(self.region.mesh, partition_spec(dims, self.region.resources))
             data = jax.lax.with_sharding_constraint(data, sharding)

@@ -101,7 +101,8 @@ def random_layout(rng: random.Random, meetings: list[frozenset[str]], unmapped: 
     if len(mesh) > 1 and resources and partitioning == "manual" and apart.random() < 0.3:
         slow = (apart.choice([axis for axis, _ in mesh]),)
     layout = Layout(mesh, resources, explicit, partitioning, gradient, wrap, arrive, passes, slow, after, again=again)
-    if mesh and partitioning == "manual" and not slow and apart.random() < 0.25 and {*INNER}.isdisjoint(dict(resources)):
+    is_global = random.Random(repr(layout)).random() < 0.25  # draws that change no others
+    if mesh and partitioning == "manual" and not slow and is_global and {*INNER}.isdisjoint(dict(resources)):
         layout = dataclasses.replace(layout, partitioning="global")
     # nx.shard runs neither under an eager jax.vmap, nor in a traced program under jax.set_mesh.
     at_rest = layout.uneven and mesh and not again and arrive == "host" and wrap not in ("vmap", "eager") and not explicit
