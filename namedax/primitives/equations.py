@@ -42,7 +42,7 @@ __all__ = [
     *("bodies_of", "call_whole", "called", "called_in_steps", "cast_axes", "collective_kind"),
     *("commutes", "condition_of", "constraint", "dimension_of", "exported_name", "facts"),
     *("facts_of", "has_forward_rule", "has_rule", "has_side_effects", "in_two_levels"),
-    *("is_call_on_devices", "is_in_groups"),
+    *("is_call_on_devices", "is_in_groups", "is_ordered"),
     *("is_inlined", "is_local", "is_tiled", "is_to_be_inlined", "is_whole_exchange"),
     *("is_whole_sum", "jaxpr_of", "jaxprs_of", "jaxprs_within", "kind_of", "mapped_axes"),
     *("mapped_jaxpr", "marked_axes_moved", "mesh_sizes", "name_of", "names_of", "open_jaxpr"),
@@ -591,6 +591,11 @@ def are_side_effects(effects: Iterable[object]) -> bool:
 def has_side_effects(eqn: JaxprEqn) -> bool:
     """Return True if an equation has effects other than the axis names of a collective."""
     return bool(eqn.effects) and are_side_effects(eqn.effects)
+
+
+def is_ordered(eqn: JaxprEqn) -> bool:
+    """Return True if the effects of an equation happen in the order of the program."""
+    return any(type(effect).__name__.startswith("Ordered") for effect in eqn.effects)
 
 
 def commutes(eqn: JaxprEqn) -> bool:

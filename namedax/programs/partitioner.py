@@ -37,6 +37,7 @@ from namedax.primitives.equations import (
     has_rule,
     has_side_effects,
     is_call_on_devices,
+    is_ordered,
     kind_of,
     open_jaxpr,
 )
@@ -288,12 +289,13 @@ class _Partitioner:
             )
             count = len(state["out"])
             saved = results[count:]
-            found[:] = [result.layout for result in results[:count]]
+            if not found:
+                found[:] = [result.layout for result in results[:count]]
             state["saved"] = [
                 (r.layout, s) for r, s in zip(saved, closed.out_avals[count:], strict=True)
             ]
             state["layouts"] = list(found)
-            return tuple(r.value for r in results[:count]), tuple(r.value for r in saved)
+            return _values_in(results[:count], found), tuple(r.value for r in saved)
 
         def backward(saved: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
             def pull(leaves: Sequence[Any], given: Sequence[Any]) -> Any:
@@ -411,9 +413,8 @@ def _whole(eqn: JaxprEqn, operands: list[Block], jaxpr: Jaxpr) -> list[Block]:
 def _once(eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
     """Evaluate an equation that only has an effect, such as printing, on one device."""
     values = [gathered(operand).value for operand in operands]
-    is_ordered = any("Ordered" in type(effect).__name__ for effect in eqn.effects)
     axes = tuple(jax.sharding.get_abstract_mesh().manual_axes)
-    if is_ordered or not axes:
+    if is_ordered(eqn) or not axes:
         bind(eqn, values)
     elif is_call_on_devices(eqn):
         bind(eqn, [lax.axis_index(axes) == 0, *values[1:]])

@@ -1,5 +1,7 @@
 """Bodies traced on global shapes: functions of JAX on named arrays give the numbers of one device in every layout."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -667,3 +669,70 @@ def test_transformations_of_mapped_functions(name, resources):
         jax.jit(lambda g=g: TRANSFORMATIONS[name](g))() for g in (f, lambda v: jnp.mean(jnp.tanh(centered_oracle(v)) ** 2))
     )
     close(have, want, 1e-4)
+
+
+@pytest.mark.parametrize("resources", [{"n": "x"}, {"n": ("x", "y")}], ids=str)
+def test_second_derivatives_are_those_of_the_rule(resources):
+    """A rule that avoids a division by zero is differentiated itself; the function is not."""
+
+    @jax.custom_jvp
+    def length(v):
+        return jnp.sqrt(jnp.sum(v * v))
+
+    length.defjvp(lambda p, t: (length(*p), jnp.sum(p[0] * t[0]) / jnp.maximum(length(*p), 1e-6)))
+    zeros = jnp.zeros(4)
+    have = jax.hessian(lambda v: mapped(lambda x: length(x.data), resources)(nx.named(v, ["n"])) ** 2)(zeros)
+    close(have, jax.hessian(lambda v: length(v) ** 2)(zeros))
+
+
+def test_values_of_a_rule_are_those_of_its_primal_results():
+    double = jax.custom_jvp(lambda v: v)
+    double.defjvp(lambda p, t: (p[0] * 7, t[0]))
+    f = mapped(lambda x: double(x.data), {"n": "x"}, in_axes=(["n"],))
+    close(jax.jvp(f, (jnp.ones(8),), (jnp.ones(8),)), (7 * jnp.ones(8), jnp.ones(8)))
+
+
+def test_elements_that_stop_separately():
+    """`jax.vmap` of a while loop makes one whose condition is an array."""
+
+    def halved(v):
+        return jax.vmap(lambda row: lax.while_loop(lambda c: c > 1, lambda c: c * 0.5, row))(v)
+
+    v = jnp.arange(8.0)
+    close(mapped(lambda x: halved(x.data), {"n": "x"}, in_axes=(["n"],))(v), halved(v))
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "int8", "int32"])
+@pytest.mark.parametrize("mode", ["clip", "fill", "wrap"])
+def test_rows_out_of_bounds(dtype, mode):
+    at = np.array([0, np.iinfo(dtype).max, np.iinfo(dtype).min, 3], dtype)
+    v = jnp.arange(8.0)
+    take = functools.partial(jnp.take, indices=jnp.asarray(at), mode=mode)
+    close(mapped(lambda x: take(x.data), {"n": "x"}, in_axes=(["n"],))(v), take(v))
+
+
+@pytest.mark.parametrize("resources", [{"n": "x"}, {"n": ("x", "y")}, {}], ids=str)
+def test_printing_happens_once(resources, capfd):
+    def body(x):
+        jax.debug.print("sum {}", x.data.sum())
+        nx.debug.print("named {}", x)
+        return x
+
+    mapped(body, resources)(nx.named(jnp.arange(8.0), ["n"]))
+    jax.effects_barrier()
+    assert capfd.readouterr().out.count("sum 28.0") == 1
+
+
+def test_a_nested_function_maps_no_new_mesh_axes():
+    def body(x):
+        return nx.xmap(lambda y: nx.sum(y, "rows"), axis_resources={"columns": "y"})(x)
+
+    with pytest.raises(nx.errors.AxisResourceError, match="partitioning='global', and maps axes over the mesh axes 'y'"):
+        mapped(body, {"rows": "x"})(X)
+
+
+def test_two_names_of_one_mesh_axis_do_not_meet():
+    with pytest.raises(nx.errors.PlacementConflictError, match="axes 'a' and 'b' meet in one value"):
+        mapped(lambda a, b: nx.multiply(a, b), {"a": "x", "b": "x"})(
+            nx.ones(named_shape={"a": 8}), nx.ones(named_shape={"b": 8})
+        )
