@@ -10,6 +10,7 @@ from jax import lax
 from jax.extend.core import JaxprEqn
 
 from namedax.core.error_function import with_derivative
+from namedax.core.placement_marks import PLACED
 from namedax.core.user_code import LEAF
 from namedax.core.variance import cast_data
 from namedax.primitives.record import (
@@ -112,6 +113,7 @@ RECORDS: Mapping[str, Primitive] = {
     # summed again in the backward pass.
     "name": _FREE.replace(kind=Kind.NAME, parameters=("name",)),
     LEAF.name: _FREE.replace(linear=_ONE),
+    PLACED.name: _FREE.replace(kind=Kind.PLACEMENT, parameters=("layout",), in_blocks=None),
     # Identities with parameters or operands that depend on the shape or the placement.
     MASK_COTANGENT.name: _FREE.replace(linear=_ONE, in_blocks=None),
     ZERO_COTANGENT.name: _FREE.replace(linear=_ONE, in_blocks=None),

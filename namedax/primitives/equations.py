@@ -46,8 +46,16 @@ __all__ = [
     *("is_inlined", "is_local", "is_tiled", "is_to_be_inlined", "is_whole_exchange"),
     *("is_whole_sum", "jaxpr_of", "jaxprs_of", "jaxprs_within", "kind_of", "mapped_axes"),
     *("mapped_jaxpr", "marked_axes_moved", "mesh_sizes", "name_of", "names_of", "open_jaxpr"),
-    *("operands_of_bodies", "parameters_of", "parameters_with", "primitive_name", "slice_sizes"),
-    *("sliced_dimension", "solve", "strings_of", "with_bodies", "with_jaxprs", "with_operands"),
+    *("operands_of_bodies", "parameters_of", "parameters_with", "placement_of", "primitive_name"),
+    *(
+        "slice_sizes",
+        "sliced_dimension",
+        "solve",
+        "strings_of",
+        "with_bodies",
+        "with_jaxprs",
+        "with_operands",
+    ),
 ]
 
 T = TypeVar("T")
@@ -293,6 +301,12 @@ def slice_sizes(eqn: JaxprEqn) -> Sequence[int]:
 def constraint(eqn: JaxprEqn) -> NamedSharding:
     """Return the sharding of a sharding constraint."""
     return eqn.params["sharding"]
+
+
+def placement_of(eqn: JaxprEqn) -> tuple[tuple[str, ...], ...]:
+    """Return the mesh axes of each dimension of a value that is placed by its names."""
+    layout: tuple[tuple[str, ...], ...] = eqn.params["layout"]
+    return layout
 
 
 def marked_axes_moved(eqn: JaxprEqn, sharding: Sharding) -> Mixed:

@@ -22,11 +22,10 @@ from jax.sharding import NamedSharding
 
 from namedax.core.names import MeshAxes
 from namedax.core.padded_sharding import Uneven, block_size, plain
-from namedax.core.placement_marks import PLACED
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data
 from namedax.primitives.dimensions import roles_by_marks
-from namedax.primitives.equations import bind, facts
+from namedax.primitives.equations import bind, facts, kind_of, placement_of
 from namedax.primitives.record import Atom, Kind, Primitive, Roles, shape_of
 from namedax.resources.layout import Layout, relayout
 from namedax.resources.padding_masks import masked
@@ -310,8 +309,8 @@ def wanted_layouts(jaxpr: Jaxpr) -> dict[Atom, Layout]:
     """
     found: dict[Atom, Layout] = {}
     for eqn in reversed(jaxpr.eqns):
-        if eqn.primitive is PLACED:
-            found[eqn.invars[0]] = eqn.params["layout"]
+        if kind_of(eqn) is Kind.PLACEMENT:
+            found[eqn.invars[0]] = placement_of(eqn)
         elif len(eqn.outvars) == 1 and (layout := found.get(eqn.outvars[0])) is not None:
             record = facts(eqn)
             if record.is_elementwise or record.is_transposition:

@@ -97,6 +97,7 @@ class Kind(enum.Enum):
     MAP = "map of a jaxpr over mesh axes"
     BARRIER = "identity that the compiler does not optimize across"
     CONSTRAINT = "sharding constraint on a value"
+    PLACEMENT = "placement of a global value by its names"
     TRANSFORM = "Fourier transform"
     SLICE = "slice at dynamic indices"
     UPDATE = "update at dynamic indices"

@@ -26,12 +26,12 @@ from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var,
 from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.names import MeshAxes
 from namedax.core.padded_sharding import Uneven
-from namedax.core.placement_marks import PLACED
 from namedax.primitives.equations import (
     Scan,
     While,
     barrier,
     bind,
+    bodies_of,
     called_in_steps,
     facts,
     has_rule,
@@ -40,6 +40,7 @@ from namedax.primitives.equations import (
     is_ordered,
     kind_of,
     open_jaxpr,
+    placement_of,
 )
 from namedax.primitives.partition import (
     Block,
@@ -53,7 +54,7 @@ from namedax.primitives.partition import (
 )
 from namedax.primitives.recomputation import remat_again
 from namedax.primitives.record import AnyJaxpr, Atom, Kind, aval_of, shape_of
-from namedax.programs.evaluator import in_plain_layout, source_of
+from namedax.programs.evaluator import consts_to_inputs, in_plain_layout, source_of
 from namedax.resources.layout import Layout
 from namedax.resources.padding_masks import without_gradient_of_padding
 
@@ -138,8 +139,8 @@ class _Partitioner:
             return _once(eqn, operands)
         if (rule := self._rules.get(kind)) is not None:
             return rule(eqn, operands)
-        if eqn.primitive is PLACED:
-            return [_marked(operands[0], eqn.params["layout"], shape_of(eqn.invars[0]))]
+        if kind is Kind.PLACEMENT:
+            return [_marked(operands[0], placement_of(eqn), shape_of(eqn.invars[0]))]
         following = [wanted.get(var) for var in eqn.outvars]
         if kind is Kind.TRANSFORM and on_cpus():
             plain = [Block(in_plain_layout(b.value), b.layout) for b in operands]
@@ -194,9 +195,7 @@ class _Partitioner:
         run, found = self._on_values(jaxpr, [operand.layout for operand in operands])
         values = [operand.value for operand in operands]
         traced = jax.make_jaxpr(run)(*values)
-        again = traced.jaxpr.replace(
-            constvars=[], invars=[*traced.jaxpr.constvars, *traced.jaxpr.invars]
-        )
+        again = consts_to_inputs(traced.jaxpr)
         results = remat_again(eqn, again, [*traced.consts, *values])
         return [Block(value, layout) for value, layout in zip(results, found, strict=True)]
 
@@ -381,7 +380,7 @@ class _Partitioner:
 
     def _branch(self, eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
         index, given = gathered(operands[0]).value, operands[1:]
-        branches = eqn.params["branches"]
+        branches = bodies_of(eqn)
         wanted = self._computed_layouts(branches[0], given)
         for branch in branches[1:]:
             others = self._computed_layouts(branch, given)

@@ -21,6 +21,7 @@ from jax.extend.core import primitives as public
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
+from namedax.core.placement_marks import PLACED, mark_placement
 from namedax.core.user_code import LEAF
 from namedax.primitives import costs
 from namedax.primitives import equations as primitives
@@ -40,7 +41,7 @@ from tests.harness import HIGH_FLAGS, flags_on, flags_set
 
 ROOT = pathlib.Path(primitives.__file__).parents[1]
 AXES = ("x", "y")
-OWN = {PRIMITIVE.name, TWO_LEVEL.name, MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name}
+OWN = {PRIMITIVE.name, TWO_LEVEL.name, MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name, PLACED.name}
 
 
 def broken(name, what):
@@ -124,6 +125,7 @@ PLAIN = {
     "iota": (lambda: lax.iota(jnp.int32, 3),),
     "name": (lambda a: checkpoint_name(a, "kept"), M),
     LEAF.name: (lambda a: LEAF.bind(a, mark=(("x",), ())), M),
+    PLACED.name: (lambda a: mark_placement(a, (("x",), ())), M),
     "lt": (lax.lt, M, M + 1),
     "mask_cotangent": (mask_cotangent, M, M > 0),
     "zero_cotangent": (zero_cotangent, M),

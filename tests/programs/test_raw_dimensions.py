@@ -199,7 +199,7 @@ def call(function, more, *args):
     return function(*args, *more)
 
 
-MORE = {"integer_pow": (2,), "reduce_precision": (5, 10)}
+MORE = {"integer_pow": (2,), "reduce_precision": (5, 10), "polynomial": ([1.0, 2.0],)}
 # JAX leaves the second out where it changes nothing, calls the first in a program of its own, and draws the numbers of the last.
 NOT_TRIED = {"clamp", "convert_element_type", "random_gamma_grad"}
 

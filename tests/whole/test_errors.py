@@ -441,7 +441,7 @@ OPTIONS = {
     "partitioning": (
         lambda: xmap(body, ["a"], ["a"], partitioning="automatic"),
         AxisResourceError,
-        "xmap: partitioning must be 'manual' or 'auto', got 'automatic'.",
+        "xmap: partitioning must be 'manual', 'global' or 'auto', got 'automatic'.",
     ),
     "axis_resources is no dictionary": (
         lambda: xmap(body, ["a"], ["a"], [("a", "x")]),

@@ -65,3 +65,14 @@ def test_gradients(name, layout):
     given = x if resources else nx.named(x, ["n"])
     have = jax.grad(f)(given)
     np.testing.assert_allclose(getattr(have, "data", have), np.asarray(want, "float32"), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("partitioning", ["manual", "global"])
+@pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"b": "x"}], ids=str)
+def test_the_gradient_of_a_maximum_of_nan_shows_it(resources, partitioning):
+    """Under `jax.jit` too, where that of `jnp.max` is zero in JAX 0.12."""
+    x = nx.named(jnp.array([[1.0, np.nan], [3.0, 2.0]]), ["a", "b"])
+    options = {"axis_resources": resources, "mesh": make_mesh((2,)), "partitioning": partitioning}
+    gradient = jax.grad(nx.xmap(lambda x: nx.sum(nx.max(x, "a"), "b"), **options))
+    for f in (gradient, jax.jit(gradient)):
+        np.testing.assert_array_equal(f(x).data, [[0.0, np.nan], [1.0, np.nan]])
