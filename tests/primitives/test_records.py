@@ -623,7 +623,7 @@ def test_barriers_keep_variance():
 # JAX does not list these among its public primitives, or only in some versions.
 UNLISTED = {
     *"pvary reshard split stack unstack tile ragged_dot_general geqrf lu_pivots_to_permutation scatter-sub log2".split(),
-    *"one_minus_square empty random_clone random_gamma_grad random_unwrap random_wrap optimization_barrier".split(),
+    *"one_minus_square empty random_clone random_gamma_grad random_unwrap random_wrap optimization_barrier polynomial".split(),
     *OWN,
 }
 
