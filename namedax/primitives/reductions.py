@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import JaxprEqn
+from jax.extend.core import JaxprEqn, Literal
 
 from namedax.core.element_types import additive_identity, extreme
 from namedax.core.padded_sharding import Uneven
@@ -178,6 +178,23 @@ def _running(eqn: JaxprEqn, layouts: object) -> Roles:
     return [dims], [dims]
 
 
+def _of_reducer(eqn: JaxprEqn, layouts: object) -> Roles:
+    """Return the roles of a reduction by a function: its own dimensions are gathered.
+
+    JAX casts no constants of the function when it differentiates it. With some, all are gathered.
+    """
+    jaxpr = eqn.params["jaxpr"]
+    if any(isinstance(var, Literal) for part in jaxpr.eqns for var in part.invars):
+        return without_roles(eqn, layouts)
+    kept = [i for i in range(len(shape_of(eqn.invars[0]))) if i not in eqn.params["dimensions"]]
+    own: list[list[int | None]] = [
+        [kept.index(i) if i in kept else None for i in range(len(shape_of(var)))]
+        for var in eqn.invars
+    ]
+    results: list[list[int | None]] = [list(range(len(kept))) for _ in eqn.outvars]
+    return own, results
+
+
 def _all_bits(dtype: np.dtype) -> Any:
     return True if dtype == jnp.bool_ else ~np.zeros((), dtype)
 
@@ -231,7 +248,7 @@ RECORDS: Mapping[str, Primitive] = {
     "reduce": Primitive(
         aligned=across(listed("dimensions"), keeps=False),
         has_jaxpr=True,
-        roles=without_roles,  # JAX casts no constants of the jaxpr when it differentiates it
+        roles=_of_reducer,
         reduces=listed("dimensions"),
         flops=_combinations,
     ),

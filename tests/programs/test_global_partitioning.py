@@ -736,3 +736,17 @@ def test_two_names_of_one_mesh_axis_do_not_meet():
         mapped(lambda a, b: nx.multiply(a, b), {"a": "x", "b": "x"})(
             nx.ones(named_shape={"a": 8}), nx.ones(named_shape={"b": 8})
         )
+
+
+@pytest.mark.parametrize("name", ["softmax", "logsumexp", "max", "a function"])
+def test_reductions_of_other_dimensions_send_nothing(name):
+    """Also by a function (`lax.reduce`), as in the softmax of namedax on CPUs."""
+    functions = {
+        "softmax": lambda x: nx.nn.softmax(x, "columns"),
+        "logsumexp": lambda x: nx.logsumexp(x, "columns"),
+        "max": lambda x: nx.max(x, "columns"),
+        "a function": lambda x: lax.reduce(x.data, -np.inf, lax.max, (1,)).sum() * x,
+    }
+    f = mapped(functions[name], {"rows": "x"})
+    assert not any("all-gather" in kind for kind in sent(f, X))
+    assert not any("all-gather" in kind for kind in sent(jax.grad(lambda x: jnp.sum(f(x).data ** 2)), X))
