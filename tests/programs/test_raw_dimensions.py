@@ -332,3 +332,17 @@ def test_a_square_block_costs_no_collective():
         w, x = array(4 * size, 8), array(16, 4 * size)
         counts.append(nx.explain(f, w, x, x).summary()["all-reduce"][0])
     assert counts == [3, 3]
+
+
+@pytest.mark.parametrize("options", [{"padding": ((1, -1),)}, {"padding": ((-1, 1),)}], ids=str)
+def test_windows_of_one_element_with_padding(options):
+    def window(v):
+        return lax.reduce_window(v, 0.0, lax.add, (1,), (1,), **options)
+
+    f = functools.partial(
+        nx.xmap, on_leaves(window), in_axes=["a"], out_axes=["a"], axis_resources={"a": "x"}, mesh=make_mesh((4,))
+    )
+    v = jnp.arange(1.0, 9.0)
+    with pytest.raises(nx.errors.RawBlockError, match="reduce_window"):
+        f()(v)
+    np.testing.assert_allclose(f(partitioning="global")(v), window(v))
