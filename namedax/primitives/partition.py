@@ -123,7 +123,7 @@ def in_blocks(
 def _whole(eqn: JaxprEqn, operands: Sequence[Block]) -> list[Block]:
     values = [gathered(operand).value for operand in operands]
     return [
-        Block(value, ((),) * len(shape_of(var)))
+        replicated(value, len(shape_of(var)))
         for value, var in zip(_bound(eqn, values), eqn.outvars, strict=True)
     ]
 
@@ -139,8 +139,8 @@ def _bound(eqn: JaxprEqn, values: Sequence[jax.Array]) -> list[jax.Array]:
 
 def _roles(eqn: JaxprEqn, record: Primitive, layouts: Sequence[Layout]) -> Iterator[Roles]:
     """Yield the roles of the dimensions of all operands and results, the best ones first."""
-    if record.roles is not None:
-        yield record.roles(eqn, layouts)
+    if record.roles is not None and (found := record.roles(eqn, layouts)) is not None:
+        yield found
     shapes = [shape_of(var) for var in eqn.invars]
     outs = [shape_of(var) for var in eqn.outvars]
     if record.is_elementwise:

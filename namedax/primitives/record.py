@@ -162,7 +162,7 @@ class Primitive(Record):
       in_blocks: computes a block of the result from aligned blocks of the operands. True: with the
         same parameters. `None`: it needs whole operands.
       roles: returns the roles of dimensions for the partitioner, by the layouts of the operands,
-        where `aligned`, `contracted` and `forward` are not enough.
+        where `aligned`, `contracted` and `forward` are not enough; `None` where they are.
       contracted: returns the dimensions that are summed over together: one of each operand.
       combine: completes a result over the mesh axes of dimensions that are summed over.
       identity: returns the element of a dtype that changes no sum; padding is replaced by it.
@@ -209,7 +209,7 @@ class Primitive(Record):
     aligned: Callable[[JaxprEqn], Sequence[Aligned]] | None = None
     forward: Forward | None = None
     in_blocks: InBlocks | bool | None = None
-    roles: Callable[[JaxprEqn, Sequence[Placements]], Roles] | None = None
+    roles: Callable[[JaxprEqn, Sequence[Placements]], Roles | None] | None = None
     contracted: Callable[[JaxprEqn], Sequence[Sequence[int]]] | None = None
     combine: Callable[[jax.Array, tuple[str, ...]], jax.Array] | None = None
     identity: Callable[[Any], Any] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -178,30 +179,22 @@ def _running(eqn: JaxprEqn, layouts: object) -> Roles:
     return [dims], [dims]
 
 
-def _of_reducer(eqn: JaxprEqn, layouts: object) -> Roles:
-    """Return the roles of a reduction by a function: its own dimensions are gathered.
+def _of_reducer(eqn: JaxprEqn, layouts: object) -> Roles | None:
+    """Return the roles of a reduction by a function with constants: all dimensions are gathered.
 
-    JAX casts no constants of the function when it differentiates it. With some, all are gathered.
+    JAX does not cast the constants when it differentiates the function.
     """
-    jaxpr = eqn.params["jaxpr"]
-    if any(isinstance(var, Literal) for part in jaxpr.eqns for var in part.invars):
-        return without_roles(eqn, layouts)
-    kept = [i for i in range(len(shape_of(eqn.invars[0]))) if i not in eqn.params["dimensions"]]
-    own: list[list[int | None]] = [
-        [kept.index(i) if i in kept else None for i in range(len(shape_of(var)))]
-        for var in eqn.invars
-    ]
-    results: list[list[int | None]] = [list(range(len(kept))) for _ in eqn.outvars]
-    return own, results
+    operands = (var for part in eqn.params["jaxpr"].eqns for var in part.invars)
+    has_constants = any(isinstance(var, Literal) for var in operands)
+    return without_roles(eqn, layouts) if has_constants else None
 
 
 def _all_bits(dtype: np.dtype) -> Any:
     return True if dtype == jnp.bool_ else ~np.zeros((), dtype)
 
 
-def _no_bits(dtype: np.dtype) -> Any:
-    return np.zeros((), dtype)
-
+_LOWEST = functools.partial(extreme, largest=True)
+_HIGHEST = functools.partial(extreme, largest=False)
 
 _REDUCTION = Primitive(
     aligned=across(listed("axes"), keeps=False),
@@ -225,24 +218,26 @@ RECORDS: Mapping[str, Primitive] = {
     "reduce_prod": _REDUCTION.replace(takes="the product", identity=lambda dtype: 1),
     "reduce_max": _REDUCTION.replace(
         takes="the maximum",
-        identity=lambda dtype: extreme(dtype, largest=True),
+        identity=_LOWEST,
         of_blocks=_extremum(True),
     ),
     "reduce_min": _REDUCTION.replace(
         takes="the minimum",
-        identity=lambda dtype: extreme(dtype, largest=False),
+        identity=_HIGHEST,
         of_blocks=_extremum(False),
     ),
     "reduce_and": _REDUCTION.replace(takes="a boolean", identity=_all_bits),
-    **records("reduce_or reduce_xor", _REDUCTION.replace(takes="a boolean", identity=_no_bits)),
+    **records(
+        "reduce_or reduce_xor", _REDUCTION.replace(takes="a boolean", identity=lambda dtype: 0)
+    ),
     "argmax": _REDUCTION.replace(
         takes="the index of the maximum",
-        identity=lambda dtype: extreme(dtype, largest=True),
+        identity=_LOWEST,
         of_blocks=_index_of_extremum,
     ),
     "argmin": _REDUCTION.replace(
         takes="the index of the minimum",
-        identity=lambda dtype: extreme(dtype, largest=False),
+        identity=_HIGHEST,
         of_blocks=_index_of_extremum,
     ),
     "reduce": Primitive(

@@ -53,7 +53,7 @@ from namedax.primitives.partition import (
     wanted_layouts,
 )
 from namedax.primitives.recomputation import remat_again
-from namedax.primitives.record import AnyJaxpr, Atom, Kind, aval_of, shape_of
+from namedax.primitives.record import AnyJaxpr, Atom, Kind, aval_of, is_inexact, shape_of
 from namedax.programs.evaluator import consts_to_inputs, in_plain_layout, source_of
 from namedax.resources.layout import Layout
 from namedax.resources.padding_masks import without_gradient_of_padding
@@ -163,7 +163,7 @@ class _Partitioner:
     def _on_values(
         self, jaxpr: AnyJaxpr, layouts: Sequence[Layout], wanted: Sequence[Layout] | None = None
     ) -> tuple[Callable[..., list[Any]], list[Layout]]:
-        """Return a function of blocks that evaluates a jaxpr, and a list for its results' layouts.
+        """Return a function of blocks that evaluates a jaxpr, and a list for computed layouts.
 
         Args:
           jaxpr: the jaxpr.
@@ -173,46 +173,42 @@ class _Partitioner:
         found: list[Layout] = []
 
         def run(*values: Any) -> list[Any]:
-            results = self.of_jaxpr(
-                jaxpr, [Block(v, s) for v, s in zip(values, layouts, strict=True)]
-            )
+            results = self.of_jaxpr(jaxpr, _blocks(values, layouts))
             if wanted is not None:
-                results = [in_layout(result, s) for result, s in zip(results, wanted, strict=True)]
-            found[:] = [result.layout for result in results]
-            return [result.value for result in results]
+                return _values_in(results, wanted)
+            found[:] = _layouts(results)
+            return _values(results)
 
         return run, found
 
     def _computed_layouts(self, jaxpr: AnyJaxpr, operands: Sequence[Block]) -> list[Layout]:
         """Return the layouts of the results of a jaxpr, without computing them."""
-        run, found = self._on_values(jaxpr, [operand.layout for operand in operands])
-        jax.eval_shape(run, *[operand.value for operand in operands])
-        return list(found)
+        run, found = self._on_values(jaxpr, _layouts(operands))
+        jax.eval_shape(run, *_values(operands))
+        return found
 
     def _remat(self, eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
         jaxpr = called_in_steps(eqn)
         assert jaxpr is not None
-        run, found = self._on_values(jaxpr, [operand.layout for operand in operands])
-        values = [operand.value for operand in operands]
+        run, found = self._on_values(jaxpr, _layouts(operands))
+        values = _values(operands)
         traced = jax.make_jaxpr(run)(*values)
         again = consts_to_inputs(traced.jaxpr)
         results = remat_again(eqn, again, [*traced.consts, *values])
-        return [Block(value, layout) for value, layout in zip(results, found, strict=True)]
+        return _blocks(results, found)
 
     # --- custom derivative rules ------------------------------------------------------------------
 
     def _with_rule(self, eqn: JaxprEqn, operands: list[Block], within: Jaxpr) -> list[Block]:
         jaxpr = called_in_steps(eqn)
         assert jaxpr is not None
-        layouts = [operand.layout for operand in operands]
-        values = [operand.value for operand in operands]
-        if has_rule(eqn):
-            function, found = self._on_values(jaxpr, layouts)
-            with_rule = self._with_vjp if "bwd" in facts(eqn).parameters else self._with_jvp
-            return _apply(
-                with_rule(eqn, _alone(eqn, within), function, found, layouts), values, found
-            )
-        return self.of_jaxpr(jaxpr, operands)
+        if not has_rule(eqn):
+            return self.of_jaxpr(jaxpr, operands)
+        layouts = _layouts(operands)
+        function, found = self._on_values(jaxpr, layouts)
+        with_rule = self._with_vjp if "bwd" in facts(eqn).parameters else self._with_jvp
+        mapped = with_rule(eqn, _alone(eqn, within), function, found, layouts)
+        return _blocks(mapped(*map(jnp.asarray, _values(operands))), found)
 
     def _with_jvp(
         self,
@@ -222,9 +218,7 @@ class _Partitioner:
         found: list[Layout],
         layouts: Sequence[Layout],
     ) -> Callable[..., Any]:
-        types = _types(eqn)
-        moving = [i for i, kind in enumerate(types) if _is_inexact(kind.dtype)]
-        moved = [i for i, var in enumerate(eqn.outvars) if _is_inexact(aval_of(var).dtype)]
+        types, moving, moved = _types(eqn), _inexact(eqn.invars), _inexact(eqn.outvars)
         mapped = jax.custom_jvp(lambda *values: _taken(function(*values), moved))
 
         @mapped.defjvp
@@ -237,15 +231,14 @@ class _Partitioner:
                 return out, [t for t in out_tangents if t.dtype != jax.dtypes.float0]
 
             closed = self._traced(derivative, types, [types[i] for i in moving])
-            blocks = [Block(v, s) for v, s in zip(primals, layouts, strict=True)]
-            blocks += [Block(tangents[i], layouts[i]) for i in moving]
-            results = self.of_jaxpr(closed, blocks)
+            changes = _blocks(_taken(tangents, moving), _taken(layouts, moving))
+            results = self.of_jaxpr(closed, [*_blocks(primals, layouts), *changes])
             count = len(eqn.outvars)
             if not found:
-                found[:] = [result.layout for result in results[:count]]
+                found[:] = _layouts(results[:count])
             # The values are those of the rule, too: JAX may differentiate them.
             parts, wanted = (_taken(results, moved), results[count:]), _taken(found, moved)
-            return _values_in(parts[0], wanted), _values_in(parts[1], wanted)
+            return tuple(_values_in(parts[0], wanted)), tuple(_values_in(parts[1], wanted))
 
         def run(*values: Any) -> list[Any]:
             # JAX has no tangents of integers that vary over mesh axes: these stay outside.
@@ -265,9 +258,9 @@ class _Partitioner:
         layouts: Sequence[Layout],
     ) -> Callable[..., Any]:
         mapped = jax.custom_vjp(lambda *values: tuple(function(*values)))
-        types = _types(eqn)
-        moving = [i for i, kind in enumerate(types) if _is_inexact(kind.dtype)]
-        state: dict[str, Any] = {}
+        types, moving = _types(eqn), _inexact(eqn.invars)
+        results_of, moved = [aval_of(var) for var in eqn.outvars], _inexact(eqn.outvars)
+        count, state = len(eqn.outvars), dict[str, Any]()
 
         def forward(*values: Any) -> tuple[Any, Any]:
             def primal_and_pullback(*values: Any) -> Any:
@@ -279,37 +272,28 @@ class _Partitioner:
 
                 out, pullback = jax.vjp(of_moving, *[values[i] for i in moving])
                 leaves, state["tree"] = jax.tree.flatten(pullback)
-                state["out"] = [(v.shape, v.dtype) for v in out]
                 return out, leaves
 
             closed = self._traced(primal_and_pullback, *types)
-            results = self.of_jaxpr(
-                closed, [Block(v, s) for v, s in zip(values, layouts, strict=True)]
-            )
-            count = len(state["out"])
-            saved = results[count:]
+            results = self.of_jaxpr(closed, _blocks(values, layouts))
             if not found:
-                found[:] = [result.layout for result in results[:count]]
-            state["saved"] = [
-                (r.layout, s) for r, s in zip(saved, closed.out_avals[count:], strict=True)
-            ]
-            state["layouts"] = list(found)
-            return _values_in(results[:count], found), tuple(r.value for r in saved)
+                found[:] = _layouts(results[:count])
+            state["layouts"], state["types"] = _layouts(results[count:]), closed.out_avals[count:]
+            state["of results"] = list(found)
+            return tuple(_values_in(results[:count], found)), _values(results[count:])
 
         def backward(saved: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
             def pull(leaves: Sequence[Any], given: Sequence[Any]) -> Any:
                 full, rest = [], iter(given)
-                for shape, dtype in state["out"]:
-                    is_real = _is_inexact(dtype)
-                    full.append(next(rest) if is_real else np.zeros(shape, jax.dtypes.float0))
+                for i, kind in enumerate(results_of):
+                    still = np.zeros(kind.shape, jax.dtypes.float0)
+                    full.append(next(rest) if i in moved else still)
                 return jax.tree.unflatten(state["tree"], leaves)(tuple(full))
 
-            real = [i for i, (_, dtype) in enumerate(state["out"]) if _is_inexact(dtype)]
-            kinds = [jax.ShapeDtypeStruct(*state["out"][i]) for i in real]
-            closed = self._traced(pull, [kind for _, kind in state["saved"]], kinds)
-            blocks = [Block(v, s) for v, (s, _) in zip(saved, state["saved"], strict=True)]
-            blocks += [Block(cotangents[i], state["layouts"][i]) for i in real]
-            results = self.of_jaxpr(closed, blocks)
+            kinds = [jax.ShapeDtypeStruct(results_of[i].shape, results_of[i].dtype) for i in moved]
+            closed = self._traced(pull, state["types"], kinds)
+            changes = _blocks(_taken(cotangents, moved), _taken(state["of results"], moved))
+            results = self.of_jaxpr(closed, [*_blocks(saved, state["layouts"]), *changes])
             full: list[Any] = [
                 np.zeros(block_shape(kind.shape, layout), jax.dtypes.float0)
                 for kind, layout in zip(types, layouts, strict=True)
@@ -338,21 +322,19 @@ class _Partitioner:
 
         def scan(carry: Sequence[Layout], found: list[Layout], begun: list[Any]) -> list[Any]:
             slices = [row.layout[1:] for row in rows]
-            run, computed = self._on_values(
-                loop.body, [*[const.layout for const in consts], *carry, *slices]
-            )
+            run, computed = self._on_values(loop.body, [*_layouts(consts), *carry, *slices])
 
             def step(state: list[Any], taken: list[Any]) -> tuple[list[Any], list[Any]]:
-                results = run(*[const.value for const in consts], *state, *taken)
+                results = run(*_values(consts), *state, *taken)
                 found[:], stacked[:] = computed[: loop.carries], computed[loop.carries :]
-                return _in_layouts(results, found, carry), results[loop.carries :]
+                following = _blocks(results[: loop.carries], found)
+                return _values_in(following, carry), results[loop.carries :]
 
-            end, made = lax.scan(step, begun, [row.value for row in rows], **loop.options)
+            end, made = lax.scan(step, begun, _values(rows), **loop.options)
             return [*end, *made]
 
         carry, results = _settled(start, scan)
-        layouts = [*carry, *(((), *layout) for layout in stacked)]
-        return [Block(value, layout) for value, layout in zip(results, layouts, strict=True)]
+        return _blocks(results, [*carry, *(((), *layout) for layout in stacked)])
 
     def _while(self, eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
         loop = While.of(eqn)
@@ -360,23 +342,21 @@ class _Partitioner:
         of_condition, of_body, start = operands[:first], operands[first:second], operands[second:]
 
         def repeat(carry: Sequence[Layout], found: list[Layout], begun: list[Any]) -> list[Any]:
-            run, computed = self._on_values(loop.body, [*[b.layout for b in of_body], *carry])
-            test, _ = self._on_values(
-                loop.condition, [*[b.layout for b in of_condition], *carry], [()]
-            )
+            run, computed = self._on_values(loop.body, [*_layouts(of_body), *carry])
+            test, _ = self._on_values(loop.condition, [*_layouts(of_condition), *carry], [()])
 
             def step(state: Any) -> Any:
-                results = run(*[block.value for block in of_body], *state)
+                results = run(*_values(of_body), *state)
                 found[:] = computed
-                return _in_layouts(results, found, carry)
+                return _values_in(_blocks(results, found), carry)
 
             def goes_on(state: Any) -> Any:
-                return test(*[block.value for block in of_condition], *state)[0]
+                return test(*_values(of_condition), *state)[0]
 
             return list(lax.while_loop(goes_on, step, begun))
 
         carry, results = _settled(start, repeat)
-        return [Block(value, layout) for value, layout in zip(results, carry, strict=True)]
+        return _blocks(results, carry)
 
     def _branch(self, eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
         index, given = gathered(operands[0]).value, operands[1:]
@@ -385,10 +365,8 @@ class _Partitioner:
         for branch in branches[1:]:
             others = self._computed_layouts(branch, given)
             wanted = [_joined(a, b) for a, b in zip(wanted, others, strict=True)]
-        layouts = [block.layout for block in given]
-        runs = [self._on_values(branch, layouts, wanted)[0] for branch in branches]
-        results = lax.switch(index, runs, *[block.value for block in given])
-        return [Block(value, layout) for value, layout in zip(results, wanted, strict=True)]
+        runs = [self._on_values(branch, _layouts(given), wanted)[0] for branch in branches]
+        return _blocks(lax.switch(index, runs, *_values(given)), wanted)
 
 
 def _marked(block: Block, layout: Layout, shape: Sequence[int]) -> Block:
@@ -396,8 +374,7 @@ def _marked(block: Block, layout: Layout, shape: Sequence[int]) -> Block:
 
 
 def _barrier(eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
-    results = barrier([operand.value for operand in operands])
-    return [Block(value, operand.layout) for value, operand in zip(results, operands, strict=True)]
+    return _blocks(barrier(_values(operands)), _layouts(operands))
 
 
 def _whole(eqn: JaxprEqn, operands: list[Block], jaxpr: Jaxpr) -> list[Block]:
@@ -422,13 +399,6 @@ def _once(eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
     return []
 
 
-def _apply(
-    function: Callable[..., Sequence[Any]], values: Sequence[Any], found: list[Layout]
-) -> list[Block]:
-    results = function(*map(jnp.asarray, values))
-    return [Block(value, layout) for value, layout in zip(results, found, strict=True)]
-
-
 def _alone(eqn: JaxprEqn, jaxpr: Jaxpr) -> Callable[..., list[Any]]:
     """Return an equation as a function of global values."""
     operands = list(dict.fromkeys(v for v in eqn.invars if not isinstance(v, Literal)))
@@ -445,8 +415,21 @@ def _alone(eqn: JaxprEqn, jaxpr: Jaxpr) -> Callable[..., list[Any]]:
     return lambda *values: list(function(*[values[i] for i in places]))
 
 
-def _values_in(blocks: Sequence[Block], layouts: Sequence[Layout]) -> tuple[Any, ...]:
-    return tuple(in_layout(b, layout).value for b, layout in zip(blocks, layouts, strict=True))
+def _blocks(values: Sequence[Any], layouts: Sequence[Layout]) -> list[Block]:
+    return [Block(value, layout) for value, layout in zip(values, layouts, strict=True)]
+
+
+def _layouts(blocks: Sequence[Block]) -> list[Layout]:
+    return [block.layout for block in blocks]
+
+
+def _values(blocks: Sequence[Block]) -> list[Any]:
+    return [block.value for block in blocks]
+
+
+def _values_in(blocks: Sequence[Block], layouts: Sequence[Layout]) -> list[Any]:
+    """Return the values of blocks, resharded to other layouts."""
+    return [in_layout(b, layout).value for b, layout in zip(blocks, layouts, strict=True)]
 
 
 def _taken(values: Sequence[Any], places: Sequence[int]) -> tuple[Any, ...]:
@@ -460,8 +443,9 @@ def _types(eqn: JaxprEqn) -> list[jax.ShapeDtypeStruct]:
     ]
 
 
-def _is_inexact(dtype: Any) -> bool:
-    return bool(jnp.issubdtype(dtype, jnp.inexact))
+def _inexact(variables: Sequence[Atom]) -> list[int]:
+    """Return the places of the variables that have derivatives."""
+    return [i for i, var in enumerate(variables) if is_inexact(aval_of(var))]
 
 
 def _without_padding(value: Any, layout: Layout) -> Any:
@@ -496,21 +480,12 @@ def _settled(
       loop: runs the loop. It takes the layouts of the carry, a list to which it adds those that a
         step computes, and the carry.
     """
-    carry = [block.layout for block in start]
+    carry = _layouts(start)
     while True:
         found: list[Layout] = []
-        begun = _in_layouts([b.value for b in start], [b.layout for b in start], carry)
+        begun = _values_in(start, carry)
         closed = jax.make_jaxpr(functools.partial(loop, carry, found))(begun)
         following = [_joined(a, b) for a, b in zip(carry, found, strict=True)]
         if following == carry:
             return carry, jaxpr_as_fun(closed)(*begun)
         carry = following
-
-
-def _in_layouts(
-    values: Sequence[Any], layouts: Sequence[Layout], wanted: Sequence[Layout]
-) -> list[Any]:
-    return [
-        in_layout(Block(value, layout), target).value
-        for value, layout, target in zip(values, layouts, wanted, strict=False)
-    ]
