@@ -527,6 +527,40 @@ def test_solvers_beside_a_mesh_axis_that_nobody_maps(resources):
     )
 
 
+STEPS_AND_DEVICES = [{"a": "x", "b": LOOP(3)}, {"a": ("x", LOOP(2))}, {"a": LOOP(2), "b": "y"}]
+GATHERING = {
+    "cumsum": nx.cumsum,
+    "cummax": nx.cummax,
+    "logsumexp": nx.logsumexp,
+    "products with all": lambda x, axis: nx.dot(nx.rename(x, {axis: "c"}), x, "b" if axis == "a" else "a"),
+    "cumsum in a scan": lambda x, axis: nx.scan(
+        lambda carry, k: (carry + k * nx.cumsum(x, axis), carry[axis, -1]), x, jnp.arange(3.0)
+    )[1],
+}
+
+
+@pytest.mark.full(4)
+@pytest.mark.fast(2)
+@pytest.mark.parametrize("resources", STEPS_AND_DEVICES, ids=str)
+@pytest.mark.parametrize("axis", ["a", "b"])
+@pytest.mark.parametrize("name", GATHERING)
+def test_gathers_beside_an_explicit_mesh_axis_that_nobody_maps(name, axis, resources):
+    """JAX 0.12 lowers no reduce-scatter there, into which it transposes a gather."""
+    x = nx.named(jnp.cos(jnp.arange(24.0)).reshape(4, 6), ["a", "b"])
+
+    def loss(x):
+        y = GATHERING[name](x, axis)
+        return nx.sum(y * y, ...)
+
+    mesh = jax.make_mesh((2, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+    outside = jax.grad(nx.xmap(loss, axis_resources=resources, mesh=mesh))
+    inside = nx.xmap(jax.grad(loss), axis_resources=resources, mesh=mesh)
+    expected = jax.grad(loss)(x)
+    with jax.set_mesh(mesh):
+        for gradient in (outside, inside):
+            np.testing.assert_allclose(jax.jit(gradient)(x).data, expected.data, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.fast(0)
 def test_lifted_loops_in_which_each_entry_goes_on_by_itself():
     def double(v):

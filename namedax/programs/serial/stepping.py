@@ -41,14 +41,23 @@ from namedax.primitives.equations import jaxprs_within, mapped_jaxpr
 from namedax.primitives.recomputation import without_calls_of_python
 from namedax.programs.postpone_psum import postponing
 from namedax.programs.serial.steps import Stepper
-from namedax.resources.mesh import current_mesh, entry_of, replicated, to_specs, without_mesh
+from namedax.resources.mesh import (
+    auto_mesh,
+    current_mesh,
+    entry_of,
+    replicated,
+    to_specs,
+    without_mesh,
+)
 
 __all__ = ["run_in_steps", "virtual_mesh"]
 
 
 def virtual_mesh(mesh: Mesh | None, loops: Mapping[str, int]) -> AbstractMesh:
-    """Return `mesh` (or an empty one) with an axis for every loop, for tracing."""
-    return _abstract({**(dict(mesh.shape) if mesh is not None else {}), **loops})
+    """Return `mesh` (or an empty one) with an Auto axis for every loop."""
+    sizes = {**(dict(mesh.shape) if mesh is not None else {}), **loops}
+    kinds = (*(() if mesh is None else mesh.axis_types), *[AxisType.Auto] * len(loops))
+    return AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)
 
 
 def _abstract(sizes: Mapping[str, int]) -> AbstractMesh:
@@ -125,7 +134,7 @@ def run_in_steps(
     Raises:
       SerialLoopError: an operation of the body over a loop's axis cannot be executed in steps.
     """
-    traced_on = virtual_mesh(mesh, loops)
+    traced_on = auto_mesh(virtual_mesh(mesh, loops))
     closed, shapes = _trace(body, datas, in_specs, out_specs, traced_on, manual, set(loops))
     consts = [replicated(const) for const in closed.consts]
     (eqn,) = closed.jaxpr.eqns
