@@ -81,8 +81,20 @@ def _marked(place: int, ndim: int) -> list[frozenset[str]]:
 def _reshaped_forward(eqn: JaxprEqn, known: Shardings) -> tuple[Shardings, Mixed]:
     if known[0] is None:
         return [None], NONE
-    found, mixed = reshaped(known[0], shape_of(eqn.invars[0]), shape_of(eqn.outvars[0]))
+    before = shape_of(eqn.invars[0])
+    order = _order_of_reshape(eqn)
+    sharding = tuple(known[0][i] for i in order)
+    found, mixed = reshaped(sharding, [before[i] for i in order], shape_of(eqn.outvars[0]))
     return [found], mixed
+
+
+def _order_of_reshape(eqn: JaxprEqn) -> Sequence[int]:
+    """Return the order in which a reshape takes the dimensions of its operand.
+
+    The derivative of a product is one with a transposition (JAX 0.10 to 0.12).
+    """
+    order = eqn.params.get("dimensions")
+    return range(len(shape_of(eqn.invars[0]))) if order is None else order
 
 
 def _bits(eqn: JaxprEqn, known: Shardings) -> tuple[Shardings, Mixed]:
@@ -104,17 +116,18 @@ def _drawn_along(eqn: JaxprEqn, dim: int) -> bool:
 
 def _roles_of_reshape(eqn: JaxprEqn, layouts: object) -> Roles:
     """Return roles in which the major dimension of a merged or split group stays sharded."""
-    before, after = shape_of(eqn.invars[0]), shape_of(eqn.outvars[0])
+    order, after = _order_of_reshape(eqn), shape_of(eqn.outvars[0])
+    before = [shape_of(eqn.invars[0])[i] for i in order]
     own: list[int | None] = [None] * len(before)
     found: list[int | None] = [None] * len(after)
-    if eqn.params.get("dimensions") is None and 0 not in before:
+    if 0 not in before:
         i = j = 0
         while i < len(before) and j < len(after):
             if before[i] == 1 or after[j] == 1:
                 one = before[i] == 1
                 i, j = i + one, j + (not one)
                 continue
-            own[i] = found[j] = i
+            own[order[i]] = found[j] = i
             m, n, i, j = before[i], after[j], i + 1, j + 1
             while m != n:
                 if m < n:
@@ -130,7 +143,7 @@ def _reshaped_alone(
 ) -> jax.Array:
     if values[0].size != math.prod(shape):
         raise ValueError(f"the elements of a block {values[0].shape} are no block {tuple(shape)}")
-    return lax.reshape(values[0], shape)
+    return _reshaped_block(eqn, values, shape)
 
 
 # --- blocks ---------------------------------------------------------------------------------------
@@ -141,7 +154,7 @@ def _broadcast_block(eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence
 
 
 def _reshaped_block(eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
-    return lax.reshape(values[0], shape)
+    return lax.reshape(values[0], shape, eqn.params.get("dimensions"))
 
 
 def _slice_block(eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
