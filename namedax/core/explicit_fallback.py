@@ -18,6 +18,7 @@ from jax.sharding import AxisType, NamedSharding
 
 from namedax.core.array import NamedArray
 from namedax.core.element_types import refuse_foreign_among, refuse_overflow
+from namedax.core.region import ambient
 from namedax.errors import NamedaxError, StoredPaddingError
 from namedax.messages.call_errors import refuse_miscall
 
@@ -26,10 +27,12 @@ __all__ = [
     "Explicit",
     "explain_call",
     "install",
+    "install_on_blocks",
     "install_padded",
     "may_fall_back",
     "needs_fallback",
     "run_fallback",
+    "run_on_blocks",
     "run_stored_padded",
     "sharding_by_name",
 ]
@@ -96,6 +99,42 @@ def run_stored_padded(
       StoredPaddingError: the operation cannot run as a mapped function.
     """
     return _runs_padded[0](op, function, args, kwargs, error)
+
+
+_runs_on_blocks: list[Callable[..., Any]] = []
+
+
+def install_on_blocks(run: Callable[..., Any]) -> None:
+    """Make `run` the function that `run_on_blocks` calls, with the region as another argument."""
+    _runs_on_blocks[:] = [run]
+
+
+def run_on_blocks(
+    op: str,
+    axes: Callable[[], Any],
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> tuple[Any] | None:
+    """Return the result of an operation on blocks, in a body that is traced on global shapes.
+
+    Return `None` in other bodies, and if none of its axes is sharded.
+
+    Args:
+      op: the operation, for messages.
+      axes: returns the axes along which it exchanges elements.
+      function: the operation without this check. It has no side effects, so it can be called again.
+      args: its positional arguments.
+      kwargs: its keyword arguments.
+    """
+    region = ambient()
+    if region is None or region.mode != "global":
+        return None
+    touched = axes()
+    if touched is None or region.resources.keys().isdisjoint(touched):
+        return None
+    result: tuple[Any] | None = _runs_on_blocks[0](region, op, touched, function, args, kwargs)
+    return result
 
 
 def may_fall_back(args: Iterable[Any]) -> bool:

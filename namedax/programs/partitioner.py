@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+from jax.sharding import PartitionSpec
 
 from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.names import MeshAxes
@@ -39,6 +40,7 @@ from namedax.primitives.equations import (
     is_call_on_devices,
     is_ordered,
     kind_of,
+    mapped_jaxpr,
     open_jaxpr,
     placement_of,
 )
@@ -56,6 +58,7 @@ from namedax.primitives.recomputation import remat_again
 from namedax.primitives.record import AnyJaxpr, Atom, Kind, aval_of, is_inexact, shape_of
 from namedax.programs.evaluator import consts_to_inputs, in_plain_layout, source_of
 from namedax.resources.layout import Layout
+from namedax.resources.mesh import entry_of
 from namedax.resources.padding_masks import without_gradient_of_padding
 
 __all__ = ["partition"]
@@ -93,6 +96,7 @@ class _Partitioner:
             Kind.CALL: self._call,
             Kind.REMAT: self._remat,
             Kind.BARRIER: _barrier,
+            Kind.MAP: _mapped,
             Kind.SCAN: self._scan,
             Kind.WHILE: self._while,
             Kind.BRANCH: self._branch,
@@ -133,7 +137,7 @@ class _Partitioner:
         if kind is Kind.RULE:
             return self._with_rule(eqn, operands, jaxpr)
         # `jax.vmap` makes while loops in which each element continues separately.
-        if kind in (Kind.MAP, Kind.SOLVE) or (kind is Kind.WHILE and While.of(eqn).ndim):
+        if kind is Kind.SOLVE or (kind is Kind.WHILE and While.of(eqn).ndim):
             return _whole(eqn, operands, jaxpr)
         if not eqn.outvars and has_side_effects(eqn):
             return _once(eqn, operands)
@@ -375,6 +379,23 @@ def _marked(block: Block, layout: Layout, shape: Sequence[int]) -> Block:
 
 def _barrier(eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
     return _blocks(barrier(_values(operands)), _layouts(operands))
+
+
+def _mapped(eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
+    """Evaluate a jaxpr that is mapped over the mesh axes of this program, on its blocks."""
+    jaxpr, in_specs, out_specs = mapped_jaxpr(eqn)
+
+    def layout(spec: PartitionSpec, var: Atom) -> Layout:
+        return tuple(entry_of(spec, dim) for dim in range(len(shape_of(var))))
+
+    given = [
+        in_layout(operand, layout(spec, var))
+        for operand, spec, var in zip(operands, in_specs, eqn.invars, strict=True)
+    ]
+    results = jaxpr_as_fun(ClosedJaxpr(jaxpr, ()))(*_values(given))
+    return _blocks(
+        results, [layout(spec, var) for spec, var in zip(out_specs, eqn.outvars, strict=True)]
+    )
 
 
 def _whole(eqn: JaxprEqn, operands: list[Block], jaxpr: Jaxpr) -> list[Block]:

@@ -103,7 +103,7 @@ def refuse_raw(
     for name, axes in resources.items():
         for axis in axes:
             names.setdefault(axis, []).append(name)
-    for eqn, known, path in _equations(closed.jaxpr, (), {}):
+    for eqn, known, path in _equations(closed.jaxpr, (), {}, not is_global):
         if is_global and not names.keys().isdisjoint(axes_of(eqn)):
             _raise_for_collective(eqn, names, function)
         if (
@@ -218,7 +218,7 @@ def looked_through(
 
 
 def _equations(
-    jaxpr: Jaxpr, path: Path, seen: dict[int, bool]
+    jaxpr: Jaxpr, path: Path, seen: dict[int, bool], in_maps: bool
 ) -> list[tuple[JaxprEqn, Primitive, Path]]:
     """Return all equations that may matter, with facts and enclosing equations.
 
@@ -228,6 +228,7 @@ def _equations(
       jaxpr: the jaxpr.
       path: the equations that contain it.
       seen: whether a jaxpr has any such equation, by its id; the function adds to it.
+      in_maps: whether to look into what is mapped over mesh axes there.
     """
     if not seen.get(id(jaxpr), True):
         return []
@@ -239,8 +240,8 @@ def _equations(
             continue
         if known.kind is not Kind.CALL:
             found.append((eqn, known, path))
-        for part in jaxprs_of(eqn):
-            found += _equations(open_jaxpr(part), (*path, eqn), seen)
+        for part in jaxprs_of(eqn) if in_maps or known.kind is not Kind.MAP else ():
+            found += _equations(open_jaxpr(part), (*path, eqn), seen, in_maps)
     seen[id(jaxpr)] = bool(found)
     return found
 

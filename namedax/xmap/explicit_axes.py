@@ -50,11 +50,12 @@ from namedax.core.explicit_fallback import VALUE_ERRORS, Explicit
 from namedax.core.functions import LIBRARIES, packages_of
 from namedax.core.names import Dims, Mesh, PyTree
 from namedax.core.records import Record
-from namedax.core.region import ambient
+from namedax.core.region import Region, ambient, without_region
 from namedax.core.variance import under_automatic_casts
 from namedax.errors import (
     AxisSizeError,
     MeshError,
+    PipelineError,
     PlacementConflictError,
     PositionalAxisError,
     StoredPaddingError,
@@ -65,17 +66,20 @@ from namedax.ops.operands.broadcasting import to_local
 from namedax.ops.operands.nmap import Lifted, belongs_to_jax
 from namedax.ops.shape.rename import rename
 from namedax.resources.assignment import Assignment, partition_spec
-from namedax.resources.mesh import concrete_mesh, entry_of, is_tracked, replicated
+from namedax.resources.mesh import auto_mesh, concrete_mesh, entry_of, is_tracked, replicated
+from namedax.resources.serial import LoopAxis
 from namedax.resources.stored_padding import without_padding
+from namedax.xmap.global_bodies import on_global_shapes
 from namedax.xmap.wrapper import xmap
 
 __all__ = ["install"]
 
 
 def install() -> None:
-    """Make `run_mapped` the fallback of operations."""
+    """Make the functions of this module the fallbacks of operations."""
     explicit_fallback.install(run_mapped)
     explicit_fallback.install_padded(run_padded)
+    explicit_fallback.install_on_blocks(run_on_blocks)
 
 
 # --- a call ---------------------------------------------------------------------------------------
@@ -202,6 +206,39 @@ def run_padded(
         if not _needs_values(failed):
             raise
         raise StoredPaddingError(f"{what} The shape of its result depends on values.") from failed
+
+
+def run_on_blocks(
+    region: Region,
+    op: str,
+    axes: Iterable[Hashable],
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> tuple[Any] | None:
+    """Run an operation as a mapped function in a body that is traced on global shapes.
+
+    The partitioner evaluates it on the blocks. Functions of the user that it calls are traced on
+    global shapes, as the body is. Return `None` if the operation runs on global shapes too: along a
+    `SerialLoop`, and if a stage of a pipeline would gather its microbatches.
+    """
+    call = _call_of(op, function, args, kwargs)
+    call.leaves = [
+        on_global_shapes(leaf) if _is_function(leaf) and _is_of_user(leaf) else leaf
+        for leaf in call.leaves
+    ]
+    names = {*axes, *(dim for x in call.operands for dim in dims_of(x))}
+    resources = {name: at for name, at in region.resources.items() if name in names}
+    if any(isinstance(axis, LoopAxis) for at in resources.values() for axis in at):
+        return None
+    mesh = auto_mesh(region.mesh)
+    mesh = mesh.abstract_mesh if isinstance(mesh, jax.sharding.Mesh) else mesh
+    mapped = _mapped(call, resources, mesh)
+    try:
+        with _abstract_mesh_context(mesh):
+            return (without_region(mapped, call.operands),)
+    except PipelineError:  # a stage cannot gather its microbatches
+        return None
 
 
 def _mesh_of_padded(op: str, padded: Sequence[NamedArray], mesh: Mesh | None) -> Mesh:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,15 +13,15 @@ from jax.extend.core import ClosedJaxpr
 
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.names import Dims, PyTree
-from namedax.core.region import Region, enter
-from namedax.ops.operands.broadcasting import make_result
+from namedax.core.region import Region, ambient, enter
+from namedax.ops.operands.broadcasting import make_result, to_local
 from namedax.primitives.partition import Block, in_layout
 from namedax.programs.partitioner import partition
 from namedax.programs.raw_collective_check import refuse_raw
 from namedax.resources.layout import Layout
 from namedax.resources.mesh import without_explicit_axes
 
-__all__ = ["run_partitioned"]
+__all__ = ["on_global_shapes", "run_partitioned"]
 
 
 def run_partitioned(
@@ -78,9 +79,35 @@ def run_partitioned(
     return jax.tree.unflatten(tree, leaves)
 
 
+def on_global_shapes(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """Wrap a function of the user that an operation calls on blocks: it gets global arrays."""
+
+    @functools.wraps(function, updated=())
+    def called(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        region = ambient()
+        if region is None or not region.manual:
+            return function(*args, **kwargs)
+        leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=is_named)
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (NamedArray, jax.Array))]
+        arrays = [to_local(leaves[i], "xmap", region) for i in places]
+        all_dims = [dims_of(array) for array in arrays]
+
+        def body(_: Region, datas: Sequence[jax.Array]) -> PyTree:
+            for i, data, dims in zip(places, datas, all_dims, strict=True):
+                leaves[i] = make_result(data, dims) if is_named(leaves[i]) else data
+            inner_args, inner_kwargs = jax.tree.unflatten(tree, leaves)
+            return function(*inner_args, **inner_kwargs)
+
+        datas = [array._data if is_named(array) else array for array in arrays]
+        return run_partitioned(body, datas, all_dims, region, getattr(function, "__name__", "f"))
+
+    return called
+
+
 def _global_type(block: jax.Array, dims: Dims, region: Region) -> jax.ShapeDtypeStruct:
     shape = tuple(
-        n if dim is None else region.sizes[dim] for n, dim in zip(block.shape, dims, strict=True)
+        n if dim is None else region.global_size(dim, n)
+        for n, dim in zip(block.shape, dims, strict=True)
     )
     return jax.ShapeDtypeStruct(shape, block.dtype, weak_type=jax.typeof(block).weak_type)
 

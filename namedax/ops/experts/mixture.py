@@ -82,6 +82,7 @@ _OP = "mixture_of_experts"
     lambda *_, tokens=None, axis="expert", **__: (tokens, axis),
     scope=True,
     arrays=("params", "x", "routing"),
+    on_blocks=True,
 )
 def mixture_of_experts(
     expert: Callable[[PyTree, NamedArray], EitherArray],

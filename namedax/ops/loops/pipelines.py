@@ -64,6 +64,7 @@ _SCHEDULES: tuple[dict[str, Any], ...] = (
     lambda layer, x, params=None, *, axis="layers", over="batch", **kwargs: (axis, over),
     calls_functions=True,
     arrays=("x", "params"),
+    on_blocks=True,
 )
 def pipeline(
     layer: Callable[[PyTree, PyTree], PyTree],

@@ -86,7 +86,7 @@ __all__ = ["FUNCTIONS", "dot_product_attention"]
 Blocks = Mapping[str, AnyArray]
 
 
-@operation(name="dot_product_attention")
+@operation(name="dot_product_attention", on_blocks=True)
 def dot_product_attention(
     query: ArrayLike,
     key: ArrayLike,

@@ -22,6 +22,7 @@ from namedax.core.explicit_fallback import (
     explain_call,
     may_fall_back,
     run_fallback,
+    run_on_blocks,
     run_stored_padded,
 )
 from namedax.core.name_scopes import (
@@ -98,6 +99,7 @@ def operation(
     name: str | None = None,
     requires_axis: AxisRequirement | None = None,
     explicit: Explicit = Explicit.MAPPED,
+    on_blocks: bool = False,
     scope: bool = False,
     calls_functions: bool = False,
     arrays: tuple[str, ...] | None = None,
@@ -114,6 +116,8 @@ def operation(
       requires_axis: the requirement on `axis` if every axis of the array is named; default: none.
       explicit: how it runs on arrays that are sharded over Explicit mesh axes; default:
         `Explicit.MAPPED`.
+      on_blocks: True if its own algorithm sends less than the partitioner along a sharded axis, so
+        that it runs as a mapped function in a body that is traced on global shapes; default: False.
       scope: True to open a named scope for its equations; default: False. The kernel opens it for
         operations of one kernel.
       calls_functions: True if it calls user functions, whose operations open their own scopes;
@@ -138,13 +142,15 @@ def operation(
             else function
         )
         is_pytree = None if arrays is None else dispatch.numbers_of(function, arrays)
-        given = (function, run, op, read, requires_axis, explicit, elementwise)
+        given = (function, run, op, read, requires_axis, explicit, on_blocks, elementwise)
         program = functools.partial(
             dispatch.call_program, _checked(*given), is_pytree=is_pytree, keeps=keeps_programs
         )
         checked = _checked(*given, program)
         checked.without_axis_check = (  # type: ignore[attr-defined]
-            checked if requires_axis is None else _checked(function, run, op, read, None, explicit)
+            checked
+            if requires_axis is None
+            else _checked(function, run, op, read, None, explicit, on_blocks)
         )
         return cast("F", dispatch.cached_by_dims(checked, explicit) if cached else checked)
 
@@ -158,6 +164,7 @@ def _checked(
     read: Callable[..., Any],
     requires_axis: AxisRequirement | None,
     explicit: Explicit,
+    on_blocks: bool = False,
     is_elementwise: bool = False,
     program: functools.partial[Any] | None = None,
 ) -> Callable[..., Any]:
@@ -190,6 +197,10 @@ def _checked(
                 refuse_axes_apart(function.__name__, args, place)
             args, kwargs = in_native_order(args, kwargs)
             try:
+                if on_blocks and active_regions:
+                    axes = functools.partial(_axes_of, read, args, kwargs)
+                    if (done := run_on_blocks(op, axes, run, args, kwargs)) is not None:
+                        return done[0]
                 if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
                     args, kwargs = dispatch.on_one_mesh(op, args, kwargs) or (args, kwargs)
                     axes = functools.partial(_axes_of, read, args, kwargs)
@@ -313,7 +324,7 @@ def elementwise_operation(
 ) -> Callable[..., Any]:
     """Turn an elementwise function of operands into an operation with cached eager calls."""
     op = function.__name__
-    given = (function, function, op, lambda *operands: (), None, explicit, True)
+    given = (function, function, op, lambda *operands: (), None, explicit, False, True)
     program = functools.partial(dispatch.call_program, _checked(*given))
     return dispatch.cached_elementwise(_checked(*given, program))
 

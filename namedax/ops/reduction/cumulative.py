@@ -294,7 +294,7 @@ def _run_lax(kind: str, x: ArrayLike, axis: AxisSpec, reverse: bool) -> AnyArray
     return _run(f"lax.{kind}", kind, _lax_scan, x, axis, reverse)
 
 
-@operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
+@operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True, on_blocks=True)
 def cumsum(
     x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False
 ) -> LikeArguments:
@@ -326,7 +326,7 @@ def cumsum(
     return _run_numpy("cumsum", "cumsum", x, axis, dtype, reverse)
 
 
-@operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
+@operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True, on_blocks=True)
 def cumprod(
     x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False
 ) -> LikeArguments:
@@ -355,7 +355,7 @@ def cumprod(
     return _run_numpy("cumprod", "cumprod", x, axis, dtype, reverse)
 
 
-@operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
+@operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True, on_blocks=True)
 def nancumsum(
     x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False
 ) -> LikeArguments:
@@ -385,7 +385,7 @@ def nancumsum(
     return _run_numpy("nancumsum", "cumsum", x, axis, dtype, reverse)
 
 
-@operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
+@operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True, on_blocks=True)
 def nancumprod(
     x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False
 ) -> LikeArguments:
@@ -461,7 +461,7 @@ def _cumulative_scan(
     return getattr(jnp, op)(data, axis=dim, dtype=dtype, include_initial=include_initial)
 
 
-@operation(scope=True)
+@operation(scope=True, on_blocks=True)
 def cumulative_sum(
     x: ArrayLike,
     /,
@@ -502,7 +502,7 @@ def cumulative_sum(
     )
 
 
-@operation(scope=True)
+@operation(scope=True, on_blocks=True)
 def cumulative_prod(
     x: ArrayLike,
     /,
@@ -545,7 +545,7 @@ def cumulative_prod(
     )
 
 
-@operation(explicit=Explicit.KEPT)
+@operation(explicit=Explicit.KEPT, on_blocks=True)
 def cummax(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
     """Compute the cumulative maximum along one axis, as `lax.cummax`.
 
@@ -574,7 +574,7 @@ def cummax(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> Lik
     return _run_lax("cummax", operand, axis, reverse)
 
 
-@operation(explicit=Explicit.KEPT)
+@operation(explicit=Explicit.KEPT, on_blocks=True)
 def cummin(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
     """Compute the cumulative minimum along one axis, as `lax.cummin`.
 
@@ -599,7 +599,7 @@ def cummin(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> Lik
     return _run_lax("cummin", operand, axis, reverse)
 
 
-@operation(explicit=Explicit.KEPT)
+@operation(explicit=Explicit.KEPT, on_blocks=True)
 def cumlogsumexp(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
     """Compute the cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`.
 
@@ -628,7 +628,7 @@ def cumlogsumexp(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) 
     return _run_lax("cumlogsumexp", operand, axis, reverse)
 
 
-@operation(name="cumsum")
+@operation(name="cumsum", on_blocks=True)
 def _lax_cumsum(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
     """Compute the cumulative sum along one axis, with the dtype preserved.
 
@@ -649,7 +649,7 @@ def _lax_cumsum(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -
     return _run_lax("cumsum", operand, axis, reverse)
 
 
-@operation(name="cumprod")
+@operation(name="cumprod", on_blocks=True)
 def _lax_cumprod(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
     """Compute the cumulative product along one axis, with the dtype preserved.
 

@@ -64,7 +64,7 @@ def _check_kind(op: str, kind: None, order: None) -> None:
         )
 
 
-@operation(cached=True)
+@operation(cached=True, on_blocks=True)
 def sort(
     x: ArrayLike,
     axis: AxisSpec = -1,
@@ -123,7 +123,7 @@ def _sort(op: str, axis: AxisSpec, stable: bool, descending: bool, x: AnyArray) 
     )
 
 
-@operation(cached=True)
+@operation(cached=True, on_blocks=True)
 def argsort(
     x: ArrayLike,
     axis: AxisSpec = -1,
@@ -183,7 +183,7 @@ def _argsort(
     return site.finish_whole(index.astype(jnp.arange(0).dtype if dtype is None else dtype))
 
 
-@operation()
+@operation(on_blocks=True)
 def lexsort(keys: Iterable[ArrayLike], axis: AxisSpec = -1) -> AnyArray:
     """Return the indices that sort along one axis by several keys, the last one as the primary key.
 
@@ -258,7 +258,7 @@ def _partition(
     return site.finish_whole(comm.cut(data, dim, site.place) if site.mesh_axes else data)
 
 
-@operation()
+@operation(on_blocks=True)
 def partition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> LikeArguments:
     """Partition values along one axis at rank `kth`: smaller values precede it, larger ones follow.
 
@@ -280,7 +280,7 @@ def partition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> LikeArguments:
     return _run_partition("partition", jnp.partition, x, kth, axis)
 
 
-@operation()
+@operation(on_blocks=True)
 def argpartition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> LikeArguments:
     """Return the indices of `partition`, as `jnp.argpartition`.
 
@@ -309,7 +309,7 @@ class TopK(NamedTuple):
     indices: AnyArray
 
 
-@operation(scope=True)
+@operation(scope=True, on_blocks=True)
 @accumulates("x")
 def top_k(x: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | None = None) -> TopK:
     """Return the `k` largest values along one axis in descending order, with their indices.
@@ -480,7 +480,7 @@ def search(
     return low
 
 
-@operation(scope=True)
+@operation(scope=True, on_blocks=True)
 def searchsorted(
     a: ArrayLike,
     v: ArrayLike,

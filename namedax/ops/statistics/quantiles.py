@@ -206,7 +206,7 @@ def _drop_positions(x: AnyArray, first: int, count: int) -> AnyArray:
     return make_result(lax.squeeze(data_of(x), drop), kept)
 
 
-@operation(requires_axis=REDUCED)
+@operation(requires_axis=REDUCED, on_blocks=True)
 def quantile(
     x: ArrayLike,
     q: ArrayLike,
@@ -250,7 +250,7 @@ def quantile(
     return _run_weighted("quantile", x, q, axis, method, keepdims, weights)
 
 
-@operation(requires_axis=REDUCED)
+@operation(requires_axis=REDUCED, on_blocks=True)
 def nanquantile(
     x: ArrayLike,
     q: ArrayLike,
@@ -288,7 +288,7 @@ def nanquantile(
     return _run_weighted("nanquantile", x, q, axis, method, keepdims, weights)
 
 
-@operation(requires_axis=REDUCED)
+@operation(requires_axis=REDUCED, on_blocks=True)
 def percentile(
     x: ArrayLike,
     q: ArrayLike,
@@ -326,7 +326,7 @@ def percentile(
     return _run_weighted("percentile", x, q, axis, method, keepdims, weights)
 
 
-@operation(requires_axis=REDUCED)
+@operation(requires_axis=REDUCED, on_blocks=True)
 def nanpercentile(
     x: ArrayLike,
     q: ArrayLike,
@@ -364,7 +364,7 @@ def nanpercentile(
     return _run_weighted("nanpercentile", x, q, axis, method, keepdims, weights)
 
 
-@operation(requires_axis=REDUCED)
+@operation(requires_axis=REDUCED, on_blocks=True)
 def median(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Compute the median over positional and named axes at once, NaN if one element is NaN.
 
@@ -390,7 +390,7 @@ def median(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> An
     return _run_quantile("median", x, 0.5, axis, "midpoint", keepdims, False)
 
 
-@operation(requires_axis=REDUCED)
+@operation(requires_axis=REDUCED, on_blocks=True)
 def nanmedian(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Compute the median of the elements that are not NaN.
 

@@ -52,7 +52,7 @@ from namedax.resources.padding_masks import refilled
 __all__ = ["conv", "conv_transpose", "convolve", "without_constraints"]
 
 
-@operation(scope=True)
+@operation(scope=True, on_blocks=True)
 def conv(
     x: ArrayLike,
     kernel: ArrayLike,
@@ -118,7 +118,7 @@ def conv(
     )
 
 
-@operation(scope=True)
+@operation(scope=True, on_blocks=True)
 def conv_transpose(
     x: ArrayLike,
     kernel: ArrayLike,
@@ -453,7 +453,7 @@ def _conv(
     return y if is_flat else y.reshape(*batch, *y.shape[1:])
 
 
-@operation(scope=True)
+@operation(scope=True, on_blocks=True)
 def convolve(
     a: ArrayLike,
     v: ArrayLike,

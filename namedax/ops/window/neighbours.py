@@ -51,7 +51,7 @@ from namedax.resources.row_moves import FILL, along_dim
 __all__ = ["FFT_FUNCTIONS", "diff", "halo", "pad", "roll", "shift"]
 
 
-@operation(requires_axis=MOVED)
+@operation(requires_axis=MOVED, on_blocks=True)
 def roll(
     a: ArrayLike, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None
 ) -> LikeArguments:
@@ -173,7 +173,7 @@ def _roll_at_run_time(site: Along, by: jax.Array) -> jax.Array:
     )
 
 
-@operation()
+@operation(on_blocks=True)
 def shift(
     x: ArrayLike, offset: int, axis: Hashable, fill_value: jax.typing.ArrayLike = 0
 ) -> LikeArguments:
@@ -257,7 +257,7 @@ def _check_fill(op: str, parameter: str, value: object, x: Any) -> None:
 _MODES = {"zero": "fill", "constant": "fill", "wrap": "wrap", "edge": "edge"}
 
 
-@operation()
+@operation(on_blocks=True)
 def halo(
     x: ArrayLike,
     axis: Hashable,
@@ -358,7 +358,9 @@ def _is_by_name(array: object = None, pad_width: object = None, *_: object, **__
     return isinstance(pad_width, (Mapping, str))
 
 
-@operation("pad_width", requires_axis=AxisRequirement(_NOT_PADDED, _is_by_name), scope=True)
+@operation(
+    "pad_width", requires_axis=AxisRequirement(_NOT_PADDED, _is_by_name), scope=True, on_blocks=True
+)
 def pad(
     array: ArrayLike,
     pad_width: Any,
@@ -509,7 +511,7 @@ def _join_ends(
     return joining.concatenate([*part(prepend), a, *part(append)], axis, out_axis=_Joined(axis))
 
 
-@operation(explicit=Explicit.KEPT, scope=True)
+@operation(explicit=Explicit.KEPT, scope=True, on_blocks=True)
 def diff(
     a: ArrayLike,
     n: int = 1,

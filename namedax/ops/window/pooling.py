@@ -168,7 +168,7 @@ _WINDOWS = """
 """
 
 
-@operation("window", scope=True)
+@operation("window", scope=True, on_blocks=True)
 def max_pool(
     x: ArrayLike,
     window: Mapping[Hashable, int],
@@ -187,7 +187,7 @@ def max_pool(
     return _extreme("max_pool", x, window, strides, padding, out_axis)
 
 
-@operation("window", scope=True)
+@operation("window", scope=True, on_blocks=True)
 def min_pool(
     x: ArrayLike,
     window: Mapping[Hashable, int],
@@ -206,7 +206,7 @@ def min_pool(
     return _extreme("min_pool", x, window, strides, padding, out_axis)
 
 
-@operation("window", scope=True)
+@operation("window", scope=True, on_blocks=True)
 def avg_pool(
     x: ArrayLike,
     window: Mapping[Hashable, int],
