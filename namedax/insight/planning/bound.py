@@ -2,7 +2,7 @@
 
 The bound counts matrix products and convolutions only. Other operations and communication take no
 negative time, and a schedule is never shorter than the sum of its operations. So the bound holds
-with and without overlap.
+for every schedule.
 
 1. **Work.** The products of the program come from its trace with nothing mapped. Traces with one
    name on one mesh axis measure, for each product, whether the name divides its computation, and
@@ -105,7 +105,7 @@ class Bound:
             self._judged[choice] = _seconds_by_key(times)
             self._claims = None
         placed = [(name, i) for i, role in enumerate(choice.roles) for name in role]
-        if len(placed) > 1 or choice.loops or choice.overlap != self._space.overlaps[0]:
+        if len(placed) > 1 or not self._space.is_default(choice):
             return
         groups: dict[_Key, list[Operation]] = defaultdict(list)
         for step in steps:
@@ -428,9 +428,8 @@ class _Tree:
             for pair in map(frozenset, itertools.combinations(role, 2)):
                 if pair in space.apart:
                     return [(i, name) for name in pair]
-        for name, size in space.sizes.items():
-            blocks = space.blocks(choice, name)
-            if blocks > size or (size % blocks and name not in space.uneven):
+        for name in space.sizes:
+            if not space.divides_into(name, space.blocks(choice, name)):
                 return [(i, name) for i, role in enumerate(choice.roles) if name in role]
         return None
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from namedax.core.names import Mesh, PyTree
+from namedax.insight.planning.candidates import Variant
 from namedax.insight.planning.program import remapped
-from namedax.ops.contraction.rings import Overlap
-from namedax.ops.operands.open_options import Options, choosing
+from namedax.ops.operands.open_options import choosing
 from namedax.xmap.mapped_function import Xmapped
 from namedax.xmap.replaced_layouts import replacing
 
-__all__ = ["Code", "Layouts", "Replacement", "applied_each", "code_of", "labelled", "with_layouts"]
+__all__ = ["Code", "Replacement", "applied_each", "code_of", "labelled", "with_layouts"]
 
-#: A layout for each mapped function, by its name.
-Layouts = Mapping[str, Mapping[Hashable, Any]]
 #: The name, the file and the line of a mapped function, which identify it.
 Code = tuple[str, str, int]
 
@@ -63,34 +61,27 @@ class Replacement:
         return form
 
 
-def with_layouts(layouts: Layouts, mesh: Mesh, overlap: Overlap) -> Replacement:
-    """Return the replacement by these layouts."""
+def with_layouts(variant: Variant, mesh: Mesh) -> Replacement:
+    """Return the replacement by the layouts of a variant."""
 
     def form(f: Xmapped, args: object, kwargs: object) -> Xmapped | None:
         name, _, line = code_of(f)
-        layout = layouts.get(name, layouts.get(f"{name}:{line}"))
+        layout = variant.layouts.get(name, variant.layouts.get(f"{name}:{line}"))
         if layout is None:
             return None
         others = {"donate_argnums": f._options.donate_argnums, "jit": f._options.jit}
-        return remapped(f, f._fun, layout, mesh, overlap, **others)
+        return remapped(f, f._fun, layout, mesh, variant.settings, **others)
 
     return Replacement(form)
 
 
-def applied_each(
-    f: Callable[..., PyTree],
-    layouts: Layouts,
-    mesh: Mesh,
-    overlap: Overlap,
-    options: Options,
-    files: Mapping[str, str],
-) -> Callable[..., PyTree]:
+def applied_each(f: Callable[..., PyTree], variant: Variant, mesh: Mesh) -> Callable[..., PyTree]:
     """Return a function that calls `f` with a layout for each mapped function that it calls."""
-    replacement = with_layouts(layouts, mesh, overlap)
+    replacement = with_layouts(variant, mesh)
 
     @functools.wraps(f)
     def with_plan(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        with replacing(replacement), choosing(options, files):
+        with replacing(replacement), choosing(variant.options, variant.files):
             return f(*args, **kwargs)
 
     return with_plan

@@ -1,28 +1,115 @@
-"""`Candidate`: one layout that was judged, and its main costs in one line."""
+"""The choices of a plan, and `Candidate`: one layout that was judged, with its main costs.
+
+`Settings` has the arguments of `nx.xmap` that a plan chooses. `Variant` has all choices under which
+a program is traced. The other modules pass both on as they are.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
-from collections.abc import Hashable, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, get_args, get_type_hints
 
+from namedax.core.records import Record
 from namedax.core.text_tables import seconds_text
-from namedax.errors import show_names
+from namedax.errors import ArgumentError, show_names
 from namedax.hlo import size_text
 from namedax.insight.analysis.page import enclosed, escaped
 from namedax.insight.analysis.report import Report
 from namedax.machines import Machine, Times
 from namedax.ops.contraction.rings import Overlap
+from namedax.ops.operands.open_options import Options
+from namedax.xmap.mapped_function import Xmapped
 
 __all__ = [
     "Candidate",
+    "Layouts",
+    "Settings",
+    "Variant",
     "candidate",
     "layout",
     "mesh_text",
     "reason",
     "resources_text",
 ]
+
+#: A layout for each mapped function, by its name.
+Layouts = Mapping[str, Mapping[Hashable, Any]]
+
+
+class Settings(NamedTuple):
+    """The arguments of `nx.xmap` that a plan chooses in addition to `axis_resources`.
+
+    Each field is one option: an argument of `nx.xmap`, with its default there. Its type is a
+    `Literal` of its values. `Candidate` has a field of the same name, and `nx.plan` has an argument
+    with the values to try. Other modules compare settings, but name no option. The cost of an
+    option is that of the trace with it.
+
+    Attributes:
+      overlap: whether contractions communicate during their computation; default: False.
+    """
+
+    overlap: Overlap = False
+
+    @classmethod
+    def of(cls, f: Xmapped) -> Settings:
+        """Return the settings of a mapped function."""
+        return cls(*(getattr(f._options, name) for name in cls._fields))
+
+    @classmethod
+    def check_values(cls, values: Mapping[str, object]) -> None:
+        """Check the arguments of `nx.plan` with the values to try; `None` means no values.
+
+        Raises:
+          ArgumentError: an argument is not a list, or it is empty.
+        """
+        for name, some in values.items():
+            if some is not None and (
+                not isinstance(some, Sequence) or isinstance(some, str) or not some
+            ):
+                example = list(get_args(get_type_hints(cls)[name])[:2])
+                raise ArgumentError(
+                    f"plan: {name}={some!r} must be a list of values to try. Use {name}={example}."
+                )
+
+    def combinations(self, values: Mapping[str, Sequence[Any] | None]) -> tuple[Settings, ...]:
+        """Return all settings with these values; an option without values keeps its value."""
+        several = (values.get(name) or (value,) for name, value in self._asdict().items())
+        return tuple(itertools.starmap(Settings, itertools.product(*several)))
+
+    def has(self, values: Mapping[str, Any]) -> bool:
+        """Return True if the options have these values; `None` stands for any value."""
+        return all(value in (None, getattr(self, name)) for name, value in values.items())
+
+    def changed(self, values: Mapping[str, Any]) -> Settings:
+        """Return the settings with these values, except for `None`."""
+        return self._replace(**{name: v for name, v in values.items() if v is not None})
+
+    def texts(self) -> Iterator[str]:
+        """Yield the options without their default values, as arguments in code."""
+        for name, value in self._asdict().items():
+            if value != self._field_defaults[name]:
+                yield f"{name}={value!r}"
+
+
+class Variant(Record):
+    """The choices for a program: it is traced under them, and runs under the best ones.
+
+    Attributes:
+      axis_resources: the layout; empty if the mapped functions have different layouts.
+      settings: the other arguments of `nx.xmap`.
+      layouts: for a program that calls mapped functions, the layout of each by its name.
+      options: the values of options that the program leaves open, by line. Default: none.
+      files: paths by the text that stands for them in `options`. Default: unknown.
+    """
+
+    axis_resources: Mapping[Hashable, Any]
+    settings: Settings
+    layouts: Layouts = dataclasses.field(default_factory=dict)
+    options: Options = dataclasses.field(default_factory=dict)
+    files: Mapping[str, str] | None = None
 
 
 def resources_text(axis_resources: Mapping[Hashable, Any]) -> str:
@@ -34,10 +121,10 @@ def candidate(one: Candidate) -> str:
     """Render a candidate in one line."""
     measured = f", measured {seconds_text(one.measured)}" if one.measured is not None else ""
     beyond = "" if one.fits else ", over the memory limit"
-    overlap = f", overlap={one.overlap!r}" if one.overlap else ""
+    settings = "".join(f", {text}" for text in one.settings.texts())
     resources = repr(one.layouts) if one.is_split else resources_text(one.axis_resources)
     return (
-        f"Candidate({resources}{overlap}:"
+        f"Candidate({resources}{settings}:"
         f" {seconds_text(one.time)}{measured}, {size_text(one.peak)}{beyond})"
     )
 
@@ -47,8 +134,7 @@ def layout(one: Candidate, with_mesh: bool) -> str:
     words = resources_text(one.axis_resources)
     if one.is_split:
         words = ", ".join(f"{name}: {resources_text(each)}" for name, each in one.layouts.items())
-    if one.overlap:
-        words += f" with overlap={one.overlap!r}"
+    words += "".join(f" with {text}" for text in one.settings.texts())
     if one.padded:
         words += f" with {show_names(one.padded)} stored padded"
     for line, each in one.options.items():
@@ -110,30 +196,44 @@ class Candidate:
         first = next(found, {})
         return {name: value for name, value in first.items() if name != "operation"}
 
+    @property
+    def settings(self) -> Settings:
+        """The chosen arguments of `nx.xmap` besides `axis_resources`."""
+        return Settings(*(getattr(self, name) for name in Settings._fields))
+
+    @property
+    def variant(self) -> Variant:
+        """The choices under which the program was traced."""
+        return Variant(
+            self.axis_resources, self.settings, self.layouts, self.options, self.report.files
+        )
+
     @classmethod
     def of(
         cls,
-        axis_resources: dict[Hashable, Any],
+        variant: Variant,
         mesh: Mapping[str, int],
-        overlap: Overlap,
         report: Report,
         machine: Machine,
         times: Times,
         memory: float,
+        padded: tuple[Hashable, ...],
     ) -> Candidate:
         """Return the candidate for a report and the machine's times for it."""
         peak = report.memory.peak
-        why = reason(report, machine, dict(mesh), times)
         return cls(
-            axis_resources,
-            dict(mesh),
-            overlap,
-            report,
-            times.total,
-            peak,
-            peak <= memory,
-            None,
-            why,
+            axis_resources=dict(variant.axis_resources),
+            mesh=dict(mesh),
+            **variant.settings._asdict(),
+            report=report,
+            time=times.total,
+            peak=peak,
+            fits=peak <= memory,
+            measured=None,
+            reason=reason(report, machine, mesh, times),
+            options={label: dict(each) for label, each in variant.options.items()},
+            padded=padded,
+            layouts={name: dict(each) for name, each in variant.layouts.items()},
         )
 
     def __repr__(self) -> str:

@@ -1,21 +1,25 @@
-"""The judge of layouts: it traces the program under each of them, and records the results."""
+"""The judge of layouts: it traces the program under each of them, and records the results.
+
+After a search it also judges variants of the best layouts: names in padded blocks, whose sizes do
+not divide, and names that are executed in steps, which saves memory.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 import time
-from collections.abc import Container, Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from namedax.core.text_tables import seconds_text
 from namedax.errors import NamedaxError, PlacementConflictError
 from namedax.insight.analysis.records import Collective, Operation
 from namedax.insight.planning.again import Again
+from namedax.insight.planning.arguments import conflict
 from namedax.insight.planning.bound import Bound
-from namedax.insight.planning.called_functions import Layouts
-from namedax.insight.planning.candidates import Candidate
-from namedax.insight.planning.fixed_names import conflict
+from namedax.insight.planning.candidates import Candidate, Layouts, Variant
 from namedax.insight.planning.meshes import Meshes
 from namedax.insight.planning.options import recomputing
 from namedax.insight.planning.program import Program
@@ -24,8 +28,14 @@ from namedax.insight.planning.space import Choice, Space
 from namedax.insight.planning.whole import Whole
 from namedax.machines import Times
 from namedax.ops.operands.open_options import Offers, Options, Place, labels
+from namedax.resources.serial import SerialLoop
 
-__all__ = ["Judge", "Progress", "rank"]
+__all__ = ["Judge", "Progress", "judge_padded", "judge_steps", "rank"]
+
+# The maximum number of traces with padded blocks.
+_PADDED = 6
+# The number of names to execute in steps, the steps of the first try, and further tries.
+_NAMES, _STEPS, _TRIES = 4, 4, 3
 
 
 class Judge:
@@ -52,14 +62,15 @@ class Judge:
         self._offers: dict[int, Offers] = {}
         self._stored_anyway: set[Place] = set()
         self.rejected: list[tuple[dict[Hashable, Any], str]] = []
-        self.traces = self.searched = 0
+        self.traces = 0
         self.has_steps = False  # names were executed in steps after the search
 
     def __call__(self, choice: Choice) -> Outcome | None:
         """Judge a choice; return `None` if the program does not allow it."""
-        resources = self._space.resources(choice)
+        variant = self._variant(choice)
+        resources = dict(variant.axis_resources)
         try:
-            candidate, times = self._judged(choice, {})
+            candidate, times = self._judged(choice, variant)
         except (NamedaxError, NotImplementedError, TypeError, ValueError) as error:
             names = error.axes if isinstance(error, PlacementConflictError) else ()
             pinned = [self._space.pinned_on(i) for i in range(len(choice.roles))]
@@ -85,19 +96,14 @@ class Judge:
             _parts(times, Collective),
         )
 
-    def _judged(
-        self,
-        choice: Choice,
-        options: Options,
-        layouts: Layouts | None = None,
-        files: Mapping[str, str] | None = None,
-    ) -> tuple[Candidate, Times]:
-        """Judge a choice, or several layouts on its mesh, with options by lines of these files."""
-        resources = self._space.resources(choice) if layouts is None else {}
-        abstract = self._meshes.abstract(choice.sizes)
+    def _variant(self, choice: Choice) -> Variant:
+        return self._program.variant(self._space.resources(choice), choice.settings)
+
+    def _judged(self, choice: Choice, variant: Variant) -> tuple[Candidate, Times]:
+        """Judge a variant of the program on the mesh of a choice."""
         self.traces += 1
         candidate, times, offers = self._again.judged_on(
-            resources, abstract, choice.overlap, options, files, layouts
+            variant, self._meshes.abstract(choice.sizes)
         )
         self._choices[id(candidate)] = choice
         self._offers[id(candidate)] = offers
@@ -119,7 +125,7 @@ class Judge:
             for place, values in calls.items()
         }
         try:
-            again, other = self._judged(choice, options, files=one.report.files)
+            again, other = self._judged(choice, one.variant.replace(options=options))
         except (NamedaxError, NotImplementedError, TypeError, ValueError):
             return one, times
         if again.peak >= one.peak:
@@ -131,15 +137,14 @@ class Judge:
 
     def again(self, one: Candidate, options: Options) -> Candidate:
         """Judge the layout of a candidate with other options."""
-        layouts = one.layouts if one.is_split else None
-        found = self._judged(self._choices[id(one)], options, layouts, one.report.files)[0]
+        found = self._judged(self._choices[id(one)], one.variant.replace(options=options))[0]
         self._offers[id(found)] = self._offers[id(one)]
         return found
 
     def split(self, choice: Choice, layouts: Layouts) -> Candidate | None:
         """Judge several layouts on the mesh of a choice; `None` if they cannot be traced."""
         try:
-            return self._judged(choice, {}, layouts)[0]
+            return self._judged(choice, Variant({}, choice.settings, layouts))[0]
         except (NamedaxError, NotImplementedError, TypeError, ValueError):
             return None
 
@@ -176,12 +181,10 @@ class Judge:
     def probe(self) -> None:
         """Trace the layouts that the bound needs and that the search has not traced."""
         for choice in list(self._bound.missing()):
-            abstract = self._meshes.abstract(choice.sizes)
+            mesh = self._meshes.abstract(choice.sizes)
             self.traces += 1
             try:
-                report = self._program.explained(
-                    self._space.resources(choice), abstract, choice.overlap
-                )
+                report = self._program.explained(self._variant(choice), mesh)
             except (NamedaxError, NotImplementedError, TypeError, ValueError):
                 continue  # nothing is assumed about layouts with this name
             self._bound.learn(choice, report.steps)
@@ -255,3 +258,153 @@ def rank(one: Candidate) -> tuple[bool, float, int]:
     The number of mesh axes decides ties.
     """
     return not one.fits, one.time if one.fits else one.peak, len(one.mesh)
+
+
+# --- variants of the best layouts -----------------------------------------------------------------
+
+
+def judge_padded(judge: Judge, space: Space, arguments: Mapping[Hashable, int]) -> None:
+    """Judge layouts in which a name has padded blocks, because its size does not divide.
+
+    The names are added to the best layout one after the other. A name stays in `space.uneven` if
+    the search has tried it.
+
+    Args:
+      judge: the judge.
+      space: the space of the search.
+      arguments: the bytes of the arguments that have each name; the largest name is tried first.
+    """
+    left = _PADDED
+    names = space.not_dividing()
+    for name in sorted(names, key=lambda name: (-arguments.get(name, 0), str(name))):
+        found = judge.best()
+        if left == 0 or found is None:
+            return
+        choice, before = found
+        space.uneven.add(name)
+        pool = list(dict.fromkeys(_padded(space, choice, name)))
+        if not pool:
+            space.uneven.discard(name)  # so that it counts as left out
+        for other in pool[: min(left, 2)]:
+            left -= 1
+            judge(other)
+            found = judge.best()
+            if found is not None and rank(found[1]) < rank(before):
+                break
+
+
+def _padded(space: Space, choice: Choice, name: Any) -> Iterator[Choice]:
+    """Yield choices with a name in padded blocks: many blocks first, little padding first."""
+    used = [i for i, n in enumerate(choice.sizes) if n > 1]
+    places = [
+        place for count in range(1, len(used) + 1) for place in itertools.combinations(used, count)
+    ]
+    found: dict[Choice, tuple[bool, int, int]] = {}
+    for place in places:
+        other = space.canonical(space.put(choice, name, place))
+        blocks = space.blocks(other, name)
+        if other == choice or space.sizes[name] % blocks == 0 or not space.allowed(other):
+            continue
+        removed = sum(len(role) for role in choice.roles) - sum(len(role) for role in other.roles)
+        padding = -space.sizes[name] % blocks
+        found[other] = (removed >= 0, padding * 8 > space.sizes[name], -blocks)
+    yield from sorted(found, key=lambda other: found[other])
+
+
+def judge_steps(
+    judge: Judge, space: Space, memory: float, arguments: Mapping[Hashable, int]
+) -> None:
+    """Judge layouts with a name in steps: the best one, and two that do not fit.
+
+    If none fits, these are the smallest ones, and otherwise the fastest ones.
+
+    Args:
+      judge: the judge.
+      space: the space of the search.
+      memory: the memory limit.
+      arguments: the bytes of the arguments that have each name; the smallest are tried first,
+        because parameters are stored in any case.
+    """
+    judge.has_steps = True
+    names = sorted(space.names, key=lambda name: (arguments.get(name, 0), str(name)))
+    layouts = sorted(judge.layouts(), key=lambda one: rank(one[1]))
+    others = [one for one in layouts if not one[1].fits and one[1].time < layouts[0][1].time]
+    others.sort(key=lambda one: one[1].time)
+    for choice, one in [layouts[0], *others[:2]] if layouts[0][1].fits else layouts[:2]:
+        best = _best_in_steps(judge, space, choice, one, names)
+        if best is not None:
+            name, peak = best
+            _judge_steps_of(judge, space, choice, name, {1: one.peak, _STEPS: peak}, memory)
+
+
+def _best_in_steps(
+    judge: Judge, space: Space, choice: Choice, before: Candidate, names: Sequence[Hashable]
+) -> tuple[Hashable, int] | None:
+    """Return the name that saves most memory with a few steps, and the peak with it."""
+    best: tuple[Hashable, int] | None = None
+    others = ((name, _with_steps(space, choice, name, _STEPS)) for name in names)
+    possible = ((name, other) for name, other in others if other is not None)
+    for name, other in itertools.islice(possible, _NAMES):
+        one = judge.candidate(other)
+        if one is not None and one.peak < (before.peak if best is None else best[1]):
+            best = name, one.peak
+    return best
+
+
+def _judge_steps_of(
+    judge: Judge,
+    space: Space,
+    choice: Choice,
+    name: Hashable,
+    known: dict[int, int],
+    memory: float,
+) -> None:
+    """Judge a layout with a name in steps, with as few steps as fit into the memory.
+
+    The number of steps follows from two known peaks: one part of the memory is constant, and the
+    other is inversely proportional.
+
+    Args:
+      judge: the judge.
+      space: the space of the search.
+      choice: the layout.
+      name: the name.
+      known: the peaks by number of steps.
+      memory: the memory limit.
+    """
+    steps = max(known)
+    for _ in range(_TRIES):
+        steps = _next_steps(known, steps, memory)
+        other = _with_steps(space, choice, name, steps)
+        if steps in known or other is None:
+            return
+        found = judge.candidate(other)
+        if found is None:
+            return
+        known[steps] = found.peak
+
+
+def _with_steps(space: Space, choice: Choice, name: Hashable, steps: int) -> Choice | None:
+    """Return the layout with a name in steps, if that is possible."""
+    if name in dict(choice.loops):
+        return None
+    loops = sorted([*choice.loops, (name, SerialLoop(steps))], key=lambda item: str(item[0]))
+    other = space.canonical(choice.replace(loops=tuple(loops)))
+    return other if space.allowed(other) else None
+
+
+def _next_steps(known: Mapping[int, int], steps: int, memory: float) -> int:
+    """Return the next number of steps to try, a power of two.
+
+    It is the smallest one that is expected to fit, by a fit to two peaks. At most it is four times
+    a number of steps that was tried.
+    """
+    few, many = (1, steps) if steps > 1 else (steps, 4)
+    share = (known[few] - known[many]) / (1 / few - 1 / many)
+    constant = known[few] - share / few
+    if share <= 0 or constant >= memory:
+        return steps * 4
+    wanted = 2 ** math.ceil(math.log2(max(share / (memory - constant), 2)))
+    if known[steps] > memory:
+        wanted = max(wanted, steps * 2)
+    return min(wanted, 4 * max(known))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from namedax.errors import NamedaxError
 from namedax.insight.analysis.report import Report
-from namedax.insight.planning.called_functions import Layouts
 from namedax.insight.planning.candidates import Candidate
 from namedax.ops.operands.open_options import Offers, Options, Place, labels
 
-__all__ = ["OptionJudge", "judged_with", "recomputing", "with_options"]
+__all__ = ["OptionJudge", "recomputing", "with_options"]
 
 # Layouts whose options are searched, the number of traces for all of them, and the factor by which
 # a layout with default options may be slower than the best so far.
@@ -96,7 +94,7 @@ def _bases(
 
 
 def _layout(one: Candidate) -> str:
-    return repr((one.axis_resources, one.layouts, one.mesh, one.overlap))
+    return repr((one.axis_resources, one.layouts, one.mesh, one.settings))
 
 
 def _text(options: Options) -> str:
@@ -211,16 +209,3 @@ class _OptionSearch:
             call = found.setdefault(self._labels[place], {"operation": place.operation})
             call.update(values)
         return found
-
-
-def judged_with(
-    one: Candidate, options: Options, padded: tuple[Hashable, ...], layouts: Layouts
-) -> Candidate:
-    """Return a candidate with the options, padded names and layouts that it was judged with."""
-    chosen = {label: dict(each) for label, each in options.items()}
-    return dataclasses.replace(
-        one,
-        options=chosen,
-        padded=padded,
-        layouts={name: dict(each) for name, each in layouts.items()},
-    )

@@ -6,45 +6,38 @@ import dataclasses
 import functools
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
 
 import jax
 
 from namedax.core.names import Mesh, PyTree
-from namedax.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    NamedaxError,
-    PlanError,
-    did_you_mean,
-    show_names,
-)
+from namedax.errors import NamedaxError, PlanError
 from namedax.hlo import size_text
 from namedax.insight.analysis.placed_arguments import place
 from namedax.insight.planning.advice import advice, uneven_advice
 from namedax.insight.planning.again import Again
-from namedax.insight.planning.bound import Bound
-from namedax.insight.planning.candidates import Candidate, resources_text
-from namedax.insight.planning.fixed_names import (
-    check_fixed,
-    check_sizes,
+from namedax.insight.planning.arguments import (
+    Request,
+    check_function,
+    check_limits,
+    check_loops,
     fixed_axes,
+    list_of_names,
     parse_fixed,
 )
-from namedax.insight.planning.judge import Judge, Progress, rank
-from namedax.insight.planning.loop_steps import with_loop_steps
+from namedax.insight.planning.bound import Bound
+from namedax.insight.planning.candidates import Candidate, Settings, resources_text
+from namedax.insight.planning.judge import Judge, Progress, judge_padded, judge_steps, rank
 from namedax.insight.planning.meshes import Meshes, meshes_for
 from namedax.insight.planning.options import with_options
 from namedax.insight.planning.program import Census, Program
 from namedax.insight.planning.result import Plan
 from namedax.insight.planning.search import search
 from namedax.insight.planning.space import Choice, Space
-from namedax.insight.planning.uneven_names import with_uneven_names
 from namedax.insight.planning.whole import Stage, Whole, split_advice, with_split_layouts
 from namedax.machines import Machine
-from namedax.machines.links import positive
 from namedax.messages.call_errors import checks_signature
 from namedax.ops.contraction.rings import Overlap
 from namedax.ops.operands.open_options import choosing
@@ -199,145 +192,113 @@ def plan(
     >>> plan.mesh, plan.best
     ({'x': 4, 'y': 2}, {'batch': ('x', 'y')})
     """
-    _check(f, machine, memory, names, verify, tries, loops, overlap)
-    pads, uneven = uneven is None, () if uneven is None else _several("uneven", uneven)
-    offered = {} if loops is None or isinstance(loops, EllipsisType) else loops
+    values = {"overlap": overlap}
+    check_function(f, verify)
+    check_limits(machine, memory, verify, tries)
+    wanted = None if names is None else list_of_names("names", names)
+    check_loops(loops)
+    Settings.check_values(values)
+    padded = None if uneven is None else list_of_names("uneven", uneven)
     program: Program | Whole = (
         Program(f, args, kwargs) if isinstance(f, Xmapped) else Whole(f, args, kwargs)
     )
-    first = program.first()
     pins = parse_fixed(fixed)
-    meshes = meshes_for(first, mesh, machine, verify, fixed_axes(pins))
-    memory_limit = float(meshes.machine.memory if memory is None else memory)
-    overlaps = (first._options.overlap,) if overlap is None else tuple(overlap)
-    limit = _most(meshes) if tries is None else tries
+    request = Request(wanted, loops, values, padded, fixed or {}, pins, tries)
+    meshes = meshes_for(program.first(), mesh, machine, verify, fixed_axes(pins))
+    limit = float(meshes.machine.memory if memory is None else memory)
     with meshes.context():
-        census = program.census()
-        check_fixed(pins, census.sizes, meshes.axes, names, offered, census.apart)
-        chosen = _chosen(census, names, offered, uneven)
-        pins = {name: pin for name, pin in pins.items() if name in chosen}
-        space = Space(
-            chosen,
-            meshes.axes,
-            meshes.shapes,
-            census.apart,
-            _loops(offered),
-            overlaps,
-            uneven,
-            pins,
-        )
-        own = space.canonical(
-            space.choice_of(first._options.axis_resources, first._options.overlap)
-        )
-        space.uneven |= {name for name, size in chosen.items() if size % space.blocks(own, name)}
-        check_sizes(space)
-        judge = Judge(
-            program,
-            space,
-            meshes,
-            memory_limit,
-            Bound(space, meshes.machine, census.arguments, memory_limit, census.reordered),
-            Progress(limit) if progress and sys.stderr.isatty() else None,
-        )
-        found = search(space, judge, memory_limit, limit, [own], judge.left_open, tries)
-        judge.searched = len(judge.layouts()) + len(judge.rejected)
-        _judge_variants(program, judge, meshes, space, census, memory_limit, pads, loops, fixed)
-        if limit > len(chosen) and not isinstance(program, Whole):
-            judge.probe()
-        judge.end()
-        census = census.replace(
-            apart=frozenset(space.apart)
-        )  # including the pairs learned in the search
-        best_first = sorted(judge.candidates, key=rank)
-        if not best_first or not best_first[0].fits:
-            raise _nothing_fits(
-                program.name, best_first, memory_limit, meshes, space, census, judge, limit, loops
-            )
-        least = 0.0 if isinstance(program, Whole) else judge.bound(found)
+        planning = _Planning(program, meshes, limit, request, progress and sys.stderr.isatty())
+        planning.run()
+        best_first = planning.best_first()
         if verify and isinstance(program, Program):
             best_first = _verified(program, best_first, meshes, verify, args, kwargs)
-    return Plan(
-        program.name,
-        meshes.machine,
-        memory_limit,
-        tuple(best_first),
-        tuple(judge.rejected),
-        tuple(_advice(best_first, space, census)),
-        judge.traces,
-        census.sizes,
-        census.arguments,
-        bound=least,
-        ended="tries" if found.reached else "converged",
-        again=Again(program, meshes, memory_limit),
-    )
+        return planning.result(best_first)
 
 
-def _advice(best_first: Sequence[Candidate], space: Space, census: Census) -> Iterator[str]:
-    """Yield the sentences of a plan on axis names and on layouts of several functions."""
-    best = best_first[0]
-    yield from advice(best.report, best.axis_resources, best.mesh, census)
-    others = uneven_advice(space.not_dividing(), space.sizes), split_advice(best_first)
-    yield from filter(None, others)
+class _Planning:
+    """A plan in the making.
 
+    Args:
+      program: the program.
+      meshes: its meshes.
+      memory: the memory limit of a device, in bytes.
+      request: the layouts to try.
+      progress: whether to show a progress line.
+    """
 
-def _judge_variants(
-    program: Program | Whole,
-    judge: Judge,
-    meshes: Meshes,
-    space: Space,
-    census: Census,
-    memory: float,
-    pads: bool,
-    loops: Mapping[Hashable, object] | EllipsisType | None,
-    fixed: Mapping[Hashable, Any] | None,
-) -> None:
-    """Judge variants of the best layouts: padded blocks, steps, several layouts, open options."""
-    if pads:
-        with_uneven_names(space, judge.best, judge, rank, _bytes(census))
-    if loops is ... or (loops is None and not judge.fits):
-        judge.has_steps = True
-        _in_steps(space, judge, memory, census)
-    if isinstance(program, Whole):
-        judge.candidates += _split(program, judge, meshes, space, fixed)
-    judge.candidates += with_options(judge.candidates, judge, rank)
+    def __init__(
+        self,
+        program: Program | Whole,
+        meshes: Meshes,
+        memory: float,
+        request: Request,
+        progress: bool,
+    ):
+        self._program, self._meshes, self._memory = program, meshes, memory
+        self._request = request
+        self._census = program.census()
+        first, settings = program.first(), Settings.of(program.first())
+        self._space = request.space(self._census, meshes, settings)
+        self._own = self._space.own(first._options.axis_resources, settings)
+        self._tries = _most(meshes) if request.tries is None else request.tries
+        bound = Bound(
+            self._space, meshes.machine, self._census.arguments, memory, self._census.reordered
+        )
+        line = Progress(self._tries) if progress else None
+        self._judge = Judge(program, self._space, meshes, memory, bound, line)
 
+    def run(self) -> None:
+        """Judge layouts: those of the search, variants of the best ones, and those of the bound."""
+        space, judge = self._space, self._judge
+        tries = self._request.tries
+        self._found = search(
+            space, judge, self._memory, self._tries, [self._own], judge.left_open, tries
+        )
+        self._searched = len(judge.layouts()) + len(judge.rejected)
+        self._judge_variants()
+        if self._tries > len(space.sizes) and not isinstance(self._program, Whole):
+            judge.probe()
+        judge.end()
 
-def _bytes(census: Census) -> dict[Hashable, int]:
-    """Return the bytes of the arguments that have each name."""
-    found: dict[Hashable, int] = {}
-    for held in census.arguments:
-        for name in held.dims:
-            found[name] = found.get(name, 0) + held.bytes
-    return found
+    def _judge_variants(self) -> None:
+        """Judge variants of the best layouts: padded blocks, steps, several layouts, options."""
+        space, judge, loops = self._space, self._judge, self._request.loops
+        arguments = self._census.bytes_by_name()
+        if self._request.uneven is None:
+            judge_padded(judge, space, arguments)
+        if loops is ... or (loops is None and not judge.fits):
+            judge_steps(judge, space, self._memory, arguments)
+        if isinstance(self._program, Whole):
+            judge.candidates += self._split(self._program)
+        judge.candidates += with_options(judge.candidates, judge, rank)
 
+    def _split(self, whole: Whole) -> list[Candidate]:
+        """Return candidates with different layouts for the mapped functions of a program."""
+        found = self._judge.best()
+        assert found is not None  # a program whose unmapped form cannot be traced has raised
+        choice, best = found
+        judge = functools.partial(self._judge.split, choice)
+        local = functools.partial(self._local_layouts, choice)
+        return with_split_layouts(
+            whole, best, local, judge, functools.partial(self._local_space, choice), rank
+        )
 
-def _split(
-    whole: Whole,
-    judge: Judge,
-    meshes: Meshes,
-    space: Space,
-    fixed: Mapping[Hashable, Any] | None,
-) -> list[Candidate]:
-    """Return candidates with different layouts for the mapped functions of a program."""
-    choice, best = _found(judge.best())
-    mesh = meshes.abstract(choice.sizes)
-    shapes = [shape for shape in meshes.shapes if shape.sizes == choice.sizes]
-
-    def local(stage: Stage) -> list[dict[Hashable, Any]]:
-        names = [name for name in stage.names.sizes if name in space.sizes]
+    def _local_layouts(self, choice: Choice, stage: Stage) -> list[dict[Hashable, Any]]:
+        """Return the best layouts of a mapped function alone, on the mesh of a choice."""
+        names = [name for name in stage.names.sizes if name in self._space.sizes]
         try:
             found = plan(
                 stage.mapped,
                 *stage.args,
-                mesh=mesh,
-                machine=meshes.machine,
+                mesh=self._meshes.abstract(choice.sizes),
+                machine=self._meshes.machine,
                 memory=_ANY_MEMORY,
                 names=names,
                 tries=_LOCAL_TRIES,
                 progress=False,
                 loops={},
                 uneven=(),
-                fixed={n: entry for n, entry in (fixed or {}).items() if n in names},
+                fixed={n: entry for n, entry in self._request.fixed.items() if n in names},
                 **stage.kwargs,
             )
         except (NamedaxError, NotImplementedError, TypeError, ValueError):
@@ -345,102 +306,79 @@ def _split(
         layouts = [one.axis_resources for one in found.candidates if not one.options]
         return layouts[:_LOCAL]
 
-    def space_of(census: Census) -> Space:
+    def _local_space(self, choice: Choice, census: Census) -> Space:
+        """Return the layouts of a mapped function alone, on the mesh of a choice."""
+        space, meshes = self._space, self._meshes
         sizes = {name: n for name, n in census.sizes.items() if name in space.sizes}
         pins = {name: pin for name, pin in space.fixed.items() if name in sizes}
-        apart = {*census.apart, *space.apart}
-        return Space(sizes, meshes.axes, shapes, apart, fixed=pins)
+        shapes = [shape for shape in meshes.shapes if shape.sizes == choice.sizes]
+        return Space(sizes, meshes.axes, shapes, {*census.apart, *space.apart}, fixed=pins)
 
-    return with_split_layouts(
-        whole, best, local, functools.partial(judge.split, choice), space_of, rank
-    )
+    def best_first(self) -> list[Candidate]:
+        """Return the candidates, best first.
 
+        Raises:
+          PlanError: no layout fits.
+        """
+        found = sorted(self._judge.candidates, key=rank)
+        if not found or not found[0].fits:
+            raise self._nothing_fits(found)
+        return found
 
-def _found(best: tuple[Choice, Candidate] | None) -> tuple[Choice, Candidate]:
-    assert best is not None  # a program whose unmapped form cannot be traced has raised
-    return best
-
-
-def _in_steps(space: Space, judge: Judge, memory: float, census: Census) -> None:
-    """Judge layouts with a name in steps: the best one, and two that do not fit.
-
-    If none fits, these are the smallest ones, and otherwise the fastest ones.
-    """
-    layouts = sorted(judge.layouts(), key=lambda one: rank(one[1]))
-    others = [one for one in layouts if not one[1].fits and one[1].time < layouts[0][1].time]
-    others.sort(key=lambda one: one[1].time)
-    bases = [layouts[0], *others[:2]] if layouts[0][1].fits else layouts[:2]
-    for choice, one in bases:
-        with_loop_steps(space, choice, one, judge.candidate, memory, _bytes(census))
-
-
-def _check(
-    f: object,
-    machine: object,
-    memory: object,
-    names: object,
-    verify: object,
-    tries: object,
-    loops: Mapping[Hashable, object] | EllipsisType | None,
-    overlap: object,
-) -> None:
-    """Raise an error with a remedy unless each of these arguments is valid."""
-    if not callable(f):
-        raise ArgumentTypeError(
-            f"plan: the first argument must be a function made by nx.xmap; got {type(f).__name__}."
-            " Map the function first: nx.plan(nx.xmap(jax.value_and_grad(loss)), *args,"
-            " mesh=mesh)."
+    def result(self, best_first: Sequence[Candidate]) -> Plan:
+        """Return the plan with these candidates."""
+        judge, space, best = self._judge, self._space, best_first[0]
+        sentences = (
+            *advice(best.report, best.axis_resources, best.mesh, self._learned()),
+            uneven_advice(space.not_dividing(), space.sizes),
+            split_advice(best_first),
         )
-    if verify and not isinstance(f, Xmapped):
-        raise ArgumentError(
-            f"plan: verify={verify} times a mapped function, but {getattr(f, '__name__', 'f')} is"
-            " not mapped itself. Leave out verify=, and time plan.apply(f)."
+        return Plan(
+            self._program.name,
+            self._meshes.machine,
+            self._memory,
+            tuple(best_first),
+            tuple(judge.rejected),
+            tuple(filter(None, sentences)),
+            judge.traces,
+            self._census.sizes,
+            self._census.arguments,
+            bound=0.0 if isinstance(self._program, Whole) else judge.bound(self._found),
+            ended="tries" if self._found.reached else "converged",
+            again=Again(self._program, self._meshes, self._memory),
         )
-    if isinstance(f, Xmapped) and f._options.partitioning == "auto":
-        raise ArgumentError(
-            f"plan: {f._name} has partitioning='auto', so XLA chooses its communication, which no"
-            " trace shows. Remove partitioning=."
-        )
-    if machine is not None and not isinstance(machine, Machine):
-        raise ArgumentError(
-            f"plan: machine={machine!r} is not a machine. Use nx.machines.v5p, or"
-            " nx.machines.Machine(...)."
-        )
-    if memory is not None:
-        positive("plan", "memory", memory, "bytes")
-    if isinstance(names, str):
-        _several("names", names)
-    for option, value, least in (
-        ("verify", verify, 0),
-        ("tries", 1 if tries is None else tries, 1),
-    ):
-        if not isinstance(value, int) or value < least:
-            raise ArgumentError(f"plan: {option}={value!r} must be an integer from {least}.")
-    if loops is not None and loops is not ... and not isinstance(loops, Mapping):
-        raise ArgumentError(
-            f"plan: loops={loops!r} must map names to lists of numbers of steps. Use"
-            " loops={'batch': [4, 16]}, or loops=... to choose a name and its steps."
-        )
-    for name, steps in ({} if loops is ... else loops or {}).items():
-        if not isinstance(steps, Sequence):
-            raise ArgumentError(
-                f"plan: loops={loops!r} must map each name to a list of numbers of steps. Use"
-                f" loops={{{name!r}: [{steps!r}]}}."
+
+    def _learned(self) -> Census:
+        """Return the census, including the pairs of names learned in the search."""
+        return self._census.replace(apart=frozenset(self._space.apart))
+
+    def _nothing_fits(self, candidates: Sequence[Candidate]) -> PlanError:
+        """Return the error for a program that fits in no layout, with the smallest one."""
+        name, meshes, rejected = self._program.name, self._meshes.text, self._judge.rejected
+        left_out = uneven_advice(self._space.not_dividing(), self._space.sizes)
+        if not candidates:
+            return PlanError(
+                f"plan: no layout of {name} on {meshes} could be traced; {len(rejected)} were"
+                f" rejected, the last with: {list(rejected)[-1][1]} {left_out}".rstrip()
             )
-    if overlap is not None and (
-        not isinstance(overlap, Sequence) or isinstance(overlap, str) or not overlap
-    ):
-        raise ArgumentError(
-            f"plan: overlap={overlap!r} must be a list of values to try. Use overlap=[False, True]."
+        least, limit = candidates[0], self._tries
+        advised = advice(least.report, least.axis_resources, least.mesh, self._learned())
+        second = next(advised, "")
+        more = (
+            f"Judge more layouts than {limit} (tries=), use" if self._searched >= limit else "Use"
         )
-
-
-def _several(option: str, names: Iterable[Hashable]) -> tuple[Hashable, ...]:
-    if isinstance(names, str):
-        raise ArgumentError(
-            f"plan: {option}={names!r} must be a list of names. Use {option}=[{names!r}]."
+        steps = (
+            " execute an axis in steps (loops={'batch': [4, 16]}),"
+            if isinstance(self._request.loops, Mapping)
+            else ""
         )
-    return tuple(names)
+        return PlanError(
+            f"plan: none of {len(candidates)} layouts of {name} on {meshes} fits into"
+            f" {size_text(int(self._memory))} per device; the smallest needs"
+            f" {size_text(least.peak)}, with {resources_text(least.axis_resources)}. {more} more"
+            f" devices,{steps} recompute layers in the gradient (jax.checkpoint), or increase"
+            " memory=." + "".join(f" {sentence}" for sentence in (second, left_out) if sentence)
+        )
 
 
 def _most(meshes: Meshes) -> int:
@@ -450,37 +388,9 @@ def _most(meshes: Meshes) -> int:
     return _TRIES[min(max(len(meshes.axes), 1), len(_TRIES)) - 1]
 
 
-def _chosen(
-    census: Census,
-    names: Iterable[Hashable] | None,
-    loops: Mapping[Hashable, object] | None,
-    uneven: Iterable[Hashable],
-) -> dict[Hashable, int]:
-    """Return the names that may be mapped, with their sizes."""
-    names = None if names is None else tuple(names)
-    for name in (*(names or ()), *(loops or {}), *uneven):
-        if name not in census.sizes:
-            raise ArgumentError(
-                f"plan: the program has no axis {name!r} to map. Choose from"
-                f" {show_names(sorted(census.sizes, key=str))}.{did_you_mean(name, census.sizes)}"
-            )
-    wanted = None if names is None else {*names, *(loops or {}), *uneven}
-    return {name: size for name, size in census.sizes.items() if wanted is None or name in wanted}
-
-
-def _loops(
-    loops: Mapping[Hashable, Sequence[int | SerialLoop]] | None,
-) -> dict[Hashable, list[SerialLoop]]:
-    found: dict[Hashable, list[SerialLoop]] = {}
-    for name, numbers in (loops or {}).items():
-        parsed = [loop if isinstance(loop, SerialLoop) else SerialLoop(loop) for loop in numbers]
-        found[name] = [loop for loop in parsed if loop.steps > 1]
-    return found
-
-
 def _verified(
     program: Program,
-    best_first: list[Candidate],
+    best_first: Sequence[Candidate],
     meshes: Meshes,
     count: int,
     args: Sequence[PyTree],
@@ -492,7 +402,7 @@ def _verified(
     for one in best_first[:count]:
         if one.fits:
             with meshes.concrete(one.mesh) as mesh:
-                form = program.under(one.axis_resources, mesh, one.overlap)
+                form = program.under(one.axis_resources, mesh, one.settings)
                 stored = program.stored(args, kwargs, one.axis_resources, mesh)
                 like = types and program.stored(*types, one.axis_resources, mesh)
                 with choosing(one.options, one.report.files):
@@ -500,39 +410,3 @@ def _verified(
                 timed.append(dataclasses.replace(one, measured=seconds))
     timed.sort(key=lambda one: one.measured if one.measured is not None else one.time)
     return [*timed, *best_first[len(timed) :]]
-
-
-def _nothing_fits(
-    name: str,
-    candidates: Sequence[Candidate],
-    memory: float,
-    meshes: Meshes,
-    space: Space,
-    census: Census,
-    judge: Judge,
-    limit: int,
-    loops: Mapping[Hashable, object] | EllipsisType | None,
-) -> PlanError:
-    """Return the error for a program that fits in no layout, with the smallest one."""
-    left_out = uneven_advice(space.not_dividing(), space.sizes)
-    rejected = judge.rejected
-    if not candidates:
-        return PlanError(
-            f"plan: no layout of {name} on {meshes.text} could be traced; {len(rejected)} were"
-            f" rejected, the last with: {list(rejected)[-1][1]} {left_out}".rstrip()
-        )
-    least = candidates[0]
-    second = next(advice(least.report, least.axis_resources, least.mesh, census), "")
-    more = f"Judge more layouts than {limit} (tries=), use" if judge.searched >= limit else "Use"
-    steps = (
-        " execute an axis in steps (loops={'batch': [4, 16]}),"
-        if loops is not None and loops is not ...
-        else ""
-    )
-    return PlanError(
-        f"plan: none of {len(candidates)} layouts of {name} on {meshes.text} fits into"
-        f" {size_text(int(memory))} per device; the smallest needs {size_text(least.peak)}, with"
-        f" {resources_text(least.axis_resources)}. {more} more devices,{steps} recompute"
-        f" layers in the gradient (jax.checkpoint), or increase memory=."
-        + "".join(f" {sentence}" for sentence in (second, left_out) if sentence)
-    )

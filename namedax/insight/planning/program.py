@@ -19,9 +19,9 @@ from namedax.core.user_code import call_user_code
 from namedax.insight.analysis.explain import explain
 from namedax.insight.analysis.report import Report
 from namedax.insight.analysis.sources import source_of
+from namedax.insight.planning.candidates import Settings, Variant
 from namedax.ops.contraction.order import ORDERED
-from namedax.ops.contraction.rings import Overlap
-from namedax.ops.operands.open_options import Options, choosing
+from namedax.ops.operands.open_options import choosing
 from namedax.ops.operands.pytree import data_of
 from namedax.primitives import costs
 from namedax.primitives.equations import jaxprs_within
@@ -65,13 +65,21 @@ class Census(Record):
     arguments: tuple[Held, ...]
     reordered: frozenset[int] = frozenset()
 
+    def bytes_by_name(self) -> dict[Hashable, int]:
+        """Return the bytes of the arguments that have each name."""
+        found: dict[Hashable, int] = {}
+        for held in self.arguments:
+            for name in held.dims:
+                found[name] = found.get(name, 0) + held.bytes
+        return found
+
 
 def remapped(
     f: Xmapped,
     body: Callable[..., PyTree],
     axis_resources: Mapping[Hashable, Any],
     mesh: Mesh | None,
-    overlap: Overlap | None,
+    settings: Settings | None = None,
     **others: Any,
 ) -> Xmapped:
     """Map another body like `f`, with another layout.
@@ -81,7 +89,7 @@ def remapped(
       body: the function to map.
       axis_resources: the layout.
       mesh: its mesh; unused if nothing is mapped.
-      overlap: the value of `overlap`; `None` for that of `f`.
+      settings: the other arguments of `nx.xmap` that a plan chooses. Default: those of `f`.
       **others: further options of `nx.xmap`.
     """
     return xmap(
@@ -92,35 +100,28 @@ def remapped(
         axis_resources=axis_resources,
         mesh=mesh if axis_resources else None,
         static_argnums=f._options.static_argnums,
-        overlap=f._options.overlap if overlap is None else overlap,
+        **(Settings.of(f) if settings is None else settings)._asdict(),
         slow_axes=None if f._options.slow_axes is None else dict(f._options.slow_axes),
         passes=f._passes,
         **others,
     )
 
 
-def applied(
-    f: Xmapped,
-    axis_resources: Mapping[Hashable, Any],
-    mesh: Mesh | None,
-    overlap: Overlap,
-    options: Options,
-    files: Mapping[str, str],
-) -> Xmapped:
-    """Return `f` with a layout and with options that its program leaves open, by lines of files."""
+def applied(f: Xmapped, variant: Variant, mesh: Mesh | None) -> Xmapped:
+    """Return `f` under other choices."""
     body = f._fun
 
     @functools.wraps(body)
     def with_options(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        with choosing(options, files):
+        with choosing(variant.options, variant.files):
             return call_user_code(body, *args, **kwargs)
 
     return remapped(
         f,
-        with_options if options else body,
-        axis_resources,
+        with_options if variant.options else body,
+        variant.axis_resources,
         mesh,
-        overlap,
+        variant.settings,
         donate_argnums=f._options.donate_argnums,
         jit=f._options.jit,
     )
@@ -153,42 +154,29 @@ class Program:
         self,
         axis_resources: Mapping[Hashable, Any],
         mesh: Mesh | None,
-        overlap: Overlap | None = None,
+        settings: Settings | None = None,
     ) -> Xmapped:
         """Return the function under another layout.
 
         It is a new object, so that its cached traces are freed with it.
         """
-        return self._mapped(self._again(), axis_resources, mesh, overlap)
-
-    def _again(self) -> Callable[..., PyTree]:
         body = self._f._fun
 
         @functools.wraps(body)
         def again(*args: PyTree, **kwargs: PyTree) -> PyTree:
             return body(*args, **kwargs)
 
-        return again
+        return remapped(self._f, again, axis_resources, mesh, settings)
 
-    def _mapped(
-        self,
-        body: Callable[..., PyTree],
-        axis_resources: Mapping[Hashable, Any],
-        mesh: Mesh | None,
-        overlap: Overlap | None,
-    ) -> Xmapped:
-        return remapped(self._f, body, axis_resources, mesh, overlap)
+    def variant(self, axis_resources: Mapping[Hashable, Any], settings: Settings) -> Variant:
+        """Return a layout as a variant."""
+        return Variant(axis_resources, settings)
 
-    def layouts(self, axis_resources: Mapping[Hashable, Any]) -> dict[str, dict[Hashable, Any]]:
-        """Return no layouts: the program is one mapped function."""
-        return {}
-
-    def explained(
-        self, axis_resources: Mapping[Hashable, Any], mesh: AbstractMesh, overlap: Overlap
-    ) -> Report:
-        """Return the report of `nx.explain` for a layout."""
-        args, kwargs = self.stored(self.args, self.kwargs, axis_resources, mesh)
-        return explain(self.under(axis_resources, mesh, overlap), *args, **kwargs)
+    def explained(self, variant: Variant, mesh: AbstractMesh) -> Report:
+        """Return the report of `nx.explain` for a layout and settings."""
+        args, kwargs = self.stored(self.args, self.kwargs, variant.axis_resources, mesh)
+        form = self.under(variant.axis_resources, mesh, variant.settings)
+        return explain(form, *args, **kwargs)
 
     def stored(
         self,
@@ -253,7 +241,7 @@ class Program:
             )
             return result
 
-        traced = self._mapped(counted, {}, None, None).trace(*self.args, **self.kwargs)
+        traced = remapped(self._f, counted, {}, None).trace(*self.args, **self.kwargs)
         reordered = frozenset(_reordered(traced.jaxpr.jaxpr))
         return Census(sizes, frozenset(apart), tuple(arguments), reordered)
 

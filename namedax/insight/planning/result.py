@@ -1,120 +1,53 @@
-"""`Plan`, the result of `nx.plan`, with the best candidate first."""
+"""`Plan`, the result of `nx.plan`, with the best candidate first, as text, HTML and JSON."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import os
 import textwrap
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from namedax.core.names import Mesh
+from namedax.core.plain_data import Malformed, from_plain, to_plain
 from namedax.core.text_tables import columns, seconds_text
-from namedax.errors import ArgumentTypeError, MeshError, PlanError
+from namedax.errors import ArgumentError, ArgumentTypeError, MeshError, PlanError
 from namedax.hlo import size_text
+from namedax.insight.analysis.page import (
+    BLUE,
+    RED,
+    bar,
+    details,
+    enclosed,
+    escaped,
+    picture_html,
+    scrolled,
+    write_page,
+)
+from namedax.insight.analysis.report import check_report
 from namedax.insight.drawing.front import draw_front
 from namedax.insight.planning.again import Again
 from namedax.insight.planning.called_functions import applied_each
 from namedax.insight.planning.candidates import Candidate, layout, mesh_text
-from namedax.insight.planning.files import read_plan, write_plan
 from namedax.insight.planning.meshes import matching_mesh
-from namedax.insight.planning.plan_page import front_rows, plan_html, save_plan
 from namedax.insight.planning.program import Held, applied
 from namedax.insight.planning.why import Facts, Why, explain_why
 from namedax.machines import Machine
 from namedax.ops.contraction.rings import Overlap
+from namedax.resources.serial import SerialLoop
 from namedax.xmap.mapped_function import Xmapped
 
 __all__ = ["Plan", "several_meshes", "text"]
 
-
-_ROWS = 12  # the maximum number of rows of the front
-
-
-def text(plan: Plan) -> str:
-    """Render a plan: the best candidate, the front with a reason for each, and advice."""
-    front, shown = plan.front, _shown(plan)
-    lines = [*_title(plan, len(front)), ""]
-    verified = any(one.measured is not None for one in plan.candidates)
-    head = (
-        f"  {'time':>8}  {'measured':>8}  {'holds':>9}  "
-        if verified
-        else f"  {'time':>8}  {'holds':>9}  "
-    )
-    lines.append(f"{head}axis_resources")
-    for one in shown:
-        lines += _row(one, one is plan.candidates[0], verified, several_meshes(plan))
-    if len(front) > len(shown):
-        lines.append(f"… and {len(front) - len(shown)} more that use less memory and take longer")
-    for sentence in plan.advice:
-        lines += [
-            "",
-            textwrap.fill(sentence, columns(), initial_indent="- ", subsequent_indent="  "),
-        ]
-    return "\n".join(lines)
-
-
-def _shown(plan: Plan) -> list[Candidate]:
-    """Return the first candidates of the front, and the best one."""
-    shown = list(plan.front[:_ROWS])
-    if plan.candidates[0] not in shown:  # measured as the best, though another was expected to be
-        shown.insert(0, plan.candidates[0])
-    return shown
-
-
-def several_meshes(plan: Plan) -> bool:
-    """Return True if the shape of the mesh was chosen too."""
-    return len({tuple(one.mesh.items()) for one in plan.candidates}) > 1
-
-
-def _title(plan: Plan, on_front: int) -> list[str]:
-    meshes = dict.fromkeys(map(mesh_text, plan.candidates))
-    count = math.prod(plan.mesh.values())
-    mesh = next(iter(meshes)) if len(meshes) == 1 else f"{count} devices in {len(meshes)} meshes"
-    fitting = sum(one.fits for one in plan.candidates)
-    words = (
-        f"Layouts of {plan.name} on {mesh} of {plan.machine.name}: {len(plan.candidates)} judged,"
-        f" of which {fitting} fit into {size_text(int(plan.memory))} per device, and {on_front} are"
-        " on the Pareto front of time and memory"
-    )
-    return [*textwrap.wrap(words, columns()), *textwrap.wrap(_certificate(plan), columns())]
-
-
-def _certificate(plan: Plan) -> str:
-    """Compare the best layout with the bound, in one sentence."""
-    tries = " The search ended at the maximum number of layouts (tries=)."
-    more = tries if plan.ended == "tries" and not plan.exhausted else ""
-    if plan.exhausted:
-        has_options = any(one.options for one in plan.candidates)
-        return (
-            "The best layout is exact: no layout of this space that fits is estimated to be faster"
-            f"{' with the default options' if has_options else ''}."
-        )
-    if not plan.bound:
-        return more.strip()
-    return (
-        f"The best layout is at most {plan.gap:.0%} slower than the best possible layout of this"
-        f" space, which takes {seconds_text(plan.bound)} or more.{more}"
-    )
-
-
-def _row(one: Candidate, is_best: bool, verified: bool, with_mesh: bool) -> list[str]:
-    times = f"{seconds_text(one.time):>8}  "
-    if verified:
-        times += f"{'' if one.measured is None else seconds_text(one.measured):>8}  "
-    start = f"{'*' if is_best else ' '} {times}{size_text(one.peak):>9}  "
-    words = layout(one, with_mesh)
-    indent = " " * len(start)
-    first = textwrap.wrap(words, columns(), initial_indent=start, subsequent_indent=indent)
-    return [
-        *first,
-        *textwrap.wrap(one.reason, columns(), initial_indent=indent, subsequent_indent=indent),
-    ]
-
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_ROWS = 12  # the maximum number of rows of the front
+_FORMAT, _VERSION = "namedax.plan", 1
+_CLASSES = (SerialLoop,)  # the values of `axis_resources` that are not strings or tuples of these
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -276,10 +209,8 @@ class Plan:
                 " mesh=mesh."
             )
         if not isinstance(f, Xmapped):
-            return applied_each(
-                f, best.layouts, mesh, best.overlap, best.options, best.report.files
-            )
-        return applied(f, best.axis_resources, mesh, best.overlap, best.options, best.report.files)
+            return applied_each(f, best.variant, mesh)
+        return applied(f, best.variant, mesh)
 
     def draw(self) -> Figure:
         """Draw the candidates by memory and time, with the front, the memory limit and the bound.
@@ -344,7 +275,7 @@ class Plan:
             self.arguments,
             self.again,
         )
-        return explain_why(facts, axis_resources, overlap, mesh)
+        return explain_why(facts, axis_resources, {"overlap": overlap}, mesh)
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the plan as JSON, with the reports of its candidates.
@@ -357,7 +288,7 @@ class Plan:
         Raises:
           ArgumentTypeError: an axis name is neither a string, a number, nor a tuple of these.
         """
-        return write_plan(self, Plan, path)
+        return _written(self, path)
 
     @classmethod
     def from_json(cls, source: str | os.PathLike[str]) -> Plan:
@@ -373,8 +304,7 @@ class Plan:
         Raises:
           ArgumentError: there is no such file, or its contents are not those of a plan.
         """
-        plan: Plan = read_plan(source, Plan)
-        return plan
+        return _read(source)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as one HTML file: the table, its picture, and the report of the best.
@@ -387,8 +317,13 @@ class Plan:
         Raises:
           ImportError: matplotlib is not installed (`pip install 'namedax[draw]'`).
         """
-        best = self.candidates[0]
-        save_plan(path, self.name, self._repr_html_(), self.draw(), best.report, self.machine)
+        sections = [
+            self._repr_html_(),
+            picture_html("All candidates", self.draw()),
+            "<h2>The best layout</h2>",
+            *self.candidates[0].report.sections(self.machine),
+        ]
+        write_page(path, f"{self.name}: layouts on {self.machine.name}", sections)
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy in another process cannot trace the program.
@@ -401,7 +336,215 @@ class Plan:
         return text(self)
 
     def _repr_html_(self) -> str:
-        shown = _shown(self)
-        rows = front_rows(shown, self.candidates[0], several_meshes(self))
-        left = len(self.front) - len(shown)
-        return plan_html(" ".join(_title(self, len(self.front))), rows, left, self.advice)
+        return _html(self)
+
+
+# --- text and HTML --------------------------------------------------------------------------------
+
+
+def text(plan: Plan) -> str:
+    """Render a plan: the best candidate, the front with a reason for each, and advice."""
+    front, shown = plan.front, _shown(plan)
+    lines = [*_title(plan, len(front)), ""]
+    verified = any(one.measured is not None for one in plan.candidates)
+    head = (
+        f"  {'time':>8}  {'measured':>8}  {'holds':>9}  "
+        if verified
+        else f"  {'time':>8}  {'holds':>9}  "
+    )
+    lines.append(f"{head}axis_resources")
+    for one in shown:
+        lines += _row(one, one is plan.candidates[0], verified, several_meshes(plan))
+    if len(front) > len(shown):
+        lines.append(f"… and {len(front) - len(shown)} more that use less memory and take longer")
+    for sentence in plan.advice:
+        lines += [
+            "",
+            textwrap.fill(sentence, columns(), initial_indent="- ", subsequent_indent="  "),
+        ]
+    return "\n".join(lines)
+
+
+def _shown(plan: Plan) -> list[Candidate]:
+    """Return the first candidates of the front, and the best one."""
+    shown = list(plan.front[:_ROWS])
+    if plan.candidates[0] not in shown:  # measured as the best, though another was expected to be
+        shown.insert(0, plan.candidates[0])
+    return shown
+
+
+def several_meshes(plan: Plan) -> bool:
+    """Return True if the shape of the mesh was chosen too."""
+    return len({tuple(one.mesh.items()) for one in plan.candidates}) > 1
+
+
+def _title(plan: Plan, on_front: int) -> list[str]:
+    meshes = dict.fromkeys(map(mesh_text, plan.candidates))
+    count = math.prod(plan.mesh.values())
+    mesh = next(iter(meshes)) if len(meshes) == 1 else f"{count} devices in {len(meshes)} meshes"
+    fitting = sum(one.fits for one in plan.candidates)
+    words = (
+        f"Layouts of {plan.name} on {mesh} of {plan.machine.name}: {len(plan.candidates)} judged,"
+        f" of which {fitting} fit into {size_text(int(plan.memory))} per device, and {on_front} are"
+        " on the Pareto front of time and memory"
+    )
+    return [*textwrap.wrap(words, columns()), *textwrap.wrap(_certificate(plan), columns())]
+
+
+def _certificate(plan: Plan) -> str:
+    """Compare the best layout with the bound, in one sentence."""
+    tries = " The search ended at the maximum number of layouts (tries=)."
+    more = tries if plan.ended == "tries" and not plan.exhausted else ""
+    if plan.exhausted:
+        has_options = any(one.options for one in plan.candidates)
+        return (
+            "The best layout is exact: no layout of this space that fits is estimated to be faster"
+            f"{' with the default options' if has_options else ''}."
+        )
+    if not plan.bound:
+        return more.strip()
+    return (
+        f"The best layout is at most {plan.gap:.0%} slower than the best possible layout of this"
+        f" space, which takes {seconds_text(plan.bound)} or more.{more}"
+    )
+
+
+def _row(one: Candidate, is_best: bool, verified: bool, with_mesh: bool) -> list[str]:
+    times = f"{seconds_text(one.time):>8}  "
+    if verified:
+        times += f"{'' if one.measured is None else seconds_text(one.measured):>8}  "
+    start = f"{'*' if is_best else ' '} {times}{size_text(one.peak):>9}  "
+    words = layout(one, with_mesh)
+    indent = " " * len(start)
+    first = textwrap.wrap(words, columns(), initial_indent=start, subsequent_indent=indent)
+    return [
+        *first,
+        *textwrap.wrap(one.reason, columns(), initial_indent=indent, subsequent_indent=indent),
+    ]
+
+
+def _front_rows(shown: Sequence[Candidate], best: Candidate, with_mesh: bool) -> str:
+    """Return candidates as rows of a table, with a bar behind each figure; the best is bold."""
+    verified = any(one.measured is not None for one in shown)
+    longest = max(one.time for one in shown)
+    largest = float(max(one.peak for one in shown))
+    heads = ["time", *(["measured"] if verified else []), "holds"]
+    rows = ["".join(f"<th>{head}</th>" for head in heads) + "<th class='t'>axis_resources</th>"]
+    for one in shown:
+        cells = [f"<td{bar(one.time, longest, BLUE)}>{seconds_text(one.time)}</td>"]
+        if verified:
+            seconds = "" if one.measured is None else seconds_text(one.measured)
+            cells.append(f"<td>{seconds}</td>")
+        cells.append(f"<td{bar(float(one.peak), largest, RED)}>{size_text(one.peak)}</td>")
+        words = escaped(layout(one, with_mesh))
+        words = f"<b>{words}</b>" if one is best else words
+        why = f"<br><span style='opacity:.7'>{escaped(one.reason)}</span>"
+        rows.append("".join([*cells, f"<td class='t s'>{words}{why}</td>"]))
+    return "".join(f"<tr>{row}</tr>" for row in rows)
+
+
+def _html(plan: Plan) -> str:
+    """Render a plan for notebooks: its title, the front, and advice."""
+    front, shown = plan.front, _shown(plan)
+    rows = _front_rows(shown, plan.candidates[0], several_meshes(plan))
+    parts = [f"<p><b>{escaped(' '.join(_title(plan, len(front))))}</b></p>", scrolled(rows)]
+    if len(front) > len(shown):
+        left = len(front) - len(shown)
+        parts.append(f"<p>… and {left} more that use less memory and take longer</p>")
+    if plan.advice:
+        items = "".join(f"<li>{escaped(sentence)}</li>" for sentence in plan.advice)
+        parts.append(details("Advice", f"<ul>{items}</ul>", True))
+    return enclosed(parts)
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def _written(plan: Plan, path: str | os.PathLike[str] | None) -> str:
+    """Return a plan as JSON, and write it to a file if there is a path.
+
+    Raises:
+      ArgumentTypeError: an axis name has no form in JSON.
+    """
+    try:
+        data = to_plain(plan, Plan, _CLASSES)
+    except Malformed as error:
+        raise ArgumentTypeError(
+            f"Plan.to_json: {error}, which cannot be written. Use strings, numbers, or tuples of"
+            " these as axis names."
+        ) from None
+    whole = {"format": _FORMAT, "version": _VERSION, "plan": data}
+    text = json.dumps(whole, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    if path is not None:
+        Path(path).write_text(text + "\n", encoding="utf-8")
+    return text
+
+
+def _read(source: str | os.PathLike[str]) -> Plan:
+    """Return the plan in a JSON text, or in the file of a path.
+
+    Raises:
+      ArgumentTypeError: it is neither a text nor a path.
+      ArgumentError: there is no such file, or it does not contain a plan.
+    """
+    text, what = _source_text(source)
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _foreign(what, f"it is not JSON ({error})") from None
+    if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
+        raise _foreign(what, f"the key 'format' is not {_FORMAT!r}")
+    if data.get("version") != _VERSION:
+        raise ArgumentError(
+            f"Plan.from_json: {what} has version {_short(data.get('version'))}, but this namedax"
+            f" reads version {_VERSION}. Write the plan with this namedax, or read it with the"
+            " namedax that wrote it."
+        )
+    try:
+        if data.keys() != {"format", "version", "plan"}:
+            raise Malformed(f"the keys are {_short(sorted(data))}")
+        plan: Plan = from_plain(data["plan"], Plan, _CLASSES)
+        if not plan.candidates:
+            raise Malformed("candidates is empty")
+        if plan.memory <= 0:
+            raise Malformed(f"memory is {plan.memory}, not a positive number of bytes")
+        for i, one in enumerate(plan.candidates):
+            check_report(one.report, f"candidates[{i}].report")
+            if not all(size >= 1 for size in one.mesh.values()):
+                raise Malformed(f"candidates[{i}].mesh has an axis without devices")
+            if min(one.time, one.peak, 0 if one.measured is None else one.measured) < 0:
+                raise Malformed(f"candidates[{i}] has a negative time or peak")
+    except (Malformed, RecursionError) as error:
+        raise _foreign(what, str(error)) from None
+    return plan
+
+
+def _source_text(source: str | os.PathLike[str]) -> tuple[str, str]:
+    """Return the JSON, and a description of its source for messages."""
+    if not isinstance(source, (str, os.PathLike)):
+        raise ArgumentTypeError(
+            f"Plan.from_json: the argument is of type {type(source).__name__}. Pass the JSON as a"
+            " string, or the path of a file."
+        )
+    if isinstance(source, str) and (not source or source.lstrip()[:1] in ("{", "[")):
+        return source, "the text"
+    what = f"the file {_short(os.fspath(source))}"
+    try:
+        return Path(source).read_text(encoding="utf-8"), what
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise ArgumentError(
+            f"Plan.from_json: {what} cannot be read ({error}). Pass the path of a file that"
+            " plan.to_json(path) has written, or its text."
+        ) from None
+
+
+def _foreign(what: str, fact: str) -> ArgumentError:
+    return ArgumentError(
+        f"Plan.from_json: {what} is not a complete plan: {fact}. Write it again with"
+        " plan.to_json(path)."
+    )
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Set
 
 import numpy as np
 
@@ -112,113 +112,192 @@ def search(
     Returns:
       The outcomes of the choices that the judge did not reject, and whether the limit was reached.
     """
-    found: dict[Choice, Outcome] = {}
-    rejected: set[Choice] = set()
+    run = _Search(space, judge, memory, tries)
+    run.begin(first)
+    if not run.found:
+        return run.result()
+    run.combine()
+    run.improve()
+    found = run.result()
+    if left_open is not None:
+        run.exhaust(left_open, max(_OPEN, tries // 4) if most_open is None else most_open)
+    if space.has_shapes:
+        run.simplify()
+    return found
 
-    def left() -> bool:
-        return len(found) + len(rejected) / 4 < tries
 
-    def attempt(choice: Choice) -> bool:
-        choice = space.canonical(choice)
-        if choice in found or choice in rejected or not space.allowed(choice) or not left():
+class _Search:
+    """A search, with the choices that were tried.
+
+    Args:
+      space: the choices.
+      judge: returns the outcome of a choice, or `None` if it is impossible.
+      memory: the memory of a device, in bytes.
+      tries: the maximum number of judged choices.
+
+    Attributes:
+      found: the outcomes of the choices that the judge did not reject.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        judge: Callable[[Choice], Outcome | None],
+        memory: float,
+        tries: int,
+    ):
+        self._space, self._judge, self._memory, self._tries = space, judge, memory, tries
+        self.found: dict[Choice, Outcome] = {}
+        self._rejected: set[Choice] = set()
+        # By name and mesh axis, the choice of `_anew` that was tried.
+        self._around: dict[tuple[Hashable, int], Choice] = {}
+
+    @property
+    def _is_over(self) -> bool:
+        return len(self.found) + len(self._rejected) / 4 >= self._tries
+
+    @property
+    def _known(self) -> Set[Choice]:
+        return self.found.keys() | self._rejected
+
+    def result(self) -> Found:
+        """Return the outcomes, which further tries may extend."""
+        return Found(self.found, self._rejected, self._is_over)
+
+    def _attempt(self, choice: Choice) -> bool:
+        """Judge a choice, and return True, unless it is known, ruled out, or one too many."""
+        choice = self._space.canonical(choice)
+        is_known = choice in self.found or choice in self._rejected
+        if is_known or not self._space.allowed(choice) or self._is_over:
             return False
-        outcome = judge(choice)
+        outcome = self._judge(choice)
         if outcome is None:
-            rejected.add(choice)
+            self._rejected.add(choice)
         else:
-            found[choice] = outcome
+            self.found[choice] = outcome
         return True
 
-    for choice in itertools.chain(first, [space.empty], space.single_names()):
-        attempt(choice)
-    if not found:
-        return Found(found, rejected, not left())
-    base = _data_parallel(space, attempt, found)
-    for choice in list(space.beside(base)):
-        attempt(choice)
-    best, idle = math.inf, 0
-    around: dict[tuple[Hashable, int], Choice] = {}
-    rows: dict[Choice, np.ndarray] = {}
-    while left():
-        guess = _Guess(space, found, memory, rows)
-        ranked = sorted(found, key=lambda choice: guess.of_outcome(found[choice]))
-        best, idle = (guess.best, 0) if guess.best < best else (best, idle)
-        known = found.keys() | rejected
-        around = {key: choice for key, choice in around.items() if choice in found}
-        before = len(found)
-        tired = idle >= max(8, _PATIENCE * tries) and found[ranked[0]].peak <= memory
+    def begin(self, first: Iterable[Choice]) -> None:
+        """Try initial choices, nothing mapped, and each name alone."""
+        for choice in itertools.chain(first, [self._space.empty], self._space.single_names()):
+            self._attempt(choice)
+
+    def combine(self) -> None:
+        """Try every other name combined with the most useful single name."""
+        for choice in list(self._space.beside(self._data_parallel())):
+            self._attempt(choice)
+
+    def _data_parallel(self) -> Choice:
+        """Return the choice with the most useful single name, on as many mesh axes as help."""
+        found = self.found
+        single = [one for one in found if sum(map(len, one.roles)) == 1 and not one.loops]
+        if not single:
+            return self._space.empty
+        base = min(single, key=lambda choice: found[choice].time)
+        (name,) = frozenset[Hashable]().union(*base.roles)
+        for i in sorted(range(len(base.sizes)), key=lambda i: -base.sizes[i]):
+            roles = tuple(r | {name} if j == i else r for j, r in enumerate(base.roles))
+            more = self._space.canonical(base.replace(roles=roles))
+            self._attempt(more)
+            if more in found and found[more].time < found[base].time:
+                base = more
+        return base
+
+    def improve(self) -> None:
+        """Try the proposals of the model, until none is expected to be better."""
+        best, idle = math.inf, 0
+        rows: dict[Choice, np.ndarray] = {}
+        while not self._is_over:
+            guess = _Guess(self._space, self.found, self._memory, rows)
+            ranked = sorted(self.found, key=lambda choice: guess.of_outcome(self.found[choice]))
+            best, idle = (guess.best, 0) if guess.best < best else (best, idle)
+            before = len(self.found)
+            is_tired = idle >= max(8, _PATIENCE * self._tries) and self._fits(ranked[0])
+            has_tried = not is_tired and self._propose(guess, ranked)
+            if not has_tried and not self._compare(guess, ranked):
+                return
+            idle += len(self.found) - before
+
+    def _fits(self, choice: Choice) -> bool:
+        return self.found[choice].peak <= self._memory
+
+    def _propose(self, guess: _Guess, ranked: list[Choice]) -> bool:
+        """Try the proposals of a round; return False if there are none."""
+        known = self._known
         proposals = (
-            _far(space, guess, ranked, known) if not tired else None,
-            _anew(space, guess, ranked[0], known, around) if not tired else None,
-            _unlike(space, guess, ranked, known) if not tired else None,
+            _far(self._space, guess, ranked, known),
+            self._anew(guess, ranked[0], known),
+            _unlike(self._space, guess, ranked, known),
         )
-        tried = [attempt(choice) for choice in proposals if choice]
-        if not tried:
-            # Before the search ends, the best choice is compared with all choices that differ from
-            # it in one place, for any expected cost. If the memory rules out faster ones, the best
-            # few choices are compared in this way.
-            short = any(found[other].time < found[ranked[0]].time for other in ranked)
-            last = _anew(space, guess, ranked[0], known, around) or _next_to(
-                space, guess, ranked[: 3 if short else 1], known
-            )
-            if last is None:
-                break
-            attempt(last)
-        idle += len(found) - before
-    reached = not left()
-    while left_open is not None and left():
-        best = min((one.time for one in found.values() if one.peak <= memory), default=math.inf)
-        most = min(max(_OPEN, tries // 4) if most_open is None else most_open, tries - len(found))
-        tried = [attempt(choice) for choice in left_open(found.keys() | rejected, best, most)]
-        if not any(tried):
-            break
-    if space.has_shapes:
-        _simplify(space, judge, found, memory)
-    return Found(found, rejected, reached)
+        several = [choice for choice in proposals if choice]
+        for choice in several:
+            self._attempt(choice)
+        return bool(several)
 
+    def _compare(self, guess: _Guess, ranked: list[Choice]) -> bool:
+        """Compare the best choice with a choice of another family, or next to it.
 
-def _simplify(
-    space: Space,
-    judge: Callable[[Choice], Outcome | None],
-    found: dict[Choice, Outcome],
-    memory: float,
-) -> None:
-    """Merge mesh axes of the best choice with the same names while the cost does not increase."""
+        Before the search ends, the best choice is compared with all choices that differ from it in
+        one place, for any expected cost. If the memory rules out faster ones, the best few choices
+        are compared in this way. The result is False if there are no others.
+        """
+        known, fastest = self._known, self.found[ranked[0]].time
+        is_short = any(self.found[other].time < fastest for other in ranked)
+        best = ranked[: 3 if is_short else 1]
+        choice = self._anew(guess, ranked[0], known) or _next_to(self._space, guess, best, known)
+        if choice is not None:
+            self._attempt(choice)
+        return choice is not None
 
-    def worth(choice: Choice) -> tuple[bool, float]:
-        outcome = found[choice]
-        return outcome.peak > memory, outcome.time
+    def _anew(self, guess: _Guess, best: Choice, known: Container[Choice]) -> Choice | None:
+        """Return the best choice of another family: a mesh axis filled around an unused name.
 
-    best = min(found, key=worth)
-    for _ in best.sizes:
-        for other in space.joining(best):
-            outcome = found.get(other) or judge(other)
-            if outcome is not None:
-                found[other] = outcome
-                if worth(other) <= worth(best):
-                    best = other
-                    break
-        else:
-            return
+        If it is rejected, it is proposed again, because the learned constraints may change it.
+        """
+        around = self._around = {key: one for key, one in self._around.items() if one in self.found}
+        pool: dict[Choice, list[tuple[Hashable, int]]] = {}
+        for start, i, name in self._space.rebuilt(best):
+            if (name, i) not in around:
+                filled = _filled(self._space, guess, (start, i), math.inf)
+                pool.setdefault(filled, []).append((name, i))
+        found = [choice for choice in pool if choice not in known]
+        if not found:
+            return None
+        chosen = found[int(np.argmin(guess(found)))]
+        around.update(dict.fromkeys(pool[chosen], chosen))
+        return chosen
 
+    def exhaust(
+        self, left_open: Callable[[Container[Choice], float, int], list[Choice]], most: int
+    ) -> None:
+        """Try all choices that may take less time, while they are at most this number."""
+        while not self._is_over:
+            fitting = (one.time for one in self.found.values() if one.peak <= self._memory)
+            best = min(fitting, default=math.inf)
+            several = left_open(self._known, best, min(most, self._tries - len(self.found)))
+            tried = [self._attempt(choice) for choice in several]
+            if not any(tried):
+                return
 
-def _data_parallel(
-    space: Space, attempt: Callable[[Choice], bool], found: Mapping[Choice, Outcome]
-) -> Choice:
-    """Return the choice with the most useful single name, on as many mesh axes as help."""
-    single = [choice for choice in found if sum(map(len, choice.roles)) == 1 and not choice.loops]
-    if not single:
-        return space.empty
-    base = min(single, key=lambda choice: found[choice].time)
-    (name,) = frozenset[Hashable]().union(*base.roles)
-    for i in sorted(range(len(base.sizes)), key=lambda i: -base.sizes[i]):
-        more = space.canonical(
-            base.replace(roles=tuple(r | {name} if j == i else r for j, r in enumerate(base.roles)))
-        )
-        attempt(more)
-        if more in found and found[more].time < found[base].time:
-            base = more
-    return base
+    def simplify(self) -> None:
+        """Merge mesh axes of the best choice with the same names while the cost does not grow."""
+        best = min(self.found, key=self._worth)
+        for _ in best.sizes:
+            merged = filter(self._is_judged, self._space.joining(best))
+            worth = self._worth(best)
+            better = next((other for other in merged if self._worth(other) <= worth), None)
+            if better is None:
+                return
+            best = better
+
+    def _is_judged(self, choice: Choice) -> bool:
+        """Judge a choice unless it is known; return True unless it is rejected."""
+        if choice not in self.found and (outcome := self._judge(choice)) is not None:
+            self.found[choice] = outcome
+        return choice in self.found
+
+    def _worth(self, choice: Choice) -> tuple[bool, float]:
+        return not self._fits(choice), self.found[choice].time
 
 
 def _unlike(
@@ -293,30 +372,6 @@ def _far(
         offer(pool, scores)
         beam = [pool[i] for i in np.argsort(scores, kind="stable")[:_WIDTH]]
     return best[1]
-
-
-def _anew(
-    space: Space,
-    guess: _Guess,
-    best: Choice,
-    known: Container[Choice],
-    around: dict[tuple[Hashable, int], Choice],
-) -> Choice | None:
-    """Return the best choice of another family: a mesh axis filled around an unused name.
-
-    The proposal is added to `around`. If it is rejected, it is removed again, because the learned
-    constraints may change it.
-    """
-    pool: dict[Choice, list[tuple[Hashable, int]]] = {}
-    for start, i, name in space.rebuilt(best):
-        if (name, i) not in around:
-            pool.setdefault(_filled(space, guess, (start, i), math.inf), []).append((name, i))
-    found = [choice for choice in pool if choice not in known]
-    if not found:
-        return None
-    chosen = found[int(np.argmin(guess(found)))]
-    around.update(dict.fromkeys(pool[chosen], chosen))
-    return chosen
 
 
 def _filled(space: Space, guess: _Guess, start: tuple[Choice, int], worse: float = 0.0) -> Choice:
@@ -411,7 +466,7 @@ class _Guess:
         pairs = (bits.T @ np.sign(bits))[np.triu_indices(count, 1)]
         steps = {name: loop.steps for name, loop in choice.loops}
         loops = [math.log2(steps.get(name, 1)) for name in space.names]
-        overlap = [float(choice.overlap == other) for other in space.overlaps[1:]]
+        settings = [float(choice.settings == other) for other in space.settings[1:]]
         # Many small mesh axes have more links.
         shape = [math.log2(n) for n in sorted(choice.sizes)] if space.has_shapes else []
         return np.concatenate(
@@ -421,7 +476,7 @@ class _Guess:
                 0.1 * bits.ravel(),
                 0.1 * pairs,
                 loops,
-                overlap,
+                settings,
                 0.1 * np.array(shape),
             ]
         )

@@ -14,8 +14,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from namedax.core.records import Record
+from namedax.insight.planning.candidates import Settings
 from namedax.insight.planning.meshes import Shape, near
-from namedax.ops.contraction.rings import Overlap
 from namedax.resources.serial import LoopAxis, SerialLoop
 
 __all__ = ["Choice", "Names", "Pin", "Space"]
@@ -33,13 +33,13 @@ class Choice(Record):
       roles: the names on each mesh axis; none on a mesh axis of one device.
       loops: names that are executed in steps, each with its loop, in the order of the names;
         default: none.
-      overlap: the value of `overlap` for `nx.xmap`; default: False.
+      settings: the other arguments of `nx.xmap`; default: its defaults.
     """
 
     sizes: tuple[int, ...]
     roles: tuple[Names, ...]
     loops: tuple[tuple[Hashable, SerialLoop], ...] = ()
-    overlap: Overlap = False
+    settings: Settings = Settings()
 
 
 class Space:
@@ -52,7 +52,7 @@ class Space:
       apart: pairs of names that are known to occur in one value; default: none.
       loops: for names that may be executed in steps, the loops to try in addition to none; default:
         none.
-      overlaps: the values of `overlap` to try; the first is the default. Default: False only.
+      settings: the settings to try; the first are the default. Default: those of `nx.xmap` only.
       uneven: names that may be mapped where their size does not divide; default: none.
       fixed: names with a fixed mapping, each with its mesh axes and its loop; default: none.
     """
@@ -64,7 +64,7 @@ class Space:
         shapes: Sequence[Shape],
         apart: Iterable[Names] = (),
         loops: Mapping[Hashable, Sequence[SerialLoop]] | None = None,
-        overlaps: Sequence[Overlap] = (False,),
+        settings: Sequence[Settings] = (Settings(),),
         uneven: Iterable[Hashable] = (),
         fixed: Mapping[Hashable, Pin] | None = None,
     ):
@@ -79,13 +79,13 @@ class Space:
         # Results that hold until the next constraint is learned.
         self._compatible: dict[Names, bool] = {}
         self._near: dict[Choice, list[Choice]] = {}
-        self.loops, self.overlaps = dict(loops or {}), tuple(overlaps)
+        self.loops, self.settings = dict(loops or {}), tuple(settings)
         self.fixed = dict(fixed or {})
         self._pinned = tuple(
             frozenset(name for name, (on, _) in self.fixed.items() if axis in on) for axis in axes
         )
         nothing: tuple[Names, ...] = tuple(frozenset() for _ in axes)
-        self.bare = Choice(shapes[0].sizes, nothing, (), self.overlaps[0])
+        self.bare = Choice(shapes[0].sizes, nothing, (), self.settings[0])
         self.empty = self._with_fixed(self.bare)
         self._shapes = {shape.sizes: shape for shape in shapes}
         self._homes = dict(home for shape in reversed(shapes) for home in shape.same())
@@ -137,8 +137,7 @@ class Space:
             for name in self.names
             if name not in self.fixed
             and (name, devices) not in self.barred
-            and self.sizes[name] >= devices
-            and (self.sizes[name] % devices == 0 or name in self.uneven)
+            and self.divides_into(name, devices)
             and not any(frozenset((name, other)) in self.apart for other in pinned)
         ]
         beside = {
@@ -166,14 +165,14 @@ class Space:
         return found if len(found) <= most else [frozenset(names) | pinned]
 
     def variants(self, choice: Choice) -> Iterator[Choice]:
-        """Yield the allowed choices with these names on mesh axes, for all loops and `overlap`."""
+        """Yield the allowed choices with these names on mesh axes, for all loops and settings."""
         names = [name for name in self.loops if name not in self.fixed]
         for loops in itertools.product(*((None, *self.loops[name]) for name in names)):
             given = {
                 name: loop for name, loop in zip(names, loops, strict=True) if loop is not None
             }
-            for overlap in self.overlaps:
-                one = self.canonical(choice.replace(loops=_in_order(given), overlap=overlap))
+            for settings in self.settings:
+                one = self.canonical(choice.replace(loops=_in_order(given), settings=settings))
                 if self.allowed(one):
                     yield one
 
@@ -203,7 +202,7 @@ class Space:
                 found[name] = axes[0] if len(axes) == 1 else tuple(axes)
         return found
 
-    def choice_of(self, resources: Mapping[Hashable, Any], overlap: Overlap) -> Choice:
+    def choice_of(self, resources: Mapping[Hashable, Any], settings: Settings) -> Choice:
         """Return the choice for a layout, on the first shape.
 
         Names and mesh axes that are not part of the space are left out.
@@ -218,13 +217,28 @@ class Space:
                     loops[name] = axis
                 elif axis in self.axes and name in self.sizes:
                     roles[self.axes.index(axis)].add(name)
-        return Choice(self.empty.sizes, tuple(map(frozenset, roles)), _in_order(loops), overlap)
+        return Choice(self.empty.sizes, tuple(map(frozenset, roles)), _in_order(loops), settings)
+
+    def own(self, resources: Mapping[Hashable, Any], settings: Settings) -> Choice:
+        """Return the choice for the layout of the program, in which names may be uneven."""
+        own = self.canonical(self.choice_of(resources, settings))
+        self.uneven |= {name for name, size in self.sizes.items() if size % self.blocks(own, name)}
+        return own
 
     def blocks(self, choice: Choice, name: Hashable) -> int:
         """Return the number of blocks into which a name is partitioned over devices."""
         return math.prod(
             n for n, role in zip(choice.sizes, choice.roles, strict=True) if name in role
         )
+
+    def divides_into(self, name: Hashable, count: int) -> bool:
+        """Return True if a name may be partitioned into this number of blocks."""
+        size = self.sizes[name]
+        return size >= count and (size % count == 0 or name in self.uneven)
+
+    def is_default(self, choice: Choice) -> bool:
+        """Return True if no name is executed in steps, and the settings are the default."""
+        return not choice.loops and choice.settings == self.settings[0]
 
     def divides(self, choice: Choice) -> bool:
         """Return True if every size divides over devices, except for uneven names.
@@ -343,7 +357,7 @@ class Space:
         """Yield the neighbors of a choice.
 
         A neighbor differs in one of these: the mesh axes of one name, the names of two mesh axes,
-        one number of steps, `overlap`, or a prime factor that is moved between two mesh axes.
+        one number of steps, the settings, or a prime factor that is moved between two mesh axes.
         """
         if choice not in self._near:
             found = dict.fromkeys(map(self.canonical, self._changes(choice)))
@@ -370,8 +384,8 @@ class Space:
             yield choice.replace(loops=_in_order(others))
             for loop in options:
                 yield choice.replace(loops=_in_order({**others, name: loop}))
-        for overlap in self.overlaps:
-            yield choice.replace(overlap=overlap)
+        for settings in self.settings:
+            yield choice.replace(settings=settings)
         if self.has_shapes:
             yield from self._reshaped(choice)
 

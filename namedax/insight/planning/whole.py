@@ -17,16 +17,14 @@ from namedax.insight.analysis.explain import explain
 from namedax.insight.analysis.report import Report
 from namedax.insight.planning.called_functions import (
     Code,
-    Layouts,
     Replacement,
     code_of,
     labelled,
     with_layouts,
 )
-from namedax.insight.planning.candidates import Candidate
+from namedax.insight.planning.candidates import Candidate, Layouts, Settings, Variant
 from namedax.insight.planning.program import Census, Held, Program, types_of
 from namedax.insight.planning.space import Space
-from namedax.ops.contraction.rings import Overlap
 from namedax.xmap.mapped_function import Xmapped
 from namedax.xmap.replaced_layouts import replacing
 
@@ -109,22 +107,17 @@ class Whole:
             {name: n for name, n in sizes.items() if n > 1}, frozenset(apart), tuple(arguments)
         )
 
-    def layouts(self, axis_resources: Mapping[Hashable, Any]) -> dict[str, dict[Hashable, Any]]:
+    def variant(self, axis_resources: Mapping[Hashable, Any], settings: Settings) -> Variant:
         """Return one layout for all mapped functions, restricted to the names of each."""
-        return {
+        layouts = {
             label: {n: axes for n, axes in axis_resources.items() if n in stage.names.sizes}
             for label, stage in self.stages.items()
         }
+        return Variant(axis_resources, settings, layouts)
 
-    def explained(
-        self, axis_resources: Mapping[Hashable, Any], mesh: AbstractMesh, overlap: Overlap
-    ) -> Report:
-        """Return the report of `nx.explain` for one layout of all mapped functions."""
-        return self.explained_each(self.layouts(axis_resources), mesh, overlap)
-
-    def explained_each(self, layouts: Layouts, mesh: AbstractMesh, overlap: Overlap) -> Report:
+    def explained(self, variant: Variant, mesh: AbstractMesh) -> Report:
         """Return the report of `nx.explain` for a layout of each mapped function."""
-        with replacing(with_layouts(layouts, mesh, overlap)):
+        with replacing(with_layouts(variant, mesh)):
             return explain(_plain(self._f), *self.args, **self.kwargs)
 
     def padded(self, axis_resources: Mapping[Hashable, Any], mesh: Mesh) -> tuple[Hashable, ...]:
@@ -197,7 +190,7 @@ def with_split_layouts(
             for layout in (*offers[label], *search.others(label)):
                 search.offer({label: layout})
         for label in whole.stages:
-            choice = spaces[label].choice_of(search.layouts[label], best.overlap)
+            choice = spaces[label].choice_of(search.layouts[label], best.settings)
             for other in spaces[label].neighbours(choice):
                 search.offer({label: spaces[label].resources(other)})
         if search.best is before:
@@ -243,7 +236,7 @@ class _SplitSearch:
 
     def _keeps_fixed(self, layouts: Layouts) -> bool:
         return all(
-            space.keeps_fixed(space.choice_of(layouts[label], self.best.overlap))
+            space.keeps_fixed(space.choice_of(layouts[label], self.best.settings))
             for label, space in self._spaces.items()
         )
 

@@ -30,10 +30,9 @@ from namedax.insight.analysis.page import (
 )
 from namedax.insight.analysis.tables import source_line
 from namedax.insight.planning.again import Again
-from namedax.insight.planning.candidates import Candidate, layout, resources_text
+from namedax.insight.planning.candidates import Candidate, Settings, layout, resources_text
 from namedax.insight.planning.program import Held
 from namedax.machines import Machine
-from namedax.ops.contraction.rings import Overlap
 from namedax.resources.assignment import parse_resources
 
 __all__ = ["Facts", "LineChange", "MemoryChange", "Why", "explain_why"]
@@ -184,10 +183,13 @@ class Why:
 def explain_why(
     plan: Facts,
     axis_resources: Mapping[Hashable, Any],
-    overlap: Overlap | None,
+    settings: Mapping[str, Any],
     mesh: Mesh | AbstractMesh | Mapping[str, int] | None,
 ) -> Why:
-    """Compare a layout with the best one; see `Plan.why`."""
+    """Compare a layout with the best one; see `Plan.why`.
+
+    `settings` has the other arguments of `nx.xmap` by name; `None` is that of a candidate.
+    """
     best = plan.candidates[0]
     resources = {} if axis_resources is None else axis_resources
     sizes = _mesh(best, mesh)
@@ -198,12 +200,12 @@ def explain_why(
         for one in plan.candidates
         if one.mesh == sizes
         and _entries(one.axis_resources) == _entries(resources)
-        and overlap in (None, one.overlap)
+        and one.settings.has(settings)
     ]
     error = ""
     one = min(found, key=lambda c: (c is not best, not c.fits, c.time)) if found else None
     if one is None:
-        one, error = _judged(plan, resources, sizes, best.overlap if overlap is None else overlap)
+        one, error = _judged(plan, resources, sizes, best.settings.changed(settings))
     known = (plan.name, plan.machine, plan.memory, resources, sizes, best, one, error)
     uneven = tuple(_uneven(resources, sizes, plan.sizes))
     if one is None or one is best:
@@ -275,7 +277,7 @@ def _entries(resources: Mapping[Hashable, Any]) -> dict[Hashable, tuple[Any, ...
 
 
 def _judged(
-    plan: Facts, resources: dict[Hashable, Any], mesh: dict[str, int], overlap: Overlap
+    plan: Facts, resources: dict[Hashable, Any], mesh: dict[str, int], settings: Settings
 ) -> tuple[Candidate | None, str]:
     """Return the candidate of a layout, or the reason why the program does not allow it.
 
@@ -296,7 +298,7 @@ def _judged(
     try:
         best = plan.candidates[0]
         options = [{}, best.options] if best.options else [{}]
-        return plan.again.judged(resources, mesh, overlap, options, best.report.files), ""
+        return plan.again.judged(resources, mesh, settings, options, best.report.files), ""
     except (NamedaxError, NotImplementedError, TypeError, ValueError) as error:
         return None, str(error)
 
