@@ -7,7 +7,7 @@ This is an estimate, because the compiler may reorder operations.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from namedax.insight.analysis.fusion import Fusions, root_of
 from namedax.insight.analysis.graph import Body, Node, Value
@@ -66,60 +66,23 @@ class Storage:
 
         `in_place` has the ids of these results.
         """
-        order = {id(node): i for i, node in enumerate(self._body.nodes)}
-        last: dict[int, int] = {}
-        made: dict[int, tuple[Value, int]] = {}
-        end = len(self._body.nodes)
-
-        def use(value: Value, when: int) -> None:
-            for source in self.sources(value):
-                last[id(source)] = max(last.get(id(source), 0), when)
-
-        for node in self._body.nodes:
-            when = order[id(node)]
-            for value in node.results:
-                if (
-                    self.is_written[id(value)]
-                    and id(value) not in in_place
-                    and not self._is_left_out(node, value)
-                    and not self.is_within_kernel(node, value)
-                ):
-                    made[id(value)] = (value, when)
-            if node.bodies or any(self.is_written[id(value)] for value in node.results):
-                for value in node.reads:
-                    use(value, when)
-        for output in self._body.outputs:
-            if output is not None:
-                use(output, end)
-        copies: list[Value] = []  # copies are identified by their ids, so they have to stay alive
-        for node in self._body.nodes:
-            for value in _rearranged(node):
-                root = root_of(value)
-                begin = (
-                    order[id(root.maker)]
-                    if root.maker is not None and id(root.maker) in order
-                    else order[id(node)]
-                )
-                copy = Value(value.aval, value.layout, value.sizes)
-                copies.append(copy)
-                made[id(copy)], last[id(copy)] = (copy, begin), order[id(node)]
-            for value in _copied(node):
-                copy = Value(value.aval, value.layout, value.sizes)
-                copies.append(copy)
-                made[id(copy)] = (copy, order[id(node)])
-        for group in _combined(self._body):
-            # The sums start together, when the last operand is known.
-            when = order[id(group[-1])]
-            for node in group:
-                for value in node.reads:
-                    use(value, when)
-                for value in node.results:
-                    if id(value) in made:
-                        made[id(value)] = (value, when)
+        lives = _Lifetimes(self._body, self.sources)
+        lives.add_results(lambda node, value: self._is_held(node, value, in_place))
+        lives.add_uses(self.is_written)
+        lives.add_copies()
+        lives.combine_sums()
         for value in self._body.slices:
-            if users := [order[id(node)] for node in self._taken_by(value)]:
-                made[id(value)] = (value, min(users))
-        return self._sweep(made, last)
+            lives.add_slice(value, self._taken_by(value))
+        return self._sweep(lives)
+
+    def _is_held(self, node: Node, value: Value, in_place: Set[int]) -> bool:
+        """Return True if a result takes memory of its own."""
+        return (
+            self.is_written[id(value)]
+            and id(value) not in in_place
+            and not self._is_left_out(node, value)
+            and not self.is_within_kernel(node, value)
+        )
 
     def _is_left_out(self, node: Node, value: Value) -> bool:
         """Return True for a stacked result of a scan that is unused."""
@@ -175,39 +138,114 @@ class Storage:
         is_update = node.kind == Kind.UPDATE or facts(node.eqn).is_update
         return is_update or (costs.is_fused(node.eqn) and not self._fusions.has_joins(node))
 
-    def _sweep(self, made: dict[int, tuple[Value, int]], last: dict[int, int]) -> int:
-        ends: dict[int, list[int]] = defaultdict(list)
-        for key, (_, when) in made.items():
-            ends[max(last.get(key, when), when)].append(key)
-        begins: dict[int, list[int]] = defaultdict(list)
-        for key, (_, when) in made.items():
-            begins[when].append(key)
-        size = {key: value.bytes for key, (value, _) in made.items()}
+    def _sweep(self, lives: _Lifetimes) -> int:
+        """Return the most bytes of arrays that live at the same time."""
+        begins, ends, size = lives.by_time()
         held = most = 0
         for when, node in enumerate(self._body.nodes):
-            new = [*begins[when]]
-            dying = [key for key in ends[when] if key not in new]
-            reused = sum(size[key] for key in dying) if self._is_in_place(node) else 0
+            new = begins[when]
+            dying = sum(size[key] for key in ends[when] if key not in new)
             grown = sum(size[key] for key in new)
-            inner = max(
-                (
-                    self.within(body).peak(self._in_place(node, body))
-                    for body in node.bodies
-                    if not node.kernel
-                ),
-                default=0,
-            )
-            if node.kind in (
-                Kind.SCAN,
-                Kind.WHILE,
-            ):  # the carry reuses the memory of its initial value
-                reused = min(sum(size[key] for key in dying), _carry_bytes(node))
-            reused = min(reused, grown)
+            reused = min(self._reused(node, dying), grown)
             held += grown - reused
-            most = max(most, held + inner)
-            held -= sum(size[key] for key in dying) - reused
+            most = max(most, held + self._within_peak(node))
+            held -= dying - reused
             held -= sum(size[key] for key in ends[when] if key in new)
         return most
+
+    def _reused(self, node: Node, dying: int) -> int:
+        """Return the bytes that the results of an operation may take over from dying operands."""
+        if node.kind in (Kind.SCAN, Kind.WHILE):
+            return min(dying, _carry_bytes(node))  # the carry takes over its initial value
+        return dying if self._is_in_place(node) else 0
+
+    def _within_peak(self, node: Node) -> int:
+        """Return the peak memory of the programs that an operation runs."""
+        if not node.bodies or node.kernel:
+            return 0
+        return max(self.within(body).peak(self._in_place(node, body)) for body in node.bodies)
+
+
+class _Lifetimes:
+    """The arrays in memory, each with the operations that make it and that last use it.
+
+    An operation is its number in the order of the program.
+
+    Args:
+      body: the program.
+      sources: returns the arrays in memory from which an array is computed.
+    """
+
+    def __init__(self, body: Body, sources: Callable[[Value], list[Value]]):
+        self._body, self._sources = body, sources
+        self._order = {id(node): i for i, node in enumerate(body.nodes)}
+        # By id. The values are kept, because a copy must not be freed while its id is in use.
+        self._made: dict[int, tuple[Value, int]] = {}
+        self._last: dict[int, int] = {}
+
+    def _use(self, value: Value, when: int) -> None:
+        last = self._last
+        for source in self._sources(value):
+            last[id(source)] = max(last.get(id(source), 0), when)
+
+    def add_results(self, is_held: Callable[[Node, Value], bool]) -> None:
+        """Add the results that take memory."""
+        for when, node in enumerate(self._body.nodes):
+            for value in node.results:
+                if is_held(node, value):
+                    self._made[id(value)] = (value, when)
+
+    def add_uses(self, is_written: Mapping[int, bool]) -> None:
+        """Add the uses of arrays by operations that write their results, and by the program."""
+        for when, node in enumerate(self._body.nodes):
+            if node.bodies or any(is_written[id(value)] for value in node.results):
+                for value in node.reads:
+                    self._use(value, when)
+        end = len(self._body.nodes)
+        for output in self._body.outputs:
+            if output is not None:
+                self._use(output, end)
+
+    def add_copies(self) -> None:
+        """Add the copies of operands that XLA makes: in another order, or during an operation."""
+        for when, node in enumerate(self._body.nodes):
+            for value in _rearranged(node):
+                maker = root_of(value).maker
+                begin = when if maker is None else self._order.get(id(maker), when)
+                self._last[self._add_copy(value, begin)] = when
+            for value in _copied(node):
+                self._add_copy(value, when)
+
+    def _add_copy(self, value: Value, when: int) -> int:
+        """Add a copy, and return its id."""
+        copy = Value(value.aval, value.layout, value.sizes)
+        self._made[id(copy)] = (copy, when)
+        return id(copy)
+
+    def combine_sums(self) -> None:
+        """Move sums that become one collective to the time when the last operand is known."""
+        for group in _combined(self._body):
+            when = self._order[id(group[-1])]
+            for node in group:
+                for value in node.reads:
+                    self._use(value, when)
+                for value in node.results:
+                    if id(value) in self._made:
+                        self._made[id(value)] = (value, when)
+
+    def add_slice(self, value: Value, users: Sequence[Node]) -> None:
+        """Add a slice of a loop's step, if these operations read a copy of it."""
+        if users:
+            self._made[id(value)] = (value, min(self._order[id(node)] for node in users))
+
+    def by_time(self) -> tuple[dict[int, list[int]], dict[int, list[int]], dict[int, int]]:
+        """Return the ids of arrays by their first and by their last operation, and their bytes."""
+        begins: dict[int, list[int]] = defaultdict(list)
+        ends: dict[int, list[int]] = defaultdict(list)
+        for key, (_, when) in self._made.items():
+            begins[when].append(key)
+            ends[max(self._last.get(key, when), when)].append(key)
+        return begins, ends, {key: value.bytes for key, (value, _) in self._made.items()}
 
 
 def _computes_operands(node: Node) -> bool:
