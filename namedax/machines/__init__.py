@@ -12,10 +12,10 @@ collectives by the formulas of rings and switches.
 1.97e+14 operations per second
 
 `links` defines the links of mesh axes and assigns them to the axes of a mesh. `collectives` has the
-formulas of collectives over them. `schedule` orders steps one after the other, and `streams`
-two streams of steps that overlap. `kernels` declares the cost of a function. `machine` combines
-these modules. `catalog` has the entries, and `measuring` makes one. `tables` shows a machine, and
-`saving` makes dicts of it. `trace_events` writes schedules for Perfetto. Read `links` first.
+formulas of collectives over them. `schedule` orders steps one after the other, or in
+two streams that overlap. `kernels` declares the cost of a function. `machine` combines these
+modules, and shows a machine as a table. `catalog` has the entries, and `measuring` makes one.
+`saving` makes dicts of a machine. `trace_events` writes schedules for Perfetto. Read `links` first.
 """
 
 from namedax.machines.catalog import D2D_TPU7X as D2D_TPU7X

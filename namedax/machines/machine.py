@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import html
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.names import DType, Mesh
+from namedax.core.records import Record
+from namedax.core.text_tables import aligned, seconds_text
 from namedax.errors import ArgumentError, ArgumentTypeError, show_names
 from namedax.insight.analysis.records import Collective, Operation, Step
 from namedax.machines.collectives import seconds_of, smallest_in_two_levels
 from namedax.machines.links import Level, Link, Links, levels_of, placed, positive, sizes_of
 from namedax.machines.saving import arguments_of, links_as_list, links_from_list
 from namedax.machines.schedule import Cost, Times, is_small, schedule
-from namedax.machines.tables import as_html, as_text
 
 __all__ = ["Machine"]
 
@@ -128,10 +130,10 @@ class Machine:
         object.__setattr__(self, "efficiency", by_name)
 
     def __str__(self) -> str:
-        return as_text(self)
+        return _as_text(self)
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        return _as_html(self)
 
     def to_dict(self) -> dict[str, object]:
         """Return the figures as a dict that JSON can store; `from_dict` reads it.
@@ -438,3 +440,107 @@ def _dtype_of(name: DType) -> np.dtype | None:
         return jnp.dtype(name)
     except TypeError:
         return None
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+class _Section(Record):
+    """A part of the table: its title, and rows of cells."""
+
+    title: str
+    rows: list[tuple[str, ...]]
+
+
+def _as_text(machine: Machine) -> str:
+    """Return a table of the figures, one section after the other."""
+    lines = [_title(machine)]
+    for section in _sections(machine):
+        lines.append(f"{section.title}:")
+        lines += aligned(section.rows, indent="  ")
+    return "\n".join(lines)
+
+
+def _as_html(machine: Machine) -> str:
+    """Return the same table in HTML, without colors, so that it is legible in every theme."""
+    parts = [f"<table><caption>{html.escape(_title(machine))}</caption>"]
+    for section in _sections(machine):
+        count = max(map(len, section.rows))
+        parts.append(
+            f'<tbody><tr><th colspan="{count}" scope="rowgroup" style="text-align:left">'
+            f"{html.escape(section.title)}</th></tr>"
+        )
+        for row in section.rows:
+            cells = "".join(f'<td style="text-align:left">{html.escape(cell)}</td>' for cell in row)
+            parts.append(f"<tr>{cells}</tr>")
+        parts.append("</tbody>")
+    return "".join([*parts, "</table>"])
+
+
+def _title(machine: Machine) -> str:
+    text = f"{machine.name}: {_memory(machine.memory)} at {_quantity(machine.bandwidth, 'B/s')}"
+    if machine.memory_efficiency != 1:
+        text += f" ({_percent(machine.memory_efficiency)} of it in estimates)"
+    if machine.launch:
+        text += f"; an operation starts in {seconds_text(machine.launch)}"
+    return text + ("; communication overlaps with computation" if machine.overlap else "")
+
+
+def _sections(machine: Machine) -> Iterator[_Section]:
+    peaks: list[tuple[str, ...]] = [
+        (dtype, _quantity(peak, "FLOP/s"), _percent(machine.rate(dtype) / peak))
+        for dtype, peak in machine.flops.items()
+    ]
+    yield _Section("peak operations per second, and the part that estimates use", peaks)
+    links = [
+        row
+        for key, link in machine.links.items()
+        for row in _link_rows("all axes" if key is ... else _axes(key), link)
+    ]
+    if links:
+        yield _Section("links of mesh axes for each device, and the part that estimates use", links)
+    if machine.sources:
+        yield _Section("sources", [(text,) for text in machine.sources])
+
+
+def _axes(key: object) -> str:
+    return ", ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+def _link_rows(name: str, link: Link) -> Iterator[tuple[str, ...]]:
+    for depth, one in enumerate(_outwards(link)):
+        parts = sorted({part for _, part in one.by_size} or {1.0})
+        reached = " to ".join(map(_percent, parts[:: max(1, len(parts) - 1)]))
+        waits = f"{seconds_text(one.latency)} latency"
+        if one.start:
+            waits += f", {seconds_text(one.start)} to start"
+        yield (
+            "  " * depth + (name if not depth else "beyond"),
+            one.kind,
+            _quantity(one.bandwidth, "B/s"),
+            reached,
+            waits,
+            f"{one.reach or 'any number of'} {'groups' if depth else 'devices'}",
+        )
+
+
+def _outwards(link: Link) -> Iterator[Link]:
+    now: Link | None = link
+    while now is not None:
+        yield now
+        now = now.beyond
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.3g} %"
+
+
+def _memory(value: float) -> str:
+    if value % 2**30 == 0 and value % 10**9:
+        return f"{value / 2**30:g} GiB"
+    return _quantity(value, "B")
+
+
+def _quantity(value: float, unit: str) -> str:
+    power = min(5, max(0, math.floor(math.log10(value) / 3 + 1e-12)))
+    return f"{value / 1000**power:.4g} {('', 'k', 'M', 'G', 'T', 'P')[power]}{unit}"

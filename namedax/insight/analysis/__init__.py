@@ -6,8 +6,8 @@
 - `fusion` determines the kernels that XLA makes, and the arrays that they read and write. `storage`
   determines the peak memory. `resharding` determines the collectives with which XLA moves an array
   to another layout.
-- `steps` lists the steps of a device, as the `records` that users get. `ahead` finds the
-  collectives of a loop that no computation of the loop waits for.
+- `steps` lists the steps of a device, as the `records` that users get. It finds the collectives of
+  a loop that no computation of the loop waits for.
 - `explain` is the public function, and describes its arguments and their shardings. `figures` has
   the data of a report and groups them, `line_times` has the seconds of each line. `report`
   compares, draws and stores reports; `tables` and `page` render them as text and as HTML.

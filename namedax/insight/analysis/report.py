@@ -32,8 +32,7 @@ from namedax.insight.analysis.tables import (
     table,
     title,
 )
-from namedax.insight.drawing.pipelines import draw_pipeline
-from namedax.insight.drawing.timeline import draw_timeline
+from namedax.insight.drawing.timeline import draw_pipeline, draw_timeline
 from namedax.insight.drawing.traffic import draw_collectives
 from namedax.machines.machine import Machine
 from namedax.ops.loops.pipeline_timetable import SCHEDULES

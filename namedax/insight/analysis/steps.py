@@ -1,4 +1,9 @@
-"""The steps of a device, in order: collectives and operations with their costs."""
+"""The steps of a device, in order: collectives and operations with their costs.
+
+Some collectives of a loop run at the same time as the computation of its body. They depend on
+slices and on the carry alone, and no computation of their step depends on them: a gather of the
+next step, or the reduction of a gradient of the step before.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,6 @@ from jax.core import ShapedArray
 
 from namedax import hlo
 from namedax.core.kernel_scopes import Place, call_of
-from namedax.insight.analysis.ahead import ahead_of
 from namedax.insight.analysis.fusion import is_view
 from namedax.insight.analysis.graph import Body, Node, Value
 from namedax.insight.analysis.records import Collective, Operation, Step
@@ -205,7 +209,7 @@ class _Steps:
             self._makers[id(value)] = self._needs([operand])
         steps: list[Step] = []
         for body in node.bodies:
-            ahead = ahead_of(body)
+            ahead = _ahead_of(body)
             loop = next(self._ahead_numbers) if ahead else loops.loop
             path = (*loops.path, (next(self._loop_numbers), node.trips))
             within = _Loops(path, loops.trips * node.trips, loop, ahead or loops.ahead)
@@ -484,3 +488,69 @@ def _bytes(node: Node, storage: Storage) -> int:
         changed = node.operands[1] if node.kind == Kind.UPDATE else node.operands[-1]
         return 2 * (0 if changed is None else changed.bytes)
     return storage.bytes_of(node)
+
+
+# --- collectives that run ahead in a loop --------------------------------------------------------
+
+
+_KINDS = (Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER)
+_MOVING = (Kind.CAST, Kind.SLICE, Kind.UPDATE, Kind.BARRIER, Kind.DEVICE_INDEX, Kind.OWN_BLOCK)
+
+
+def _ahead_of(body: Body) -> frozenset[int]:
+    """Return the ids of the collectives in a loop's body that no computation waits for."""
+    makers = {id(value): node for node in body.nodes for value in node.results}
+    users: dict[int, list[Node]] = {}
+    for node in body.nodes:
+        for value in node.reads:
+            users.setdefault(id(value), []).append(node)
+    results = {id(value) for value in body.outputs if value is not None}
+
+    def before(node: Node) -> Iterable[Node]:
+        return [makers[id(value)] for value in node.reads if id(value) in makers]
+
+    def after(node: Node) -> Iterable[Node]:
+        return [user for value in node.results for user in users.get(id(value), ())]
+
+    def is_free(node: Node, beyond: Callable[[Node], Iterable[Node]]) -> bool:
+        seen: set[int] = set()
+        waiting = list(beyond(node))
+        while waiting:
+            here = waiting.pop()
+            if id(here) in seen:
+                continue
+            seen.add(id(here))
+            if not (_is_sent(here) or _moves(here)):
+                return False
+            waiting += beyond(here)
+        return True
+
+    def leaves(node: Node) -> bool:
+        """Return True if a result of a collective reaches the next step or the results."""
+        return any(id(value) in results for value in node.results) or any(
+            leaves(user) for user in after(node)
+        )
+
+    return frozenset(
+        id(node)
+        for node in body.nodes
+        if _is_sent(node) and is_free(node, before) and is_free(node, after) and leaves(node)
+    )
+
+
+def _is_sent(node: Node) -> bool:
+    """Return True for a collective other than a permutation, which belongs to a ring."""
+    return node.kind in _KINDS or (node.kind == Kind.EXCHANGE and is_whole_exchange(node.eqn))
+
+
+def _moves(node: Node) -> bool:
+    """Return True if an operation moves elements, or computes an index."""
+    if node.eqn is None or node.bodies:
+        return node.eqn is None
+    if node.kind in _MOVING or costs.moves_elements(node.eqn):
+        return True
+    return all(_is_number(value) for value in (*node.reads, *node.results))
+
+
+def _is_number(value: Value) -> bool:
+    return getattr(value.aval, "shape", None) == ()

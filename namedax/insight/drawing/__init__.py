@@ -7,9 +7,8 @@ used. Read the modules in this order:
   and the lists, legends and numbers of a picture.
 - `arrangement`: the devices of each block of an array, and the dimensions along the rows and
   columns of its picture.
-- `panels`: an array, or a mesh, as a panel with its captions.
-- `arrays`: `draw`, for arrays and trees of them.
-- `traffic`, `timeline`: the communication of a program over a mesh, and its timeline.
-- `pipelines`: the schedule of a pipeline, by stage.
+- `arrays`: `draw`, for arrays and trees of them, each in a panel with its captions.
+- `traffic`: the communication of a program over a mesh.
+- `timeline`: the timeline of a program, and the schedule of a pipeline, by stage.
 - `front`: the layouts of a plan by time and memory, with the Pareto-optimal ones.
 """

@@ -20,10 +20,9 @@ from namedax.errors import ArgumentError, ArgumentTypeError, MeshError
 from namedax.insight.analysis.explain import check_call, dynamic_positions, explain
 from namedax.insight.analysis.placed_arguments import PlacedArguments, place
 from namedax.insight.analysis.report import Report
-from namedax.insight.profiling.attribution import divide
 from namedax.insight.profiling.events import STEP, Event, TraceData, read
 from namedax.insight.profiling.instructions import Program, parse
-from namedax.insight.profiling.joining import Join, Part
+from namedax.insight.profiling.joining import Join, Part, divide
 from namedax.insight.profiling.profile import Measured, Profile, predicted_seconds
 from namedax.machines.machine import Machine
 from namedax.machines.measuring import measure

@@ -7,10 +7,11 @@
 - `rounds` cuts and groups the pieces so that the data in flight stays within a limit, and follows
   the memory of every device.
 - `traffic` adds up the bytes of links and mesh axes, and estimates seconds on a machine.
-- `plans` combines these. `figures` computes the figures of a plan.
-- `moving` moves pieces between devices, and `collectives` whole rounds by programs of XLA.
-  `running` compares a tree with the plan, and runs it.
-- `result` has the result, and prints it. `transfer` has the public function.
+- `plans` combines these.
+- `running` compares a tree with the plan, and runs it: it moves pieces between devices, or whole
+  rounds by the programs of `collectives`.
+- `transfer` has the public function and its result, which has the figures of a plan and prints
+  them.
 
 Read `layouts`, `pieces` and `rounds` first.
 """

@@ -29,8 +29,7 @@ from namedax.hlo import KINDS
 from namedax.insight.analysis.records import Collective, Operation, PipelineRun
 from namedax.insight.drawing.canvas import svg
 from namedax.insight.drawing.front import draw_front
-from namedax.insight.drawing.pipelines import draw_pipeline
-from namedax.insight.drawing.timeline import draw_timeline
+from namedax.insight.drawing.timeline import draw_pipeline, draw_timeline
 from namedax.insight.drawing.traffic import draw_collectives
 from namedax.ops.loops.pipeline_timetable import Schedule
 from tests import make
