@@ -1,7 +1,6 @@
 """`plan`: a search for the best `axis_resources` on a machine, within a memory limit.
 
-- `candidates` has the settings that a plan chooses in addition to a layout, and a layout that was
-  judged. `Settings` is the only list of these options.
+- `candidates` has a layout that was judged, and `Settings`, the options chosen with a layout.
 - `program` wraps the mapped function: its names, the pairs of names that occur in one value, and
   its trace under another layout, by which every candidate is judged.
 - `meshes` determines the mesh, or the possible sizes of its axes. `space` lists the choices, which
@@ -12,10 +11,10 @@
   options that the program leaves open, such as the schedules of pipelines.
 - `whole` plans a function that calls several mapped functions, each with its own layout;
   `called_functions` replaces their layouts.
-- `planner` has the public function, which can also measure on the available devices, and
-  `arguments` checks its arguments. `advice` has the sentences of a plan on axis names.
-- `result` has the plan, and renders it as text, HTML and JSON. `why` compares a layout with the
-  best one; `again` judges it, if the search has not.
+- `planner` has the public function, and `arguments` checks its arguments. `advice` has the
+  sentences of a plan on axis names.
+- `result` has the plan, as text, HTML and JSON. `why` compares a layout with the best one; `again`
+  judges it, if the search has not.
 - `command` is `python -m namedax.plan`.
 
 Read `space` and `search` first.

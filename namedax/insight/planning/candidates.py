@@ -74,9 +74,13 @@ class Settings(NamedTuple):
                     f"plan: {name}={some!r} must be a list of values to try. Use {name}={example}."
                 )
 
+    def arguments(self) -> dict[str, Any]:
+        """Return the settings as keyword arguments."""
+        return dict(zip(self._fields, self, strict=True))
+
     def combinations(self, values: Mapping[str, Sequence[Any] | None]) -> tuple[Settings, ...]:
         """Return all settings with these values; an option without values keeps its value."""
-        several = (values.get(name) or (value,) for name, value in self._asdict().items())
+        several = (values.get(name) or (value,) for name, value in self.arguments().items())
         return tuple(itertools.starmap(Settings, itertools.product(*several)))
 
     def has(self, values: Mapping[str, Any]) -> bool:
@@ -85,12 +89,13 @@ class Settings(NamedTuple):
 
     def changed(self, values: Mapping[str, Any]) -> Settings:
         """Return the settings with these values, except for `None`."""
-        return self._replace(**{name: v for name, v in values.items() if v is not None})
+        given = {name: value for name, value in values.items() if value is not None}
+        return Settings(**(self.arguments() | given))
 
     def texts(self) -> Iterator[str]:
         """Yield the options without their default values, as arguments in code."""
-        for name, value in self._asdict().items():
-            if value != self._field_defaults[name]:
+        for (name, value), default in zip(self.arguments().items(), Settings(), strict=True):
+            if value != default:
                 yield f"{name}={value!r}"
 
 
@@ -198,7 +203,7 @@ class Candidate:
 
     @property
     def settings(self) -> Settings:
-        """The chosen arguments of `nx.xmap` besides `axis_resources`."""
+        """The chosen arguments of `nx.xmap`, without `axis_resources`."""
         return Settings(*(getattr(self, name) for name in Settings._fields))
 
     @property
@@ -224,7 +229,7 @@ class Candidate:
         return cls(
             axis_resources=dict(variant.axis_resources),
             mesh=dict(mesh),
-            **variant.settings._asdict(),
+            **variant.settings.arguments(),
             report=report,
             time=times.total,
             peak=peak,

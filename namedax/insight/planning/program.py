@@ -100,7 +100,7 @@ def remapped(
         axis_resources=axis_resources,
         mesh=mesh if axis_resources else None,
         static_argnums=f._options.static_argnums,
-        **(Settings.of(f) if settings is None else settings)._asdict(),
+        **(Settings.of(f) if settings is None else settings).arguments(),
         slow_axes=None if f._options.slow_axes is None else dict(f._options.slow_axes),
         passes=f._passes,
         **others,

@@ -280,6 +280,8 @@ def test_only_these_names_are_mapped_and_the_function_s_own_layout_is_a_candidat
     arguments = shapes(4096, 64, 128, 16)
     plan = nx.plan(mapped(), *arguments, mesh=abstract(x=4), machine=SLOW, names=["hidden", "inputs"])
     assert {name for c in plan.candidates for name in c.axis_resources} == {"hidden", "inputs"}
+    again = nx.plan(mapped(), *arguments, mesh=abstract(x=4), machine=SLOW, names=iter(["hidden", "inputs"]))
+    assert again == plan
     own = {"batch": "y", "hidden": "x"}
     f = mapped(axis_resources=own, mesh=abstract(x=2, y=2))
     plan = nx.plan(f, *arguments, machine=SLOW, tries=2)

@@ -11,15 +11,17 @@ import namedax as nx
 from namedax.insight import planning
 from namedax.insight.planning.candidates import Candidate, Settings
 
+DEFAULTS = Settings().arguments()
+
 
 @pytest.mark.parametrize("name", Settings._fields)
 def test_an_option_is_an_argument_and_a_field_of_candidates(name):
-    assert inspect.signature(nx.xmap).parameters[name].default == Settings._field_defaults[name]
+    assert inspect.signature(nx.xmap).parameters[name].default == DEFAULTS[name]
     assert inspect.signature(nx.plan).parameters[name].default is None
     assert name in {field.name for field in dataclasses.fields(Candidate)}
     hint = get_type_hints(Settings)[name]
     assert get_origin(hint) is Literal
-    assert Settings._field_defaults[name] in get_args(hint)
+    assert DEFAULTS[name] in get_args(hint)
 
 
 @pytest.mark.parametrize("name", Settings._fields)
