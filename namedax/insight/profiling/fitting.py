@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import lsq_linear
 
 from namedax.core.records import Record
 from namedax.insight.analysis.records import Collective, Operation, Step
@@ -224,6 +223,8 @@ def _solved(
             for value, vanishes in zip(figures.values(), may_vanish, strict=True)
         ]
     )
+    from scipy.optimize import lsq_linear  # here, because the import takes half a second
+
     # In units of the old figures and of the total time, all numbers are near one.
     scaled = matrix * start / seconds[-1]
     prior = _PRIOR * np.eye(len(start))
