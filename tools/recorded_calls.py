@@ -61,6 +61,8 @@ def candidates(name: str) -> list[str]:
 
 def sized(code: str, sizes: dict[str, int]) -> str:
     """Code with numbers for `N` and `M`, worked out where they stand in arithmetic."""
+    if not re.search(rf"\b({'|'.join(sizes)})\b", code):
+        return code
     tree = ast.parse(code)
 
     class Sizes(ast.NodeTransformer):
