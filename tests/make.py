@@ -35,6 +35,16 @@ def arange(*limits: Any, dtype: Any = None) -> jax.Array:
     return put(np.arange(*limits), dtype)
 
 
+def key(seed: int) -> jax.Array:
+    """`jax.random.key`, for a seed below 2**32."""
+    return jax.random.wrap_key_data(put([0, seed], "uint32"))
+
+
+def keys(*shape: int, seed: int = 0) -> jax.Array:
+    """Keys that differ, and are none that `jax.random.split` gives."""
+    return jax.random.wrap_key_data(put(np.random.default_rng(seed).integers(0, 2**32, (*shape, 2), np.uint32)))
+
+
 def eye(*shape: Any, dtype: Any = float) -> jax.Array:
     """`jnp.eye`."""
     return put(np.eye(*shape), dtype)

@@ -25,6 +25,7 @@ from namedax.errors import (
     MeshError,
     PlacementConflictError,
 )
+from tests import make
 from tests.harness import Lazily, array, make_mesh, said
 
 ocp, optax, xarray = Lazily("orbax.checkpoint"), Lazily("optax"), Lazily("xarray")
@@ -200,7 +201,7 @@ def test_trees_come_back_as_they_were(tmp_path):
     assert isinstance(nx.checkpoints.restore(tmp_path / "again", tree)["model"], Model)
 
 
-@pytest.mark.parametrize("tree", [{}, None, 3, jnp.zeros((0, 2)), array(3), nx.named(array(3), ["k"])], ids=str)
+@pytest.mark.parametrize("tree", [{}, None, 3, make.zeros((0, 2)), array(3), nx.named(array(3), ["k"])], ids=str)
 def test_the_smallest_trees(tree, tmp_path):
     nx.checkpoints.save(tmp_path / "step", tree)
     same(nx.checkpoints.restore(tmp_path / "step"), tree)
@@ -361,7 +362,7 @@ def stored(tmp_path_factory):
 
 
 def named(shape, names, dtype=jnp.float32):
-    return nx.NamedArray(jnp.zeros(shape, dtype), names)
+    return nx.NamedArray(make.zeros(shape, dtype), names)
 
 
 @pytest.mark.parametrize(
@@ -390,7 +391,7 @@ def named(shape, names, dtype=jnp.float32):
             "the stored dtype, and cast it afterwards (astype).",
         ),
         (
-            {"b": jnp.zeros(6)},
+            {"b": make.zeros(6)},
             "b is stored as f32[]{hidden:6} but requested as f32[6]: it also has the axis 'hidden'.",
         ),
         (
@@ -399,12 +400,12 @@ def named(shape, names, dtype=jnp.float32):
             "  b is stored as f32[]{hidden:6} but requested as the float 1.0: a Python value matches only a scalar array of its kind "
             "of number.",
         ),
-        ({"step": jnp.zeros(())}, "step is stored as the int 7 but requested as f32[]: a Python value matches only a scalar array of its "
+        ({"step": make.zeros(())}, "step is stored as the int 7 but requested as f32[]: a Python value matches only a scalar array of its "
          "kind of number."),
-        ({"b": nx.NamedArray(jnp.zeros((6, 6)), (Kind.ROWS, enum.Enum("Kind", "ROWS", qualname="Kind").ROWS))}, "b is stored as f32[]{hidden:6} "
+        ({"b": nx.NamedArray(make.zeros((6, 6)), (Kind.ROWS, enum.Enum("Kind", "ROWS", qualname="Kind").ROWS))}, "b is stored as f32[]{hidden:6} "
          "but requested as f32[]{Kind.ROWS:6, Kind.ROWS:6}: two requested names are members of enumerations with equal names, which a "
          "checkpoint cannot distinguish."),
-        ({"bias": {"b": jnp.zeros(3)}}, "bias/b, f32[3], is requested but not stored."),
+        ({"bias": {"b": make.zeros(3)}}, "bias/b, f32[3], is requested but not stored."),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_told(stored, change, text):
@@ -469,7 +470,7 @@ def test_where_arrays_cannot_live_is_told(stored):
         {**STORED, "step": Odd()},
     )
     with pytest.raises(AxisResourceError, match=r"^restore: it needs global arrays and cannot run in a mapped function"):
-        nx.xmap(lambda x: nx.checkpoints.restore(stored)["b"] + x)(nx.named(jnp.ones(6), ["hidden"]))
+        nx.xmap(lambda x: nx.checkpoints.restore(stored)["b"] + x)(nx.named(make.ones(6), ["hidden"]))
 
 
 @pytest.mark.parametrize(
@@ -477,9 +478,9 @@ def test_where_arrays_cannot_live_is_told(stored):
     [
         ({"f": [len]}, "f/0 of the tree is the function len, of type builtin_function_or_method, which cannot be stored"),
         ({"t": np.array(["x"])}, "t of the tree is <U1[1], of type ndarray, which cannot be stored"),
-        ({"u": nx.named(jnp.ones(3, jnp.uint4), ["k"])}, "u of the tree, u4[]{k:3}, has a dtype that orbax cannot store."),
+        ({"u": nx.named(make.ones(3, jnp.uint4), ["k"])}, "u of the tree, u4[]{k:3}, has a dtype that orbax cannot store."),
         ({Odd: 1}, f"a key of a dict is {Odd!r}, of type type, which cannot be stored"),
-        ({"w": nx.NamedArray(jnp.ones((2, 2)), (Kind.ROWS, enum.Enum("Kind", "ROWS", qualname="Kind").ROWS))}, "two axes of w of the tree"),
+        ({"w": nx.NamedArray(make.ones((2, 2)), (Kind.ROWS, enum.Enum("Kind", "ROWS", qualname="Kind").ROWS))}, "two axes of w of the tree"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_stored_is_told(tree, text, tmp_path):

@@ -4,15 +4,15 @@ import importlib
 import inspect
 import types
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import namedax as nx
 from namedax.errors import ArgumentTypeError
+from tests import make
 from tests.harness import make_mesh, said
 
-X = nx.named(jnp.arange(12.0).reshape(2, 3, 2), ["b", "k", None])
+X = nx.named(make.array(np.arange(12.0).reshape(2, 3, 2)), ["b", "k", None])
 SPACES = [
     *(
         "",
@@ -57,13 +57,10 @@ def flags():
                     yield path, function, parameters, p.name
 
 
-FLAGS = list(flags())
-
-
 def test_a_yes_or_a_no():
-    taken = []
-    assert len(FLAGS) > 250
-    for path, function, parameters, flag in FLAGS:
+    taken, found = [], list(flags())
+    assert len(found) > 250
+    for path, function, parameters, flag in found:
         needed = [
             p for p in parameters.values() if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
@@ -104,9 +101,9 @@ def test_messages_for_non_boolean_flags():
 
 def test_what_is_a_yes_or_a_no():
     for yes in (True, 1, np.True_):
-        y = nx.named(jnp.arange(6.0).reshape(2, 3), ["b", None])
+        y = nx.named(make.array(np.arange(6.0).reshape(2, 3)), ["b", None])
         assert nx.mean(y, 0, keepdims=yes).shape == (1,)
         assert nx.numpy.linspace(0.0, 1.0, 3, endpoint=yes)[-1] == 1.0
     for no in (False, 0, np.False_, None):
-        assert nx.mean(nx.named(jnp.ones((2, 3)), ["b", None]), 0, keepdims=no).shape == ()
+        assert nx.mean(nx.named(make.ones((2, 3)), ["b", None]), 0, keepdims=no).shape == ()
     assert refusal(lambda: nx.linspace(0.0, 1.0, 3, endpoint=None, axis="k")).startswith("linspace: endpoint=None is neither")

@@ -23,7 +23,7 @@ from tests import make
 from tests.harness import make_mesh, said
 
 X = np.random.default_rng(3).normal(size=(8, 12, 5)).astype("float32")
-N = nx.named(jnp.asarray(X), ["a", "b", None])
+N = nx.named(make.asarray(X), ["a", "b", None])
 PLACES = [{}, {"a": "x"}, {"a": "x", "b": "y"}]
 
 
@@ -159,7 +159,7 @@ def test_indices_of_small_types(dtype, kind):
 # --- what is not an integer -----------------------------------------------------------------------------------------
 
 K = nx.named(make.arange(8.0), ["k"])
-T = nx.named(make.arange(16.0).reshape(8, 2), ["k", "m"])
+T = nx.named(make.array(np.arange(16.0).reshape(8, 2)), ["k", "m"])
 
 NOT_INTEGERS = {
     "roll": (lambda v: nx.roll(K, v, "k"), "roll: shift must be a static integer, got {}."),
@@ -252,7 +252,7 @@ def test_names_that_are_given_twice_or_nowhere():
 
 # --- numbers that JAX's types do not hold -------------------------------------------------------------------------------
 
-I = nx.named(jnp.arange(3, dtype=jnp.int32), ["k"])
+I = nx.named(make.arange(3), ["k"])
 
 
 def reflected(function):

@@ -10,18 +10,20 @@ import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import namedax as nx
+from tests import make
 from tests.operations import OPERATIONS
 
 AUTO = jax.sharding.AxisType.Auto
 LINE = jax.make_mesh((8,), ("x",), axis_types=(AUTO,))
 GRID = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AUTO,) * 2)
 SCOPE = r"nx\.([\w.]+)\{([^{}]*)\}"
-X = nx.named(jnp.arange(128.0).reshape(16, 8) / 7, ["batch", "hidden"])
-W = nx.named(jnp.ones((8, 8)) / 5, ["hidden", "out"])
-LAYERS = nx.named(jnp.ones((3, 8, 8)) / 5, [None, "hidden", "out"])
+X = nx.named(make.array(np.arange(128.0).reshape(16, 8) / 7), ["batch", "hidden"])
+W = nx.named(make.array(np.full((8, 8), 0.2)), ["hidden", "out"])
+LAYERS = nx.named(make.array(np.full((3, 8, 8), 0.2)), [None, "hidden", "out"])
 
 
 @pytest.fixture(autouse=True)

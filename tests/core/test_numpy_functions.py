@@ -7,10 +7,11 @@ import pytest
 
 import namedax as nx
 from namedax.errors import NamedAxesLeftError
+from tests import make
 from tests.harness import array, said
 
 A = np.asarray(array(3, 4))
-X = nx.named(A, ["station", "day"])
+X = nx.named(make.array(A), ["station", "day"])
 
 
 FOR_POSITIONS = "nx.positional(x, ['station', 'day']) for a positional array."

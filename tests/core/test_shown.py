@@ -16,14 +16,15 @@ import pytest
 
 import namedax as nx
 from namedax.errors import ArgumentTypeError, NamedaxError, PositionalAxisError, format_value
+from tests import make
 from tests.harness import make_mesh, said
 from tools import reference
 from tools.reference_calls import OPERANDS
 
-X = nx.ones(named_shape={"batch": 8, "k": 4})
-W = nx.ones(named_shape={"k": 4, "m": 3})
-IDS = nx.named(jnp.array([1, 2]), ["t"])
-KEY = jax.random.key(0)
+X = nx.named(make.ones((8, 4)), ["batch", "k"])
+W = nx.named(make.ones((4, 3)), ["k", "m"])
+IDS = nx.named(make.array([1, 2]), ["t"])
+KEY = make.key(0)
 NO_ARRAY = "expected an array, got {0}. Write nx.{1}."
 NO_AXIS = "axis=f32[]{{batch:8, k:4}} is neither a position nor a name nor a tuple of these. Write nx.{0}."
 
@@ -156,7 +157,7 @@ def test_orders(name):
 
 # --- one axis under two names ---------------------------------------------------------------------------------------
 
-STORED = nx.ones(named_shape={"k_fsdp": 4, "m": 3})
+STORED = nx.named(make.ones((4, 3)), ["k_fsdp", "m"])
 READ = "Did you mean 'k_fsdp', or that axis read as 'k', {0}?"
 TWO_NAMES = {
     "dot": (lambda: nx.dot(X, STORED, "k"), READ.format("nx.rename(y, {'k_fsdp': 'k'})")),
@@ -187,7 +188,7 @@ def test_one_axis_under_two_names(name):
 # --- no values ---------------------------------------------------------------------------------------
 
 _SENTINEL = 0.70711
-WRONG = {"BAD": nx.named(jnp.full(8, _SENTINEL), ["k"]), "PLAIN": np.full(8, _SENTINEL)}
+WRONG = {"BAD": nx.named(make.array(np.full(8, _SENTINEL)), ["k"]), "PLAIN": np.full(8, _SENTINEL)}
 
 
 def _calls():

@@ -19,12 +19,13 @@ from namedax.errors import (
     NamedAxesLeftError,
     PositionalAxisError,
 )
+from tests import make
 from tests.harness import array, said
 
 A = np.asarray(array(3, 4))
-X = nx.named(A, ["station", "day"])
-V = nx.named(np.arange(4.0, dtype="float32"), ["day"])
-KEY = jax.random.key(0)
+X = nx.named(make.array(A), ["station", "day"])
+V = nx.named(make.arange(4.0), ["day"])
+KEY = make.key(0)
 OF_X = "f32[]{station:3, day:4}"
 MAPPING = (
     "is not an axis mapping. Write a dict from positions to names ({0: 'batch'}), a list with one entry per axis (['batch', None]), or a list "

@@ -15,7 +15,6 @@ import sys
 import types
 
 import jax
-import jedi
 import numpy as np
 import pytest
 
@@ -24,7 +23,9 @@ from namedax.errors import ArgumentError, ArgumentTypeError, NamedaxError, Unsup
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.namespaces import lifting, public_names
 from tests import make
-from tests.harness import said
+from tests.harness import Lazily, said
+
+jedi = Lazily("jedi")
 
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGE = ROOT / "namedax"

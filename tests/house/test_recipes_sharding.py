@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen
-from flax.core import spmd
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import namedax as nx
+from tests.harness import Lazily
 from tests.house import page_runner
 
+linen, spmd = Lazily("flax.linen"), Lazily("flax.core.spmd")
 PAGES = Path(__file__).parents[2] / "docs" / "recipes"
 P = PartitionSpec
 pytestmark = pytest.mark.fast(0)

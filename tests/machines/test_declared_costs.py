@@ -10,6 +10,7 @@ import pytest
 
 import namedax as nx
 from namedax.errors import ArgumentError, ArgumentTypeError
+from tests import make
 from tests.harness import said
 
 FLOPS, BYTES = 1000.0, 100.0
@@ -31,7 +32,7 @@ def backwards(residuals, cotangent):
 flash.defvjp(lambda q, k, v: (attend(q, k, v), (q, k, v)), backwards)
 declared = nx.machines.cost(attend, flops=FLOPS, bytes=BYTES)
 declared_flash = nx.machines.cost(flash, flops=FLOPS, bytes=BYTES, gradient_flops=2500, gradient_bytes=300)
-Q = jnp.asarray(np.random.default_rng(0).normal(size=(64, 8)), "float32")
+Q = make.array(np.random.default_rng(0).normal(size=(64, 8)))
 SCORES = 64 * 64 * 4
 
 
@@ -118,7 +119,7 @@ def mapped(kernel):
     return nx.xmap(body, axes, ["batch", "heads", ...], axis_resources={"batch": "x"}, mesh=mesh)
 
 
-MANY = jnp.asarray(np.random.default_rng(1).normal(size=(8, 3, 16, 4)), "float32")
+MANY = make.array(np.random.default_rng(1).normal(size=(8, 3, 16, 4)))
 
 
 def test_the_blocks_of_a_device_are_charged():
@@ -154,7 +155,7 @@ def test_collectives_within_a_kernel_are_listed():
     assert report.flops == 1
 
 
-TABLE = jnp.asarray(np.random.default_rng(2).random((64, 64)) > 0.1)
+TABLE = make.array(np.random.default_rng(2).random((64, 64)) > 0.1)
 
 
 def masked(q, k, v):

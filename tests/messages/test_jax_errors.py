@@ -10,9 +10,10 @@ from jax.sharding import PartitionSpec as P
 
 import namedax as nx
 from namedax.messages.jax_errors import ErrorKind, named_result, recognize, rejected_operation, unbound_axis
+from tests import make
 from tests.harness import make_mesh
 
-X = nx.named(jnp.ones(4), ["k"])
+X = nx.named(make.ones(4), ["k"])
 
 
 def mesh_of(shape, names, kind=AxisType.Auto):

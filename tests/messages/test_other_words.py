@@ -17,11 +17,12 @@ import pytest
 import namedax as nx
 from namedax.errors import ArrayAttributeError
 from namedax.messages import hints, other_words
+from tests import make
 from tests.harness import Lazily, array, make_mesh, said
 
 optax, xarray = Lazily("optax"), Lazily("xarray")
 X = nx.named(array(4, 6), ["q", "k"])
-IDS = nx.named(jnp.array([0, 0, 3, 1, 1, 0]), ["k"])
+IDS = nx.named(make.array([0, 0, 3, 1, 1, 0]), ["k"])
 OF_XARRAY = "sel isel loc values coords sizes indexes swap_dims rolling groupby fillna to_numpy assign_coords expand_dims broadcast_like stack"
 OF_XARRAY_TOO = "weighted to_netcdf to_zarr"
 OF_HALIAX = "axes array resolve_axis axis_size rearrange broadcast_axis broadcast_to flatten_axes unflatten_axis updated_slice unbind scalar"

@@ -14,7 +14,10 @@ from namedax.primitives.table import TABLE
 from tests import make
 
 A = make.asarray(np.random.default_rng(0).permutation(48).reshape(2, 4, 6), jnp.float32)
-I = A.astype(jnp.int32)
+I = make.array(A, int)
+ONE = make.array(1, "int32")
+NARROW, NEXT, SMALL = (make.array(x) for x in (np.asarray(A)[:, :1], np.asarray(A) + 1, np.asarray(A) / 24))
+INSERTED, LATER = make.array(np.asarray(NEXT)[:, :2]), make.array(np.asarray(NEXT)[:, 1:])
 BATCHED = (((2,), (2,)), ((0,), (0,)))
 WINDOW = ((1, 1, 3), (1, 1, 1), "VALID")
 
@@ -22,23 +25,23 @@ WINDOW = ((1, 1, 3), (1, 1, 1), "VALID")
 PROGRAMS = {
     "broadcast_in_dim": [
         (lambda a: lax.broadcast_in_dim(a, (4, 2, 5, 6), (1, 0, 3)), A),
-        (lambda a: lax.broadcast_in_dim(a, (2, 5, 6), (0, 1, 2)), A[:, :1]),
+        (lambda a: lax.broadcast_in_dim(a, (2, 5, 6), (0, 1, 2)), NARROW),
     ],
     "reshape": [(lambda a: lax.reshape(a, (2, 2, 2, 6)), A), (lambda a: lax.reshape(a, (8, 1, 6)), A)],
     "transpose": [(lambda a: lax.transpose(a, (2, 0, 1)), A)],
-    "squeeze": [(lambda a: lax.squeeze(a, (1,)), A[:, :1])],
+    "squeeze": [(lambda a: lax.squeeze(a, (1,)), NARROW)],
     "rev": [(lambda a: lax.rev(a, (1,)), A)],
     "slice": [(lambda a: lax.slice(a, (0, 1, 0), (2, 3, 6), (1, 1, 1)), A)],
     "split": [(lambda a: lax.split(a, (2, 4), 2)[0], A)],
     "pad": [(lambda a: lax.pad(a, 0.0, ((0, 0, 0), (1, -1, 0), (0, 0, 1))), A)],
-    "concatenate": [(lambda a, b: lax.concatenate([a, b], 1), A, A + 1)],
+    "concatenate": [(lambda a, b: lax.concatenate([a, b], 1), A, NEXT)],
     "cumsum": [(lambda a: lax.cumsum(a, 1), A)],
-    "cumprod": [(lambda a: lax.cumprod(a, 1), A / 24)],
+    "cumprod": [(lambda a: lax.cumprod(a, 1), SMALL)],
     "cummax": [(lambda a: lax.cummax(a, 1), A)],
     "cummin": [(lambda a: lax.cummin(a, 1, reverse=True), A)],
-    "cumlogsumexp": [(lambda a: lax.cumlogsumexp(a, 1), A / 48)],
+    "cumlogsumexp": [(lambda a: lax.cumlogsumexp(a, 1), SMALL)],
     "reduce_sum": [(lambda a: lax.reduce_sum_p.bind(a, axes=(1,), out_sharding=None), A)],
-    "reduce_prod": [(lambda a: jnp.prod(a, 1), A / 24)],
+    "reduce_prod": [(lambda a: jnp.prod(a, 1), SMALL)],
     "reduce_max": [(lambda a: jnp.max(a, 1), A)],
     "reduce_min": [(lambda a: jnp.min(a, (0, 1)), A)],
     "reduce_and": [(lambda a: jnp.all(a > 3, 1), A)],
@@ -51,15 +54,15 @@ PROGRAMS = {
     "reduce_window_max": [(lambda a: lax.reduce_window(a, -jnp.inf, lax.max, *WINDOW), A)],
     "reduce_window_min": [(lambda a: lax.reduce_window(a, jnp.inf, lax.min, (1, 1, 1), (1, 2, 1), "VALID"), A)],
     "reduce_window": [(lambda a: lax.reduce_window(a, 0.0, lambda x, y: x + 2 * y, *WINDOW), A)],
-    "sort": [(lambda a: lax.sort(a, dimension=1), A), (lambda a, b: lax.sort((a, b), dimension=1, num_keys=1)[1], A, A + 1)],
+    "sort": [(lambda a: lax.sort(a, dimension=1), A), (lambda a, b: lax.sort((a, b), dimension=1, num_keys=1)[1], A, NEXT)],
     "top_k": [(lambda a: lax.top_k(a, 2)[0], A)],
     "approx_top_k": [(lambda a: lax.approx_max_k(a, 2, reduction_dimension=1)[0], A)],
-    "dot_general": [(lambda a, b: lax.dot_general(a, b, BATCHED), A, A[:, 1:] + 1)],
-    "dynamic_slice": [(lambda a, i: lax.dynamic_slice(a, (0, i, 0), (2, 2, 6)), A, jnp.int32(1))],
-    "dynamic_update_slice": [(lambda a, b, i: lax.dynamic_update_slice(a, b, (0, i, 0)), A, A[:, :2] + 1, jnp.int32(1))],
+    "dot_general": [(lambda a, b: lax.dot_general(a, b, BATCHED), A, LATER)],
+    "dynamic_slice": [(lambda a, i: lax.dynamic_slice(a, (0, i, 0), (2, 2, 6)), A, ONE)],
+    "dynamic_update_slice": [(lambda a, b, i: lax.dynamic_update_slice(a, b, (0, i, 0)), A, INSERTED, ONE)],
     "iota": [(lambda: lax.broadcasted_iota(jnp.int32, (2, 4), 1),)],
     "bitcast_convert_type": [(lambda a: lax.bitcast_convert_type(a, jnp.int32), A)],
-    "stack": [(lambda a, b: jnp.stack([a, b], 1), A, A + 1)],
+    "stack": [(lambda a, b: jnp.stack([a, b], 1), A, NEXT)],
     "unstack": [(lambda a: jnp.unstack(a, axis=1)[0], A)],
     "tile": [(lambda a: jnp.tile(a, (1, 2, 1)), A)],
 }
@@ -83,7 +86,7 @@ def equation(name, program):
     arrays = [v for v in operands if np.ndim(v)]
     values = [v > 3 if var.aval.dtype == bool else v for v, var in zip(arrays, eqn.invars, strict=False)]
     for var in eqn.invars[len(values) :]:
-        values.append(jnp.asarray(var.val, var.aval.dtype) if hasattr(var, "val") else next(scalars, jnp.int32(0)))
+        values.append(jnp.asarray(var.val, var.aval.dtype) if hasattr(var, "val") else next(scalars, make.array(0, "int32")))
     return eqn, values
 
 

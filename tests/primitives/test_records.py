@@ -61,6 +61,7 @@ def numbers(*shape, dtype=jnp.float32, seed=0):
 
 
 V, M, X = numbers(6), numbers(3, 6), numbers(8, 8)
+NEXT, POSITIVE = make.array(np.asarray(M) + 1), make.array(np.asarray(M) > 0)
 PLACE = make.array([[4], [1], [4]])
 
 
@@ -94,40 +95,44 @@ PLAIN = {
     "transpose": (lambda a: lax.transpose(a, (1, 0)), M),
     "squeeze": (lambda a: lax.squeeze(a, (1,)), numbers(4, 1)),
     "copy": (lax.copy_p.bind, M),
-    "convert_element_type": (lambda a: lax.convert_element_type(a, jnp.float32), M.astype(jnp.float16)),
-    "add": (lax.add, M, M + 1),
-    "add_any": (public.add_jaxvals_p.bind, M, M + 1),
-    "sub": (lax.sub, M, M + 1),
-    "concatenate": (lambda *xs: lax.concatenate(xs, 0), M, M + 1, M[:1]),
+    "convert_element_type": (lambda a: lax.convert_element_type(a, jnp.float32), make.array(M, "float16")),
+    "add": (lax.add, M, NEXT),
+    "add_any": (public.add_jaxvals_p.bind, M, NEXT),
+    "sub": (lax.sub, M, NEXT),
+    "concatenate": (lambda *xs: lax.concatenate(xs, 0), M, NEXT, make.array(np.asarray(M)[:1])),
     "pad": (lambda a, p: lax.pad(a, p, [(1, 0, 0), (0, 2, 1)]), M, numbers()),
     "dynamic_update_slice": (
         lambda a, b, i, j: lax.dynamic_update_slice(a, b, (i, j)),
         M,
-        M[:2, :3],
-        jnp.int32(1),
-        jnp.int32(2),
+        make.array(np.asarray(M)[:2, :3]),
+        make.array(1, "int32"),
+        make.array(2, "int32"),
     ),
-    "select_n": (lax.select_n, M > 0, M, M + 1),
+    "select_n": (lax.select_n, POSITIVE, M, NEXT),
     "scatter-add": (lambda a, i, u: lax.scatter_add(a, i, u, ADD), V, PLACE, numbers(3, seed=1)),
-    "mul": (lax.mul, M.astype(int), M.astype(int) + 1),
-    "dot_general": (lambda a, b: lax.dot_general(a, b, (((1,), (0,)), ((), ()))), M.astype(int), M.T.astype(int)),
-    "div": (lax.div, 4 * M, jnp.full_like(M, 2)),
-    "dynamic_slice": (lambda a, i, j: lax.dynamic_slice(a, (i, j), (2, 3)), M, jnp.int32(1), jnp.int32(2)),
+    "mul": (lax.mul, make.array(M, int), make.array(NEXT, int)),
+    "dot_general": (
+        lambda a, b: lax.dot_general(a, b, (((1,), (0,)), ((), ()))),
+        make.array(M, int),
+        make.array(np.asarray(M).T, int),
+    ),
+    "div": (lax.div, make.array(4 * np.asarray(M)), make.array(np.full(M.shape, 2.0))),
+    "dynamic_slice": (lambda a, i, j: lax.dynamic_slice(a, (i, j), (2, 3)), M, make.array(1, "int32"), make.array(2, "int32")),
     "gather": (take, V, PLACE),
     "reduce_prod": (lambda a: jnp.prod(a, 0), M),
     "reduce_max": (lambda a: jnp.max(a, 0), M),
     "reduce_min": (lambda a: jnp.min(a, 0), M),
     "reduce_and": (lambda a: jnp.all(a > 0, 0), M),
     "reduce_or": (lambda a: jnp.any(a > 0, 0), M),
-    "reduce_xor": (lambda a: lax.reduce_xor(a, (0,)), M.astype(int)),
+    "reduce_xor": (lambda a: lax.reduce_xor(a, (0,)), make.array(M, int)),
     "argmax": (lambda a: lax.argmax(a, 0, jnp.int32), M),
     "argmin": (lambda a: lax.argmin(a, 0, jnp.int32), M),
     "iota": (lambda: lax.iota(jnp.int32, 3),),
     "name": (lambda a: checkpoint_name(a, "kept"), M),
     LEAF.name: (lambda a: LEAF.bind(a, mark=(("x",), ())), M),
     PLACED.name: (lambda a: mark_placement(a, (("x",), ())), M),
-    "lt": (lax.lt, M, M + 1),
-    "mask_cotangent": (mask_cotangent, M, M > 0),
+    "lt": (lax.lt, M, NEXT),
+    "mask_cotangent": (mask_cotangent, M, POSITIVE),
     "zero_cotangent": (zero_cotangent, M),
     "fft": (jnp.fft.fft, M),
     "optimization_barrier": (lambda a, b: lax.optimization_barrier((a, b)), M, V),
@@ -294,7 +299,7 @@ def test_nothing_more_is_linear(name):
         assert not np.allclose(function(*both), function(*operands) + function(*more))
 
 
-INTS = make.array([5, 3, 7], jnp.int32)
+INTS, BYTES = make.array([5, 3, 7], "int32"), make.array([5, 3, 7], "int8")
 # Functions that are linear for some types or parameters, and for these are not.
 NOT_LINEAR = {
     "name, that a user chose": (lambda a: checkpoint_name(a, "a"), V),
@@ -305,14 +310,14 @@ NOT_LINEAR = {
     "convert_element_type, to a narrower float": (lambda a: lax.convert_element_type(a, jnp.float16), V),
     "dot_general": (
         lambda a: lax.dot_general(a, a, (((0,), (0,)), ((), ())), preferred_element_type=jnp.int32),
-        INTS.astype(jnp.int8),
+        BYTES,
     ),
     "convert_element_type": (lambda a: lax.convert_element_type(a, jnp.int32), V),
     "convert_element_type, to truth values": (
         lambda a: lax.convert_element_type_p.bind(a, new_dtype=np.dtype(bool), weak_type=False, sharding=None),
         INTS,
     ),
-    "convert_element_type, to a wider integer": (lambda a: lax.convert_element_type(a, jnp.int32), INTS.astype(jnp.int8)),
+    "convert_element_type, to a wider integer": (lambda a: lax.convert_element_type(a, jnp.int32), BYTES),
     "gather": (lambda a: take(a, PLACE, mode="fill", fill_value=7.0), V),
 }
 

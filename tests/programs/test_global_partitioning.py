@@ -5,12 +5,13 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from jax import lax
 
 import namedax as nx
-from tests.harness import Placement, array, check, make_mesh
+from tests.harness import Lazily, Placement, array, check, make_mesh
+
+optax = Lazily("optax")
 
 IDS = np.random.default_rng(1).integers(-9, 12, size=(8, 3))
 SMALL = np.array([[0, 1], [2, 0]])

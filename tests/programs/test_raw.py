@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from jax import lax
 from jax.sharding import AxisType
@@ -11,7 +10,9 @@ from jax.sharding import PartitionSpec as P
 
 import namedax as nx
 from tests import make
-from tests.harness import array, make_mesh
+from tests.harness import Lazily, array, make_mesh
+
+optax = Lazily("optax")
 
 pytestmark = pytest.mark.usefixtures("tracebacks_as_for_users")
 

@@ -5,16 +5,18 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from jax import lax
 
 import namedax as nx
 from namedax.primitives.table import names_with
-from tests.harness import array, make_mesh
+from tests import make
+from tests.harness import Lazily, array, make_mesh
+
+optax = Lazily("optax")
 
 ELEMENTWISE = names_with(lambda record: record.is_elementwise)
-X, KEY = array(8, 4), jax.random.key(0)
+X, KEY = array(8, 4), make.key(0)
 NUMBERS = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
 
 

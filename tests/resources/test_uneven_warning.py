@@ -12,6 +12,7 @@ from jax.sharding import AxisType, PartitionSpec
 
 import namedax as nx
 from namedax.errors import ArgumentTypeError, UnevenAxisWarning
+from tests import make
 
 
 def mesh(kind=AxisType.Auto):
@@ -19,7 +20,7 @@ def mesh(kind=AxisType.Auto):
 
 
 def days(dtype=jnp.float32):
-    return nx.named(jnp.arange(1461 * 3).reshape(1461, 3).astype(dtype), ["day", "k"])
+    return nx.named(make.array(np.arange(1461 * 3).reshape(1461, 3), dtype), ["day", "k"])
 
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)

@@ -516,11 +516,11 @@ CONTAINERS = {
         f32["n"] | i32[3] | str,
         [three, four, ints, "x"],
         [
-            (jnp.zeros(4, "int32"), "For f32['n']: the dtype is i32, not f32. For i32[3]: positional axis 0 has size 4, not 3."),
+            (make.zeros(4, "int32"), "For f32['n']: the dtype is i32, not f32. For i32[3]: positional axis 0 has size 4, not 3."),
             (3, "but is the Python int 3"),
         ],
     ),
-    "union of element types": (f32 | i32, [three, ints, 2], [(jnp.zeros(2, bool), "For f32[..., {...}]: the dtype is bool, not f32.")]),
+    "union of element types": (f32 | i32, [three, ints, 2], [(make.zeros(2, bool), "For f32[..., {...}]: the dtype is bool, not f32.")]),
     "union with a container": (f32["n"] | tuple[f32["n"], ...], [three, (three,)], [((three, ints), "")]),
     "Union with a class": (Union[jax.Array, f32[{"a"}]], [ints, zeros(a=2)], [(zeros(b=2), "should be Array | f32[{'a'}], but is f32[]{b:2}")]),  # noqa: UP007
     "union with float": (f32["n"] | float, [three, 1.0, 1], [("x", ""), (1j, "")]),

@@ -45,7 +45,7 @@ C = nx.named(make.zeros(6, jnp.int32), ["a"])
 
 
 def zeros(*shape):
-    return jnp.zeros(shape, jnp.int32)
+    return make.zeros(shape, jnp.int32)
 
 
 def xmap(body, in_axes, out_axes=None, resources=None, mesh=MESH, **options):

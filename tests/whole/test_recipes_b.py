@@ -15,16 +15,17 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import namedax as nx
+from tests.harness import Lazily
 from tests.house import page_runner
 from tests.xmap.test_distributed import run_two
 
+optax = Lazily("optax")
 ROOT = pathlib.Path(__file__).parents[2]
 
 

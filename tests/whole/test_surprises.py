@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import xarray
 
 import namedax as nx
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisNotFoundError, PositionalAxisError
 from tests import make
-from tests.harness import FEW, array, make_mesh, said
+from tests.harness import FEW, Lazily, array, make_mesh, said
+
+xarray = Lazily("xarray")
 
 DATA = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
 X = nx.named(make.asarray(DATA), ["station", "day"])

@@ -8,12 +8,13 @@ Auto axes, unless `jax.set_mesh` says otherwise: the same traced program has to 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import namedax as nx
-from tests.harness import array
+from tests.harness import Lazily, array
+
+optax = Lazily("optax")
 
 MESHES = {"1-D": ((4,), ("x",), {"batch": "x"}), "2-D": ((4, 2), ("x", "y"), {"batch": "x", "k": "y"})}
 KINDS = {"Auto": AxisType.Auto, "Explicit": AxisType.Explicit}

@@ -10,10 +10,11 @@ import pytest
 
 import namedax as nx
 from namedax.errors import AxisMappingError, AxisNotFoundError, AxisSizeError, UnevenAxisError
+from tests import make
 from tests.harness import array, make_mesh
 
-V = jnp.abs(array(6)) + 0.5
-INDEX = jnp.arange(6.0)
+V = make.array(np.abs(array(6)) + 0.5)
+INDEX = make.arange(6.0)
 
 # Each body takes {a} and returns {new}.
 BODIES = {

@@ -9,12 +9,9 @@ import functools
 import html.parser
 import io
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-import optax.contrib
 import pytest
 from jax.sharding import PartitionSpec as P
 
@@ -37,6 +34,7 @@ from namedax.interop import abstract, from_xarray, global_norm, to_xarray
 from tests import make
 from tests.harness import FEW, Lazily, array, make_mesh, said
 
+eqx, optax, contrib = Lazily("equinox"), Lazily("optax"), Lazily("optax.contrib")
 linen, nnx = Lazily("flax.linen"), Lazily("flax.nnx")
 ocp, treescope, xarray = Lazily("orbax.checkpoint"), Lazily("treescope"), Lazily("xarray")
 formatters = Lazily("IPython.core.formatters")
@@ -84,32 +82,32 @@ def schedule():
 
 
 ELEMENTWISE = {
-    "sgd": optax.sgd(0.1),
-    "momentum": optax.sgd(0.1, momentum=0.9, nesterov=True),
-    "adam": optax.adam(0.1),
-    "adamw of matrices": optax.adamw(0.1, weight_decay=0.1, mask=not_a_vector),
-    "lion": optax.lion(0.1),
-    "rmsprop": optax.rmsprop(0.1),
-    "adagrad": optax.adagrad(0.1),
-    "schedule": optax.chain(optax.clip(0.5), optax.adam(schedule())),
-    "masked": optax.masked(optax.adam(0.1), {"w": True, "layers": False, "plain": True}),
-    "labels": optax.multi_transform(
+    "sgd": lambda: optax.sgd(0.1),
+    "momentum": lambda: optax.sgd(0.1, momentum=0.9, nesterov=True),
+    "adam": lambda: optax.adam(0.1),
+    "adamw of matrices": lambda: optax.adamw(0.1, weight_decay=0.1, mask=not_a_vector),
+    "lion": lambda: optax.lion(0.1),
+    "rmsprop": lambda: optax.rmsprop(0.1),
+    "adagrad": lambda: optax.adagrad(0.1),
+    "schedule": lambda: optax.chain(optax.clip(0.5), optax.adam(schedule())),
+    "masked": lambda: optax.masked(optax.adam(0.1), {"w": True, "layers": False, "plain": True}),
+    "labels": lambda: optax.multi_transform(
         {"fast": optax.adam(0.1), "slow": optax.sgd(0.01)}, {"w": "fast", "layers": ["slow"], "plain": "slow"}
     ),
-    "every second step": optax.MultiSteps(optax.adam(0.1), 2).gradient_transformation(),
-    "average": optax.chain(optax.ema(0.9), optax.scale(-0.1)),
-    "schedule-free": optax.contrib.schedule_free_sgd(0.1),
+    "every second step": lambda: optax.MultiSteps(optax.adam(0.1), 2).gradient_transformation(),
+    "average": lambda: optax.chain(optax.ema(0.9), optax.scale(-0.1)),
+    "schedule-free": lambda: contrib.schedule_free_sgd(0.1),
 }
 WHOLE = {
-    "clipped": optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.1)),
-    "adaptive clipping": optax.chain(optax.adaptive_grad_clip(0.01), optax.sgd(0.1)),
-    "adafactor": optax.adafactor(0.1, min_dim_size_to_factor=4),
-    "lamb": optax.lamb(0.1),
-    "lars": optax.lars(0.1),
-    "sm3": optax.sm3(0.1),
-    "muon": optax.contrib.muon(0.1),
-    "if finite": optax.apply_if_finite(optax.adam(0.1), 3),
-    "prodigy": optax.contrib.prodigy(0.1),
+    "clipped": lambda: optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.1)),
+    "adaptive clipping": lambda: optax.chain(optax.adaptive_grad_clip(0.01), optax.sgd(0.1)),
+    "adafactor": lambda: optax.adafactor(0.1, min_dim_size_to_factor=4),
+    "lamb": lambda: optax.lamb(0.1),
+    "lars": lambda: optax.lars(0.1),
+    "sm3": lambda: optax.sm3(0.1),
+    "muon": lambda: contrib.muon(0.1),
+    "if finite": lambda: optax.apply_if_finite(optax.adam(0.1), 3),
+    "prodigy": lambda: contrib.prodigy(0.1),
 }
 IN_BODIES = ["momentum", "adamw of matrices", "lion", "labels", "every second step"]
 # Costly to compile, so not all. JAX refuses some of the others on Explicit axes, with or without names.
@@ -129,7 +127,7 @@ def steps(optimizer, params, gradients):
 @pytest.mark.parametrize("name", [*ELEMENTWISE, *WHOLE])
 def test_optimizers_on_whole_arrays(name):
     """Outside of mapped functions an optimiser is right, wherever the arrays live, and keeps names and placement."""
-    optimizer = {**ELEMENTWISE, **WHOLE}[name]
+    optimizer = {**ELEMENTWISE, **WHOLE}[name]()
     run = jax.jit(lambda params, gradients: steps(optimizer, params, gradients))
     params, gradients = parameters(), [parameters(1), parameters(2)]
     want = run(plain(params), plain(gradients))
@@ -189,12 +187,13 @@ def train(loss, optimizer, params, x):
     return params, state
 
 
-CLIPPED_ADAMW = optax.chain(optax.clip_by_global_norm(0.1), optax.adamw(0.05))
+def clipped_adamw():
+    return optax.chain(optax.clip_by_global_norm(0.1), optax.adamw(0.05))
 
 
 @functools.cache
 def trained_without_names():
-    return train(plain_loss, CLIPPED_ADAMW, plain(parameters()), array(6, 8))
+    return train(plain_loss, clipped_adamw(), plain(parameters()), array(6, 8))
 
 
 @pytest.mark.full(1)
@@ -205,7 +204,7 @@ def test_training_with_the_gradient_of_a_mapped_loss(placement):
     with placement.context():
         if placement.shape is not None:
             params, x = nx.shard((params, x), dict(placement.resources), placement.options["mesh"])
-        have = train(nx.xmap(loss, **placement.options), CLIPPED_ADAMW, params, x)
+        have = train(nx.xmap(loss, **placement.options), clipped_adamw(), params, x)
     close(have, trained_without_names(), tol=1e-4)
     assert have[0]["w"].sharding.is_equivalent_to(params["w"].sharding, 2)
 
@@ -225,7 +224,7 @@ def updated(params, states, gradients):
     for name, state in states.items():
         new = params
         for gradient in gradients:
-            updates, state = ELEMENTWISE[name].update(gradient, state, new)
+            updates, state = ELEMENTWISE[name]().update(gradient, state, new)
             new = optax.apply_updates(new, updates)
         results[name] = new, state
     return results
@@ -234,7 +233,7 @@ def updated(params, states, gradients):
 @functools.cache
 def before_and_after():
     params, gradients = parameters(), [parameters(1), parameters(2)]
-    states = {name: ELEMENTWISE[name].init(params) for name in IN_BODIES}
+    states = {name: ELEMENTWISE[name]().init(params) for name in IN_BODIES}
     arguments = params, states, gradients
     return arguments, jax.jit(updated)(*map(plain, arguments))
 
@@ -406,16 +405,15 @@ def test_equinox_gradients(placement):
         )
 
 
-class Layer(eqx.Module):
-    weight: nx.NamedArray
-    bias: nx.NamedArray
-    label: str = eqx.field(static=True)
-
-    def __call__(self, x):
-        return nx.nn.relu(nx.dot(x, self.weight, "c") + self.bias)
-
-
 def test_equinox_modules_of_named_arrays():
+    class Layer(eqx.Module):
+        weight: nx.NamedArray
+        bias: nx.NamedArray
+        label: str = eqx.field(static=True)
+
+        def __call__(self, x):
+            return nx.nn.relu(nx.dot(x, self.weight, "c") + self.bias)
+
     layer = Layer(nx.named(array(3, 8), ["c", "a"]), nx.named(array(8), ["a"]), "first")
     x = nx.named(array(4, 3), ["b", "c"])
 
@@ -744,11 +742,12 @@ def test_results_take_the_coordinates_of_the_data_set():
         to_xarray(x["lat", :2], coords=source.coords)
 
 
-@pytest.mark.parametrize("make", [xarray.Variable, xarray.NamedArray, xarray.IndexVariable, xarray.DataArray])
-def test_from_xarray_of_every_array_with_names(make):
-    values = np.arange(6, dtype=">i4").reshape(2, 3) if make is not xarray.IndexVariable else np.arange(3, dtype=">i4")
+@pytest.mark.parametrize("kind", ["Variable", "NamedArray", "IndexVariable", "DataArray"])
+def test_from_xarray_of_every_array_with_names(kind):
+    make = getattr(xarray, kind)
+    values = np.arange(6, dtype=">i4").reshape(2, 3) if kind != "IndexVariable" else np.arange(3, dtype=">i4")
     dims = ("city", "month")[-values.ndim :]
-    source = make(values, dims=dims) if make is xarray.DataArray else make(dims, values)
+    source = make(values, dims=dims) if kind == "DataArray" else make(dims, values)
     have = from_xarray(source)
     assert (have.dims, have.dtype) == (dims, jnp.int32)
     np.testing.assert_array_equal(have.data, values)
@@ -894,7 +893,7 @@ def test_ipython():
         (make.array([3e38, 3e38]), "mean 3e+38"),
         (make.array([1, 2], jnp.bfloat16), "mean 1.5, std 0.5, from 1 to 2"),
         (make.zeros((0,)), "empty"),
-        (jax.random.split(jax.random.key(0), 2), "2 elements"),
+        (make.keys(2), "2 elements"),
     ],
 )
 def test_summaries(values, summary):

@@ -11,12 +11,13 @@ import pytest
 from jax.sharding import AxisType
 
 import namedax as nx
+from tests import make
 
 IN_AXES = (["b", "k", "c"], ["c", "o"], ["b"], ["t", "c", "d"])
 REST = {"b": ["k", "c"], "k": ["b", "c"]}
 B = ["b", "k", "c"]
-IDS = nx.named(np.array([0, 2, 1, 1, 0, 2, 2, 3]), ["b"])
-Q = nx.named(np.array([1, 5, 0, 7]), ["q"])
+IDS = nx.named(make.array([0, 2, 1, 1, 0, 2, 2, 3]), ["b"])
+Q = nx.named(make.array([1, 5, 0, 7]), ["q"])
 
 
 def reductions(x, w, v, r):

@@ -385,7 +385,7 @@ def test_square_matrices(resources):
 
 # --- closures -------------------------------------------------------------------------------------------------------
 
-CLOSED = {"w": array(8, 3, seed=8), "v": array(3, 4, seed=9), "p": array(5, seed=10), "s": jnp.asarray(1.5)}
+CLOSED = {"w": array(8, 3, seed=8), "v": array(3, 4, seed=9), "p": array(5, seed=10), "s": jax.device_put(1.5)}
 
 
 def closing_body(w, v, p, s):

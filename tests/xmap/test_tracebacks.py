@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 import namedax as nx
+from tests import make
 from tests.harness import make_mesh
 
 pytestmark = pytest.mark.usefixtures("tracebacks_as_for_users")
 
-X = jnp.ones((8, 4))
+X = make.ones((8, 4))
 
 
 def misspelt(x):

@@ -22,7 +22,7 @@ from tests import make
 from tests.harness import FEW, array, check, make_mesh
 
 NAMES = ["a", "b"]
-X, V = array(8, 4) / 2, array(8, 4, seed=1) / 2
+X, V = (make.array(np.asarray(array(8, 4, seed=seed)) / 2) for seed in (0, 1))
 SHARDED = {"axis_resources": {"a": "x"}, "mesh": make_mesh((4, 2))}
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import namedax as nx
+from tests import make
 
 ROWS = (["a", "b"],), ["a", "b"]
 PAIRS = (["t", "b"], ["t", "b"]), ["t", "b"]
@@ -18,7 +19,7 @@ GRAPH = (["n", "f"], ["f", "o"], ["o"], ["e"], ["e"]), ["n", "o"]
 
 
 def array(*shape):
-    return jnp.asarray(np.random.default_rng(len(shape)).normal(size=shape), "float32")
+    return make.array(np.random.default_rng(len(shape)).normal(size=shape))
 
 
 def cell(x, w, own=None):
@@ -63,7 +64,7 @@ def squares(f):
     return lambda *args: jnp.sum(f(*args) ** 2)
 
 
-EDGES = [jnp.asarray(np.random.default_rng(seed).integers(0, 256, 4096)) for seed in (0, 1)]
+EDGES = [make.array(np.random.default_rng(seed).integers(0, 256, 4096)) for seed in (0, 1)]
 NODES = [array(256, 64), array(64, 64), array(64), *EDGES]
 WIDE, TALL, MANY = array(256, 512), array(512, 256), [array(8, 256, 32)] * 3
 CELLS, DEEP = [array(64, 64, 64), array(64, 64)], [array(256, 64), array(6, 64, 64)]

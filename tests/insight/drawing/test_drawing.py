@@ -12,10 +12,6 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from matplotlib.patches import Ellipse, Rectangle
 
 import namedax as nx
 from namedax.errors import (
@@ -33,9 +29,11 @@ from namedax.insight.drawing.timeline import draw_pipeline, draw_timeline
 from namedax.insight.drawing.traffic import draw_collectives
 from namedax.ops.loops.pipeline_timetable import Schedule
 from tests import make
-from tests.harness import environment_without_devices, make_mesh
+from tests.harness import Lazily, environment_without_devices, make_mesh
 from tests.harness import said as said_by
 
+backend_agg, mpl_colors = Lazily("matplotlib.backends.backend_agg"), Lazily("matplotlib.colors")
+mpl_figure, patches = Lazily("matplotlib.figure"), Lazily("matplotlib.patches")
 MESH = make_mesh((4, 2))
 CUBE = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(jax.sharding.AxisType.Auto,) * 3)
 
@@ -59,7 +57,8 @@ def below_the_title(figure):
     return " ".join(text.get_text() for text in texts(figure) if text.get_fontsize() == 8.5)
 
 
-def shapes(figure, kind=Rectangle):
+def shapes(figure, kind="Rectangle"):
+    kind = getattr(patches, kind)
     return [
         artist for axes in figure.axes for artist in axes.get_children() if type(artist) is kind and artist is not axes.patch
     ]
@@ -83,7 +82,11 @@ def labeled(figure):
         if at:
             (block,) = {(round(r.get_x(), 4), round(r.get_y(), 4)): r for r in at}.values()
             found.append(
-                ((round(block.get_y(), 4), round(block.get_x(), 4)), devices(text.get_text()), to_rgb(block.get_facecolor()))
+                (
+                    (round(block.get_y(), 4), round(block.get_x(), 4)),
+                    devices(text.get_text()),
+                    mpl_colors.to_rgb(block.get_facecolor()),
+                )
             )
     return sorted(found, key=lambda each: each[0])
 
@@ -102,7 +105,7 @@ def holders(sharding, shape):
 
 def assert_readable(figure, smallest=7):
     """No text covers another one, none leaves the sheet, none is too small."""
-    renderer = FigureCanvasAgg(figure).get_renderer()
+    renderer = backend_agg.FigureCanvasAgg(figure).get_renderer()
     if any(axes.axison for axes in figure.axes):
         figure.draw(renderer)
     shown = texts(figure)
@@ -151,7 +154,7 @@ def test_blocks_are_where_jax_says(mesh, spec, shape):
         want = holders(x.sharding, shape)
         assert [each[1] for each in found] == want
         assert len(shapes(figure)) == sum(map(len, want))  # a rectangle for each device: copies are stacked
-        assert len(shapes(figure, Ellipse)) == mesh.size
+        assert len(shapes(figure, "Ellipse")) == mesh.size
     assert_readable(figure)
 
 
@@ -164,7 +167,7 @@ def test_a_device_has_one_color_everywhere():
         colors.setdefault(ids.pop(), set()).add(color)
     assert [len(colors[device]) for device in range(8)] == [1] * 8
     assert len(set().union(*colors.values())) == 8
-    assert {to_rgb(place.get_facecolor()) for place in shapes(figure, Ellipse)} == set().union(*colors.values())
+    assert {mpl_colors.to_rgb(place.get_facecolor()) for place in shapes(figure, "Ellipse")} == set().union(*colors.values())
 
 
 def test_other_shardings_than_by_name():
@@ -185,7 +188,7 @@ def test_other_shardings_than_by_name():
     figure = nx.draw(jax.ShapeDtypeStruct((8, 4), "float32", sharding=ByIndices()))
     assert [each[1] for each in labeled(figure)] == holders(sharding, (8, 4))
     assert {"1 array on 8 devices", "↓ position 0: 8 in 4 parts", "→ position 1: 4 in 2 parts"} <= set(said(figure))
-    assert not shapes(figure, Ellipse)
+    assert not shapes(figure, "Ellipse")
 
 
 def test_captions():
@@ -363,7 +366,7 @@ def test_of_more_devices_a_block_says_how_many():
 
 
 def test_on_axes_of_ones_own():
-    figure = Figure(figsize=(6, 3))
+    figure = mpl_figure.Figure(figsize=(6, 3))
     left, right = figure.subplots(1, 2)
     x = nx.shard(nx.named(make.ones((8, 4)), ["a", "b"]), {"a": "x"}, MESH)
     assert nx.draw(x, ax=left) is figure
@@ -374,7 +377,7 @@ def test_on_axes_of_ones_own():
 
 
 def test_labels_that_do_not_fit_are_counts_or_left_out():
-    figure = Figure(figsize=(2, 2))
+    figure = mpl_figure.Figure(figsize=(2, 2))
     x = nx.shard(nx.named(make.ones((2, 2)), ["a", "b"]), {"a": "y"}, MESH)
     nx.draw(x, ax=figure.add_axes((0, 0, 0.25, 0.3)))
     assert said(figure) == ["×4", "×4"]
@@ -789,7 +792,7 @@ def test_messages():
             "axis_resources.",
         ),
         (
-            lambda: nx.draw([w, w], ax=Figure().subplots()),
+            lambda: nx.draw([w, w], ax=mpl_figure.Figure().subplots()),
             ArgumentTypeError,
             "draw: ax= takes one array, but x is a tree of 2. Draw them one by one.",
         ),

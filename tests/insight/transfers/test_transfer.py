@@ -8,7 +8,6 @@ import json
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,7 +22,9 @@ from namedax.errors import (
     MeshError,
     PlacementConflictError,
 )
+from tests.harness import Lazily
 
+optax = Lazily("optax")
 AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 
 

@@ -105,7 +105,13 @@ W = nx.named(ones(4, 3), ["k", "m"])
 PLAIN = ones(5, 2)
 
 UNFIT = {
-    "unknown-letter": ("ij,jk->iq", (PLAIN, PLAIN.T), nx.errors.EinsumError, "letter 'q' of the result is in no operand.", 8),
+    "unknown-letter": (
+        "ij,jk->iq",
+        (PLAIN, ones(2, 5)),
+        nx.errors.EinsumError,
+        "letter 'q' of the result is in no operand.",
+        8,
+    ),
     "unknown-name": (
         "n{batch,k}->n{bacth}",
         (X,),

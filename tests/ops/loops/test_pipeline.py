@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 import namedax as nx
 from namedax import SerialLoop as LOOP
+from tests import make
 from tests.harness import array
 
 LAYERS, BATCH, WIDTH = 8, 16, 6
@@ -27,13 +28,13 @@ def mesh_of(kind=AxisType.Auto, **shape):
 # --- everything that a layer may do ---------------------------------------------------------------------------------
 
 W, SHIFT, GAIN, X, MASK = (
-    array(LAYERS, WIDTH, WIDTH) / 2,
+    make.array(np.asarray(array(LAYERS, WIDTH, WIDTH)) / 2),
     array(WIDTH),
     array(LAYERS),
     array(BATCH, WIDTH, seed=1),
-    jnp.arange(BATCH) % 3 > 0,
+    make.array(np.arange(BATCH) % 3 > 0),
 )
-KEYS = jax.random.split(jax.random.key(5), LAYERS)
+KEYS = make.keys(LAYERS)
 
 
 def oracle(w, shift, gain, x):

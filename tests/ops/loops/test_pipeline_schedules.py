@@ -11,6 +11,7 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 import namedax as nx
+from tests import make
 from tests.harness import array
 from tests.ops.loops.test_pipeline import (
     CASES,
@@ -155,7 +156,7 @@ def mixture(schedule, microbatches, mesh):
     return nx.xmap(loss, axes, [], axis_resources={**PP, "batch": "data", "expert": "data"} if mesh else {}, mesh=mesh)
 
 
-EXPERTS = array(2, 6, 4) / 3, array(2, 4, 6, 6, seed=1) / 3, array(8, 6, seed=2)
+EXPERTS = [make.array(np.asarray(array(*shape)) / 3) for shape in ((2, 6, 4), (2, 4, 6, 6))] + [array(8, 6, seed=2)]
 
 
 def test_experts_need_microbatches_that_divide():

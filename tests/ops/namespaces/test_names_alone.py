@@ -6,11 +6,12 @@ import pytest
 
 import namedax as nx
 from namedax.errors import ArgumentTypeError, PositionalAxisError
+from tests import make
 from tests.harness import array, said
 
 X = nx.named(array(4, 6), ["q", "k"])
 T = nx.named(array(8), ["t"])
-LABELS = nx.named(array(4, 6, kind="bool").astype(int), ["q", "k"])
+LABELS = nx.named(make.array(array(4, 6, kind="bool"), int), ["q", "k"])
 
 WITHOUT_AXIS = {
     "cumsum": nx.cumsum,

@@ -103,7 +103,7 @@ def named():
     return nx.named(X, ["a", "b", None])
 
 
-WITH_A_MASK = X > -0.4
+WITH_A_MASK = make.array(np.asarray(X) > -0.4)
 CALLS = {  # what a call that ported code writes means over names: JAX's words and JAX's order
     "numpy.sum": ((("a",), {"dtype": jnp.float32, "keepdims": False, "initial": 2.0, "promote_integers": False}), 0),
     "numpy.max": ((("a", None, False), {"initial": 0.5}), 0),
@@ -122,7 +122,7 @@ CALLS = {  # what a call that ported code writes means over names: JAX's words a
     "nn.log_softmax": ((("a", None), {}), 0),
     "nn.logsumexp": ((("a", None, False, False, WITH_A_MASK), {}), 0),
     "scipy.special.softmax": (((), {"axis": "b"}), 1),
-    "scipy.special.logsumexp": ((("b",), {"b": X + 0.5, "return_sign": True}), 1),
+    "scipy.special.logsumexp": ((("b",), {"b": make.array(np.asarray(X) + 0.5), "return_sign": True}), 1),
 }
 
 

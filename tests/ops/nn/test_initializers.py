@@ -11,9 +11,10 @@ import namedax as nx
 from namedax import hlo
 from namedax.errors import AxisNotFoundError, PositionalAxisError
 from namedax.random import split
+from tests import make
 from tests.harness import FEW, Placement, check
 
-KEY = jax.random.key(11)
+KEY = make.key(11)
 INITIALIZERS = {name: getattr(nx.nn.initializers, name) for name in nx.nn.initializers.__all__ if name != "Initializer"}
 WITH_FANS = [name for name in INITIALIZERS if name.split("_")[0] in ("he", "kaiming", "glorot", "xavier", "lecun")]
 

@@ -387,9 +387,15 @@ def test_it_is_a_pytree_with_the_names_of_its_axes():
     assert placed.lengths.sharding.spec == P("x")
 
 
-CACHE = KVCache.init({"batch": 2, "cache": 4, "key": 4})
 X = nx.named(array(2, 3, 4), ["batch", "pos", "key"])
-STACK = KVCache.init({"layers": 3, "batch": 2, "cache": 4, "key": 4}, rows=["layers"])
+
+
+def empty():
+    return KVCache.init({"batch": 2, "cache": 4, "key": 4})
+
+
+def stack():
+    return KVCache.init({"layers": 3, "batch": 2, "cache": 4, "key": 4}, rows=["layers"])
 
 
 @pytest.mark.parametrize(
@@ -405,54 +411,58 @@ STACK = KVCache.init({"layers": 3, "batch": 2, "cache": 4, "key": 4}, rows=["lay
             ["dtype must be a floating-point dtype", "int8"],
         ),
         (lambda: KVCache.init({"cache": None}), AxisNotFoundError, ["axis 'cache' has no size"]),
-        (lambda: CACHE.positions(), AxisNotFoundError, ["KVCache.positions: axis 'pos' has no size", "size="]),
-        (lambda: CACHE.positions("cache", 2), AxisNameError, ["axis='cache' is an axis of the cache"]),
-        (lambda: CACHE.append(X, X, axis=1), PositionalAxisError, ["axis=1 is not an axis name"]),
-        (lambda: CACHE.append(X, X, "new"), AxisNotFoundError, ["KVCache.append: no axis 'new'", "key"]),
-        (lambda: CACHE.append(X, X["pos", 0]), AxisNotFoundError, ["no axis 'pos'", "value"]),
+        (lambda: empty().positions(), AxisNotFoundError, ["KVCache.positions: axis 'pos' has no size", "size="]),
+        (lambda: empty().positions("cache", 2), AxisNameError, ["axis='cache' is an axis of the cache"]),
+        (lambda: empty().append(X, X, axis=1), PositionalAxisError, ["axis=1 is not an axis name"]),
+        (lambda: empty().append(X, X, "new"), AxisNotFoundError, ["KVCache.append: no axis 'new'", "key"]),
+        (lambda: empty().append(X, X["pos", 0]), AxisNotFoundError, ["no axis 'pos'", "value"]),
         (
-            lambda: CACHE.append(nx.rename(X, {"pos": "cache"}), X, "cache"),
+            lambda: empty().append(nx.rename(X, {"pos": "cache"}), X, "cache"),
             AxisNameError,
             ["axis='cache' is an axis of the cache", "another name"],
         ),
         (
-            lambda: CACHE.append(nx.rename(X, {"batch": "row"}), X),
+            lambda: empty().append(nx.rename(X, {"batch": "row"}), X),
             AxisNameError,
             ["key", "has the axis 'row', which the cache"],
         ),
-        (lambda: CACHE.append(X["key", :3], X), AxisSizeError, ["axis 'key' has size 3 in key", "but 4 in the cache"]),
-        (lambda: CACHE.append(X.astype(int), X), ArgumentTypeError, ["key must contain floating-point numbers"]),
+        (lambda: empty().append(X["key", :3], X), AxisSizeError, ["axis 'key' has size 3 in key", "but 4 in the cache"]),
+        (lambda: empty().append(X.astype(int), X), ArgumentTypeError, ["key must contain floating-point numbers"]),
         (
-            lambda: CACHE.append(nx.concatenate([X, X], "pos"), X),
+            lambda: empty().append(nx.concatenate([X, X], "pos"), X),
             AxisSizeError,
             ["6 positions 'pos' do not fit into the 4 slots 'cache'"],
         ),
-        (lambda: CACHE.append(X, X, lengths=1.0), ArgumentTypeError, ["lengths must contain integers"]),
-        (lambda: CACHE.append(X, X, lengths=X["key", 0].astype(int)), AxisNameError, ["lengths", "has the axes 'pos'"]),
-        (lambda: CACHE.append(X, X, lengths=4), ArgumentError, ["lengths must be from 0 to 3", "got 4 to 4"]),
-        (lambda: CACHE.append(nx.untag(X, ["batch"]), X), PositionalAxisError, ["key", "has positional axes"]),
-        (lambda: CACHE.attend(X, "new"), AxisNotFoundError, ["KVCache.attend: no axis 'new'", "query"]),
-        (lambda: CACHE.attend(X, features="d"), AxisNotFoundError, ["no axis 'd'"]),
-        (lambda: CACHE.attend(X, local_window_size=(-1, 0)), ArgumentError, ["local_window_size must be at least 0"]),
-        (lambda: CACHE.select("layers", 0), AxisNotFoundError, ["KVCache.select: no axis 'layers'", "rows= of KVCache.init"]),
-        (lambda: STACK.select("batch", 0), AxisNotFoundError, ["KVCache.select: no axis 'batch'", "rows="]),
-        (lambda: STACK.select("layers", 1.0), ArgumentTypeError, ["index must be an integer, got f32[]", "number of a layer"]),
-        (lambda: STACK.select("layers", jnp.arange(2)), ArgumentError, ["index must be one integer, got i32[2]"]),
-        (lambda: STACK.select("layers", 3), ArgumentError, ["index must be from 0 to 2", "got 3"]),
-        (lambda: STACK.select("layers", -1), ArgumentError, ["index must be from 0 to 2", "got -1"]),
+        (lambda: empty().append(X, X, lengths=1.0), ArgumentTypeError, ["lengths must contain integers"]),
+        (lambda: empty().append(X, X, lengths=X["key", 0].astype(int)), AxisNameError, ["lengths", "has the axes 'pos'"]),
+        (lambda: empty().append(X, X, lengths=4), ArgumentError, ["lengths must be from 0 to 3", "got 4 to 4"]),
+        (lambda: empty().append(nx.untag(X, ["batch"]), X), PositionalAxisError, ["key", "has positional axes"]),
+        (lambda: empty().attend(X, "new"), AxisNotFoundError, ["KVCache.attend: no axis 'new'", "query"]),
+        (lambda: empty().attend(X, features="d"), AxisNotFoundError, ["no axis 'd'"]),
+        (lambda: empty().attend(X, local_window_size=(-1, 0)), ArgumentError, ["local_window_size must be at least 0"]),
+        (lambda: empty().select("layers", 0), AxisNotFoundError, ["KVCache.select: no axis 'layers'", "rows= of KVCache.init"]),
+        (lambda: stack().select("batch", 0), AxisNotFoundError, ["KVCache.select: no axis 'batch'", "rows="]),
         (
-            lambda: STACK.select("layers", 1).select("layers", 1),
+            lambda: stack().select("layers", 1.0),
+            ArgumentTypeError,
+            ["index must be an integer, got f32[]", "number of a layer"],
+        ),
+        (lambda: stack().select("layers", jnp.arange(2)), ArgumentError, ["index must be one integer, got i32[2]"]),
+        (lambda: stack().select("layers", 3), ArgumentError, ["index must be from 0 to 2", "got 3"]),
+        (lambda: stack().select("layers", -1), ArgumentError, ["index must be from 0 to 2", "got -1"]),
+        (
+            lambda: stack().select("layers", 1).select("layers", 1),
             ArgumentError,
             ["an index along 'layers' is selected already", "cache.whole()"],
         ),
-        (lambda: STACK.whole(), ArgumentError, ["KVCache.whole: no layer is selected"]),
+        (lambda: stack().whole(), ArgumentError, ["KVCache.whole: no layer is selected"]),
         (
-            lambda: STACK.select("layers", 1).append(X, X, lengths=nx.named(jnp.array([3, 1]), ["batch"])).whole(),
+            lambda: stack().select("layers", 1).append(X, X, lengths=nx.named(jnp.array([3, 1]), ["batch"])).whole(),
             AxisNameError,
             ["lengths of the layer", "have the axes 'batch'", "rows= of KVCache.init"],
         ),
         (
-            lambda: STACK.select("layers", 1).append(X + nx.zeros(named_shape={"layers": 3}), X),
+            lambda: stack().select("layers", 1).append(X + nx.zeros(named_shape={"layers": 3}), X),
             AxisNameError,
             ["has the axis 'layers', which"],
         ),

@@ -374,7 +374,7 @@ def test_dropout_keeps_its_part_and_its_type():
 # --- mistakes -------------------------------------------------------------------------------------------------------
 
 NAMED = nx.named(array(4, 8), ["b", "a"])
-KEY = jax.random.key(0)
+KEY = make.key(0)
 
 
 def weights(*names, n=8):

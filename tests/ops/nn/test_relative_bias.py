@@ -11,6 +11,7 @@ import pytest
 
 import namedax as nx
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisNotFoundError
+from tests import make
 from tests.harness import PARTITIONER, PLACEMENTS, Placement, array, check, said
 
 
@@ -98,7 +99,7 @@ def test_it_is_a_bias_of_attention():
 
 
 TABLE = nx.named(array(32, 2), ["bucket", "heads"])
-I, J = nx.arange(4, axis="pos"), nx.arange(4, axis="key_pos")
+I, J = nx.named(make.arange(4), ["pos"]), nx.named(make.arange(4), ["key_pos"])
 
 
 @pytest.mark.parametrize(

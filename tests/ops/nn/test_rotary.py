@@ -12,6 +12,7 @@ import pytest
 import namedax as nx
 from namedax import hlo
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisNotFoundError, AxisSizeError
+from tests import make
 from tests.harness import PARTITIONER, PLACEMENTS, Placement, array, check, make_mesh, said
 
 LLAMA3 = {
@@ -186,7 +187,7 @@ def test_communication(resources, options, kinds):
 
 
 X = nx.named(array(4, 6), ["pos", "d"])
-POSITIONS = nx.arange(4, axis="pos")
+POSITIONS = nx.named(make.arange(4), ["pos"])
 
 
 @pytest.mark.parametrize(

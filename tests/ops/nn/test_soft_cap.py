@@ -9,6 +9,7 @@ import pytest
 
 import namedax as nx
 from namedax.errors import ArgumentError
+from tests import make
 from tests.harness import PARTITIONER, PLACEMENTS, Placement, array, check, make_mesh, said
 
 attention = nx.nn.dot_product_attention
@@ -127,7 +128,7 @@ def test_second_derivatives_of_the_ring():
     np.testing.assert_allclose(second({"a": "x"}), second({}), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("soft_cap", [0, -1.0, True, "50", float("inf"), jnp.ones(())])
+@pytest.mark.parametrize("soft_cap", [0, -1.0, True, "50", float("inf"), make.ones(())])
 def test_the_cap_is_a_positive_number(soft_cap):
     x = nx.named(array(8, 3), ["a", "d"])
     for call in (

@@ -9,7 +9,6 @@ from collections import Counter
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from jax import lax
 from jax.sharding import PartitionSpec as P
@@ -26,7 +25,9 @@ from namedax.errors import (
     PositionalAxisError,
 )
 from tests import make
-from tests.harness import FEW, PARTITIONER, PLACEMENTS, array, check, make_mesh
+from tests.harness import FEW, PARTITIONER, PLACEMENTS, Lazily, array, check, make_mesh
+
+optax = Lazily("optax")
 
 loss = nx.nn.softmax_cross_entropy
 

@@ -271,7 +271,7 @@ def test_under_transformations():
         np.testing.assert_allclose(f(x), f(x), rtol=1e-6)
 
 
-@pytest.mark.parametrize("data", [make.asarray(X), jax.random.split(jax.random.key(0), (4, 6))], ids=["numbers", "keys"])
+@pytest.mark.parametrize("data", [make.asarray(X), make.keys(4, 6)], ids=["numbers", "keys"])
 def test_reads_at_numbers_out_of_range_are_refused_each_time(data):
     x = nx.named(data, ["a", "b"])
     for _ in range(2):

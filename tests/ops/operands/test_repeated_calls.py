@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 import namedax as nx
+from tests import make
 
-X = nx.named(jnp.arange(32.0).reshape(8, 4) / 7, ["t", "k"])
-C = nx.named(jnp.array([0.5, 1.0, 2.0, 4.0]), ["k"])
-V = nx.named(jnp.arange(12.0).reshape(4, 3), ["k", None])
-INDICES = nx.named(jnp.array([2, 0, 1, 2]), ["k"])
-KEY = jax.random.key(3)
-TRUE, ONE = jnp.array(True), jnp.array(1)
+X = nx.named(make.array(np.arange(32.0).reshape(8, 4) / 7), ["t", "k"])
+C = nx.named(make.array([0.5, 1.0, 2.0, 4.0]), ["k"])
+V = nx.named(make.array(np.arange(12.0).reshape(4, 3)), ["k", None])
+INDICES = nx.named(make.array([2, 0, 1, 2]), ["k"])
+KEY = make.key(3)
+TRUE, ONE = make.array(True), make.array(1)
 
 
 def up(a):
@@ -61,12 +62,18 @@ def scaled(weight, tokens):
 
 
 BRANCHES = [up, down]
-RAGGED = jnp.arange(12.0).reshape(2, 3, 2)
+RAGGED = make.array(np.arange(12.0).reshape(2, 3, 2))
 RAGGED_DIMENSIONS = jax.lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
 HE_NORMAL = nx.nn.initializers.he_normal(in_axis="i", out_axis="o")
 TOKENS = nx.named(X.data, ["t", "f"])
-WEIGHTS = nx.named(jnp.array([1.0, 2.0]), ["expert"])
-ROUTING = nx.nn.top_k_routing(nx.named(X.data[:, :2], ["t", "expert"]), "expert", 1)
+WEIGHTS = nx.named(make.array([1.0, 2.0]), ["expert"])
+
+
+@functools.cache
+def routing():
+    return nx.nn.top_k_routing(nx.named(X.data[:, :2], ["t", "expert"]), "expert", 1)
+
+
 MAPPED, LIFTED = nx.vmap(double, "t", "t"), nx.nmap(jnp.cumsum)
 
 # Each call takes the same functions at every time.
@@ -129,7 +136,7 @@ CALLS = {
     "nn.standardize": lambda: nx.nn.standardize(X, "t"),
     "random.split": lambda: nx.random.split(KEY, named_shape={"k": 4}),
     "pipeline": lambda: nx.pipeline(add, C, X, axis="t", over="k"),
-    "mixture_of_experts": lambda: nx.nn.mixture_of_experts(scaled, WEIGHTS, TOKENS, ROUTING, tokens="t"),
+    "mixture_of_experts": lambda: nx.nn.mixture_of_experts(scaled, WEIGHTS, TOKENS, routing(), tokens="t"),
 }
 # The numbers of a call are operands of several kernels, so that a program could be for one call only.
 WITH_NUMBERS = {

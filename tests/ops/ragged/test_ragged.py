@@ -7,7 +7,6 @@ import pickle
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from hypothesis import given, settings, strategies
 
@@ -23,11 +22,13 @@ from namedax.errors import (
 )
 from namedax.hlo import collectives
 from tests import make
-from tests.harness import Placement, array, make_mesh
+from tests.harness import Lazily, Placement, array, make_mesh
+
+optax = Lazily("optax")
 
 LENGTHS = (3, 0, 5, 1, 0, 2, 2, 0)  # of eight documents, three of which are empty; rows cross the devices
 SIZE = 16  # of which three are unused
-DATA = array(SIZE, 3, seed=4).at[sum(LENGTHS) :].set(jnp.nan)
+DATA = make.array(np.where(np.arange(SIZE)[:, None] < sum(LENGTHS), array(SIZE, 3, seed=4), np.nan))
 SCALE = array(8, seed=5)
 
 KINDS = [
@@ -406,11 +407,21 @@ def named(*shape, axes):
 
 
 X, N = named(6, 2, axes=["token", "embed"]), nx.named(make.array([2, 3]), ["doc"])
-R = nx.Ragged(X, N, tokens="token", rows="doc")
 M = make.zeros((1, 6, 1, 2))
-SEGMENTS, Y = R.segments, nx.rename(X, token="s")
+Y = nx.rename(X, token="s")
 attention = functools.partial(nx.nn.dot_product_attention, axis="token", features="embed")
-OTHER = nx.Ragged(X, nx.named(make.array([3, 2]), ["doc"]), tokens="token", rows="doc")
+
+
+@functools.cache
+def of_lengths(*lengths):
+    return nx.Ragged(X, nx.named(make.array(lengths or [2, 3]), ["doc"]), tokens="token", rows="doc")
+
+
+@functools.cache
+def segments():
+    return of_lengths().segments
+
+
 MISTAKES = [
     (
         lambda: nx.Ragged(X, N, tokens="tokens", rows="doc"),
@@ -490,40 +501,44 @@ MISTAKES = [
         AxisSizeError,
         "a row 'token' has length 5, but axis 'embed' has size 2",
     ),
-    (lambda: R + OTHER, ArgumentError, "have rows of different lengths"),
-    (lambda: jax.jit(lambda r, s: r + s)(R, R), ArgumentError, r"have separate lengths.*r\.replace\(other\.values\)"),
+    (lambda: of_lengths() + of_lengths(3, 2), ArgumentError, "have rows of different lengths"),
     (
-        lambda: R + nx.Ragged(X, nx.rename(N, doc="row"), tokens="token", rows="row"),
+        lambda: jax.jit(lambda r, s: r + s)(of_lengths(), of_lengths()),
+        ArgumentError,
+        r"have separate lengths.*r\.replace\(other\.values\)",
+    ),
+    (
+        lambda: of_lengths() + nx.Ragged(X, nx.rename(N, doc="row"), tokens="token", rows="row"),
         AxisNameError,
         "Rename the axes of one of them",
     ),
     (
-        lambda: R + named(6, 2, axes=["token", "doc"]),
+        lambda: of_lengths() + named(6, 2, axes=["token", "doc"]),
         AxisNameError,
         "has both axes 'doc' and 'token', but a token belongs to one row",
     ),
-    (lambda: R.replace(OTHER), ArgumentTypeError, r"r\.replace\(other\.values\)"),
-    (lambda: R.replace(nx.sum(X, "token")), AxisNotFoundError, "Ragged.replace: no axis 'token'"),
-    (lambda: R.replace(X[{"token": slice(0, 5)}]), AxisSizeError, "axis 'token' has size 5 in .*, but 6 in"),
-    (lambda: R.replace(named(6, 2, axes=["token", "doc"])), AxisNameError, "also have the axis 'doc' of the rows"),
-    (lambda: R.spread(X), AxisNotFoundError, "Ragged.spread: no axis 'doc'"),
-    (lambda: R.padded("embed"), AxisNameError, "column='embed' must be the name of a new axis"),
-    (lambda: jax.jit(lambda r: r.padded("c"))(R), ArgumentError, r"is not known during tracing\. Pass size="),
-    (lambda: jax.jit(lambda r: r.to_rows())(R), ArgumentError, "are not known during tracing"),
-    (lambda: R.pick(1.0), ArgumentTypeError, "the position must contain integers, got"),
-    (lambda: R.pick(make.array([1])), PositionalAxisError, "must be a scalar, or have named axes only"),
-    (lambda: R.take(1.5), ArgumentTypeError, "the index must contain integers, got"),
-    (lambda: R.take(1), PositionalAxisError, "must have exactly one axis, positional or named"),
-    (lambda: R.take([1, 1, 1]), AxisSizeError, "have 9 tokens in total, but size=6"),
-    (lambda: attention(X, X, X, key_segments=SEGMENTS), ArgumentError, "segments= is missing: the queries are along 'token'"),
+    (lambda: of_lengths().replace(of_lengths(3, 2)), ArgumentTypeError, r"r\.replace\(other\.values\)"),
+    (lambda: of_lengths().replace(nx.sum(X, "token")), AxisNotFoundError, "Ragged.replace: no axis 'token'"),
+    (lambda: of_lengths().replace(X[{"token": slice(0, 5)}]), AxisSizeError, "axis 'token' has size 5 in .*, but 6 in"),
+    (lambda: of_lengths().replace(named(6, 2, axes=["token", "doc"])), AxisNameError, "also have the axis 'doc' of the rows"),
+    (lambda: of_lengths().spread(X), AxisNotFoundError, "Ragged.spread: no axis 'doc'"),
+    (lambda: of_lengths().padded("embed"), AxisNameError, "column='embed' must be the name of a new axis"),
+    (lambda: jax.jit(lambda r: r.padded("c"))(of_lengths()), ArgumentError, r"is not known during tracing\. Pass size="),
+    (lambda: jax.jit(lambda r: r.to_rows())(of_lengths()), ArgumentError, "are not known during tracing"),
+    (lambda: of_lengths().pick(1.0), ArgumentTypeError, "the position must contain integers, got"),
+    (lambda: of_lengths().pick(make.array([1])), PositionalAxisError, "must be a scalar, or have named axes only"),
+    (lambda: of_lengths().take(1.5), ArgumentTypeError, "the index must contain integers, got"),
+    (lambda: of_lengths().take(1), PositionalAxisError, "must have exactly one axis, positional or named"),
+    (lambda: of_lengths().take([1, 1, 1]), AxisSizeError, "have 9 tokens in total, but size=6"),
+    (lambda: attention(X, X, X, key_segments=segments()), ArgumentError, "segments= is missing: the queries are along 'token'"),
     (
-        lambda: attention(X, Y, Y, segments=SEGMENTS, key_axis="s"),
+        lambda: attention(X, Y, Y, segments=segments(), key_axis="s"),
         ArgumentError,
         "key_segments= is missing: .* and the keys along 's'",
     ),
     (
         lambda: attention(
-            X, Y, Y, segments=SEGMENTS, key_segments=nx.rename(SEGMENTS, token="s"), key_axis="s", is_causal=True
+            X, Y, Y, segments=segments(), key_segments=nx.rename(segments(), token="s"), key_axis="s", is_causal=True
         ),
         ArgumentError,
         "is_causal= and local_window_size= compare the positions of 'token' and 's'",
@@ -536,11 +551,15 @@ MISTAKES = [
     (lambda: attention(X, X, X, segments=X[{"embed": 0}]), ArgumentTypeError, "segments must contain integers, got .*"),
     (lambda: attention(X, X, X, segments=X.astype(int)), AxisNameError, "has the axis 'embed', but a position has one segment"),
     (
-        lambda: nx.nn.dot_product_attention(M, M, M, segments=SEGMENTS),
+        lambda: nx.nn.dot_product_attention(M, M, M, segments=segments()),
         AxisNotFoundError,
         r"segments=i32\[\]\{token:6\} requires axis=",
     ),
-    (lambda: nx.exp(R), ArgumentTypeError, r"is not an array; call a function of single tokens with r\.map\(function\)"),
+    (
+        lambda: nx.exp(of_lengths()),
+        ArgumentTypeError,
+        r"is not an array; call a function of single tokens with r\.map\(function\)",
+    ),
 ]
 
 
@@ -552,7 +571,7 @@ def test_mistakes(call, error, message):
 
 def test_it_is_immutable():
     with pytest.raises(AttributeError, match=r"Make a new one with r\.replace\(values\)"):
-        R.values = X
+        of_lengths().values = X
 
 
 # --- attention within rows -------------------------------------------------------------------------------------------------------

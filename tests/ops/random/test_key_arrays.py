@@ -16,7 +16,7 @@ WHOLE = jax.random.wrap_key_data(make.asarray(WORDS))
 KEYS = nx.named(WHOLE, ["n", "m"])
 ONE = jax.random.wrap_key_data(make.array([0, 7], jnp.uint32))
 NUMBERS = np.array([1, -1, 0, 5])
-ASKED = nx.named(jnp.asarray(NUMBERS), ["q"])
+ASKED = nx.named(make.asarray(NUMBERS), ["q"])
 
 
 def words(keys, names):
@@ -37,7 +37,7 @@ def padded(before, after, mode="constant"):
 # An index beyond the ends: its words are the largest integer, as JAX has it.
 FAR = np.array([5, 9, -10, -1])
 FILLED = np.where(np.array([1, 0, 0, 1])[:, None, None] == 1, WORDS[[5, 0, 0, 7]], np.uint32(2**32 - 1))
-BEYOND = nx.named(jnp.asarray(FAR), ["q"])
+BEYOND = nx.named(make.asarray(FAR), ["q"])
 
 MOVES = {
     "an integer": (lambda k: k["n", 5], WORDS[5], ["m"]),

@@ -15,8 +15,8 @@ from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, 
 from tests import make
 from tests.harness import FEW, Placement, array, check
 
-KEY = jax.random.key(7)
-OLD_KEY = jax.random.PRNGKey(3)
+KEY = make.key(7)
+OLD_KEY = make.array([0, 3], "uint32")
 AB = {"a": 8, "b": 4}
 BLOCKS = Placement("blocks", (4,), (("a", "x"),))
 

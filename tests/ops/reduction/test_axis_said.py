@@ -175,7 +175,7 @@ def test_sets_and_views():
         nx.argmax(clean, ())
 
 
-ODD = nx.named(make.arange(24.0).reshape(2, 3, 4), ["k", "q", None])
+ODD = nx.named(make.array(np.arange(24.0).reshape(2, 3, 4)), ["k", "q", None])
 
 
 @pytest.mark.parametrize("axis", [True, False, 1.0, np.float32(0)])
