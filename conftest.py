@@ -12,6 +12,8 @@ import pytest
 from tests.flags import AS_FOR_USERS, FEW_OPTIMISATIONS
 from tests.node_ids import without_room
 
+pytest_plugins = ["tests.selection"]
+
 # make test-optimized runs a part of the tests as XLA compiles for users.
 flags = AS_FOR_USERS if os.environ.get("NAMEDAX_TEST_OPTIMIZED") else FEW_OPTIMISATIONS
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
@@ -23,6 +25,9 @@ if not os.environ.get("NAMEDAX_TEST_OPTIMIZED"):
     # Every error that crosses JAX costs milliseconds, in which it looks at the file of each frame;
     # tests of what users see of an error ask for it (the fixture `tracebacks_as_for_users`).
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
+# Look for garbage less often: what is imported and what JAX has in its caches is none, and to look
+# through all of it as often as Python does by itself takes a tenth of the time.
+gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,14 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Lets Python look for garbage less often.
-
-    What was imported lives as long as the process, and most of the rest is in JAX's caches; to look
-    through all of it as often as Python does by itself takes a tenth of the time.
-    """
-    gc.collect()
+    """Freeze what was imported and collected, which lives as long as the process."""
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.hookimpl(trylast=True)  # after fixtures

@@ -2,6 +2,8 @@
 
 import collections
 import pathlib
+import sys
+import traceback
 from collections.abc import Hashable, Iterator
 
 import jax
@@ -17,6 +19,9 @@ jax.config.update("jax_num_cpu_devices", 8)
 
 # All tests that were collected, those that the tier leaves out included.
 COLLECTED = pytest.StashKey[list[pytest.Item]]()
+
+# What the modules of tests did when they were imported: the lines that compiled a program, and all modules that were imported.
+IMPORTS = pytest.StashKey[tuple[list[str], set[str]]]()
 
 # A test that fails has to fail again; `make fuzz` is there to draw other programs each time.
 settings.register_profile("repeatable", derandomize=True)
@@ -71,10 +76,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = kept
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Record what test modules do when they are imported."""
+    compiled: list[str] = []
+
+    def record(event: str, seconds: float, **_: object) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            lines = (f"{frame.f_code.co_filename}:{line}" for frame, line in traceback.walk_stack(None))
+            compiled.append(next(line for line in lines if "/tests/" in line and __file__ not in line))
+
+    jax.monitoring.register_event_duration_secs_listener(record)
+    result = yield
+    jax.monitoring.unregister_event_duration_listener(record)
+    session.config.stash[IMPORTS] = compiled, {*sys.modules}
+    return result
+
+
 @pytest.fixture
 def collected(pytestconfig: pytest.Config) -> list[pytest.Item]:
     """All tests that this run has collected, in whatever tier."""
     return pytestconfig.stash[COLLECTED]
+
+
+@pytest.fixture
+def imports(pytestconfig: pytest.Config) -> tuple[list[str], set[str]]:
+    """The lines that compiled a program while tests were collected, and the modules that were imported."""
+    return pytestconfig.stash[IMPORTS]
 
 
 @pytest.fixture(scope="module")
