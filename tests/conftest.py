@@ -84,7 +84,7 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     def record(event: str, seconds: float, **_: object) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
             lines = (f"{frame.f_code.co_filename}:{line}" for frame, line in traceback.walk_stack(None))
-            compiled.append(next(line for line in lines if "/tests/" in line and __file__ not in line))
+            compiled.append(next((line for line in lines if "/tests/" in line and __file__ not in line), "a module of namedax"))
 
     jax.monitoring.register_event_duration_secs_listener(record)
     result = yield

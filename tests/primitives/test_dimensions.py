@@ -86,7 +86,7 @@ def equation(name, program):
     arrays = [v for v in operands if np.ndim(v)]
     values = [v > 3 if var.aval.dtype == bool else v for v, var in zip(arrays, eqn.invars, strict=False)]
     for var in eqn.invars[len(values) :]:
-        values.append(jnp.asarray(var.val, var.aval.dtype) if hasattr(var, "val") else next(scalars, make.array(0, "int32")))
+        values.append(jnp.asarray(var.val, var.aval.dtype) if hasattr(var, "val") else next(scalars, jnp.int32(0)))
     return eqn, values
 
 

@@ -429,7 +429,7 @@ def u_net_arguments():
 def test_models_of_science_and_images(case):
     mesh = make_mesh((4, 2))
     if case == "heat":
-        plate = nx.named(make.array(np.ones((16, 16), "float32")), ["row", "column"])
+        plate = nx.named(np.ones((16, 16), "float32"), ["row", "column"])
         report, _ = check(nx.xmap(heat, axis_resources={"row": "x"}, mesh=mesh), plate)
         assert report.summary() == {"collective-permute": (20, 20 * 16 * 4)}  # two rows a step
         return
@@ -443,10 +443,7 @@ def test_operations_of_products_by_their_definition():
     (step,) = nx.explain(f, W[0], X).operations
     assert (step.kind, step.flops, step.dtype) == ("dot_general", 2 * 4 * 8 * 16, "float32")
     assert step.bytes == 4 * (4 * 16 + 16 * 8 + 4 * 8)
-    image, kernel = (
-        nx.named(make.array(np.ones((8, 12, 12, 3), "float32")), ["n", None, None, None]),
-        np.ones((3, 3, 3, 5), "float32"),
-    )
+    image, kernel = nx.named(np.ones((8, 12, 12, 3), "float32"), ["n", None, None, None]), np.ones((3, 3, 3, 5), "float32")
 
     def convolve(x):
         return nx.nmap(
@@ -465,8 +462,8 @@ def test_operations_of_products_by_their_definition():
 def test_a_mesh_of_65536_devices_needs_none_of_them():
     mesh = AbstractMesh((256, 256), ("x", "y"))
     f = nx.xmap(jax.value_and_grad(layers), axis_resources={"batch": "x", "out": "y"}, mesh=mesh)
-    w = nx.named(make.array(np.zeros((3, 512, 512), "float32")), [None, "hidden", "out"])
-    x = nx.named(make.array(np.zeros((1024, 512), "float32")), ["batch", "hidden"])
+    w = nx.named(np.zeros((3, 512, 512), "float32"), [None, "hidden", "out"])
+    x = nx.named(np.zeros((1024, 512), "float32"), ["batch", "hidden"])
     abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (w, x))
     report = nx.explain(f, *abstract)
     assert report == nx.explain(f, w, x)
@@ -556,7 +553,7 @@ def test_a_function_that_jax_has_compiled_for_another_line_belongs_to_the_one_th
         y = nx.nn.silu(x)
         return nx.mean(y, "batch")
 
-    x = nx.named(make.array(np.ones((64, 40), "float32")), ["batch", "hidden"])
+    x = nx.named(np.ones((64, 40), "float32"), ["batch", "hidden"])
     for fun in (first, second):
         report = nx.explain(nx.xmap(fun, axis_resources={"batch": place}, mesh=make_mesh((8,))), x)
         assert {step.source for step in report.operations if step.kind == "logistic"} == {line_of(fun, "silu")}
@@ -624,7 +621,7 @@ def test_a_name_that_is_read_and_contracted_is_said_once():
     def read(w, x):
         return nx.einsum("{batch,hidden},{hidden:stored,out}->{batch,out}", x, w)
 
-    w = nx.named(make.array(np.ones((16, 8), "float32")), ["stored", "out"])
+    w = nx.named(np.ones((16, 8), "float32"), ["stored", "out"])
     report = nx.explain(nx.xmap(read, axis_resources={"stored": "x"}, mesh=make_mesh((8,))), w, X)
     assert {step.names for step in report.operations if step.kind == "dot_general"} == {("hidden", "stored")}
 
@@ -747,8 +744,8 @@ def test_a_mesh_axis_without_names():
 
 
 def test_a_large_parameter_that_every_device_has():
-    large = nx.named(make.array(np.zeros((1, 512, 1024), "float32")), [None, "hidden", "out"])
-    x = nx.named(make.array(np.zeros((8, 512), "float32")), ["batch", "hidden"])
+    large = nx.named(np.zeros((1, 512, 1024), "float32"), [None, "hidden", "out"])
+    x = nx.named(np.zeros((8, 512), "float32"), ["batch", "hidden"])
 
     def one(w, x):
         return nx.mean(nx.dot(x, w[0], "hidden"), ["batch", "out"])
@@ -818,8 +815,8 @@ def test_an_argument_that_the_body_concatenates():
         w = nx.concatenate([w, w + 1, 2 * w], axis="out", out_axis="cut")
         return nx.mean(nx.dot(x, w, "hidden"), ["batch", "cut"])
 
-    w = nx.named(make.array(np.zeros((512, 1000), "float32")), ["hidden", "out"])
-    x = nx.named(make.array(np.zeros((8, 512), "float32")), ["batch", "hidden"])
+    w = nx.named(np.zeros((512, 1000), "float32"), ["hidden", "out"])
+    x = nx.named(np.zeros((8, 512), "float32"), ["batch", "hidden"])
     (finding,) = findings(one, {"cut": "x", "batch": "y"}, w, x)
     assert finding.startswith("The argument 'w' (float32[512,1000]), 2.0 MiB, is replicated over x=4, y=2.")
 
@@ -844,8 +841,8 @@ def test_devices_that_compute_padding_only():
         return nx.mean(nx.dot(x, w, "embed") ** 2, ["batch", "head"])
 
     def found(size, place, loss=heads):
-        w = nx.named(make.array(np.ones((8, size), "float32")), ["embed", "head"])
-        x = nx.named(make.array(np.ones((4, 8), "float32")), ["batch", "embed"])
+        w = nx.named(np.ones((8, size), "float32"), ["embed", "head"])
+        x = nx.named(np.ones((4, 8), "float32"), ["batch", "embed"])
         return [each for each in findings(loss, {"head": place}, w, x) if "padding" in each]
 
     assert found(3, ("x", "y")) == [
@@ -865,7 +862,7 @@ def test_the_gather_of_a_result_that_does_not_divide_has_a_name():
     def doubled(x):
         return 2 * x
 
-    x = nx.named(make.array(np.ones(3, "float32")), ["head"])
+    x = nx.named(np.ones(3, "float32"), ["head"])
     report = nx.explain(nx.xmap(doubled, axis_resources={"head": "x"}, mesh=make_mesh((4,))), x)
     assert "result{head}" in str(report)
     assert "cast" not in str(report)
@@ -875,7 +872,7 @@ def test_collectives_that_are_too_small():
     def many(x):
         return nx.fori_loop(0, 20, lambda i, x: x + nx.mean(x, "batch"), x)
 
-    x = nx.named(make.array(np.zeros((16,), "float32")), ["batch"])
+    x = nx.named(np.zeros((16,), "float32"), ["batch"])
     (finding,) = findings(many, {"batch": "x"}, x, mesh=make_mesh((8,)))
     assert finding.startswith(f"nx.mean at {line_of(many, 'nx.mean(')} has 20 all-reduces of 4 B of payload: at this size")
 
@@ -993,7 +990,7 @@ def test_sums_that_are_used_apart(fun, name):
 
 
 def test_renamings_that_gather_again():
-    x = nx.named(make.array(np.zeros((512, 1024), "float32")), ["row", "hidden"])
+    x = nx.named(np.zeros((512, 1024), "float32"), ["row", "hidden"])
 
     def again(x):
         return nx.sum(nx.rename(x, {"row": "all"}) * 2, "all") + nx.sum(nx.rename(x * x, {"row": "all"}), "all")
@@ -1055,7 +1052,7 @@ def test_gradient_sums_of_a_pipeline_have_their_lines(form):
 
 
 def test_an_axis_that_a_lifted_function_gathers():
-    x = nx.named(make.array(np.zeros((64, 64), "float32")), ["batch", "hidden"])
+    x = nx.named(np.zeros((64, 64), "float32"), ["batch", "hidden"])
 
     def ranked(x):
         return nx.scipy.stats.rankdata(x, axis="hidden")
@@ -1068,7 +1065,7 @@ def test_an_axis_that_a_lifted_function_gathers():
 
 
 def test_a_mapped_function_of_a_library_has_no_line_of_the_user():
-    x = nx.named(make.array(np.zeros((64, 64), "float32")), ["batch", "hidden"])
+    x = nx.named(np.zeros((64, 64), "float32"), ["batch", "hidden"])
     (finding,) = findings(functools.partial(nx.numpy.fft.fft, axis="hidden"), {"hidden": "x"}, x, mesh=make_mesh((8,)))
     assert finding == (
         "nx.numpy.fft.fft at an unknown line gathers hidden (16.0 KiB of payload): a lifted function needs global axes. Write it with operations "
