@@ -17,15 +17,12 @@ import jax
 from jax.sharding import AxisType, NamedSharding
 
 from namedax.core.array import NamedArray
-from namedax.core.element_types import refuse_foreign_among, refuse_overflow
 from namedax.core.region import ambient
-from namedax.errors import NamedaxError, StoredPaddingError
-from namedax.messages.call_errors import refuse_miscall
+from namedax.errors import StoredPaddingError
 
 __all__ = [
     "VALUE_ERRORS",
     "Explicit",
-    "explain_call",
     "install",
     "install_on_blocks",
     "install_padded",
@@ -245,40 +242,3 @@ def run_fallback(
     """
     result: tuple[Any] | None = _runs[0](rule, op, axes, function, args, kwargs)
     return result
-
-
-def explain_call(
-    op: str,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    error: Exception,
-) -> None:
-    """Raise an error that shows the wrong argument of a call, if one of the arguments is wrong.
-
-    An operation may be part of another one, whose arguments the user wrote. Then the outer one
-    explains the error again, from the original error.
-
-    Args:
-      op: the operation.
-      function: the function, with its signature.
-      args: its positional arguments.
-      kwargs: its keyword arguments.
-      error: the error that the call raised.
-
-    Raises:
-      ArgumentError: an integer does not fit into its dtype.
-      ArgumentTypeError: the function has no such arguments, one is not of the kind of its
-        parameter, or one is an array with dims of another library.
-    """
-    first = (
-        error.explains if isinstance(error, NamedaxError) and error.explains is not None else error
-    )
-    try:
-        refuse_foreign_among(op, (args, kwargs))
-        if isinstance(first, OverflowError):
-            refuse_overflow(op, (args, kwargs))
-        refuse_miscall(op, function, args, kwargs, first)
-    except NamedaxError as explained:
-        explained.explains = first
-        raise

@@ -36,13 +36,13 @@ from namedax.errors import (
     show_names,
     split_names,
 )
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.contraction.engine import Contraction, Label, Labels
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.ops.contraction.spec import ELLIPSIS, EinsumSpec, parse_einsum
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.operands import kernels
 from namedax.ops.operands.along_axes import along_axes, checks_axes, entries_of, names_in
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.operation import operation
 from namedax.ops.operands.pytree import as_block, data_of
 from namedax.resources.wire import Wire, WireFormat, check_narrow, parse_wire

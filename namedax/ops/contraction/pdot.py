@@ -13,10 +13,10 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import AxisName
 from namedax.errors import PositionalAxisError
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.collectives.reducing import check_names, size_of_absent
 from namedax.ops.contraction.engine import Contraction
 from namedax.ops.operands import kernels
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.operation import operation
 from namedax.ops.operands.pytree import as_block
 

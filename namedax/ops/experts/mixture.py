@@ -61,11 +61,11 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.experts.rounds import Rounds, loop_collective_axes
 from namedax.ops.experts.routing import Routing, check_routing
 from namedax.ops.experts.slots import Exchange, Slots, rank_among_equals, rank_in_groups
 from namedax.ops.operands.broadcasting import make_result, to_local
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.operation import operation
 from namedax.ops.operands.pytree import array_of, as_block, flatten, names_of
 from namedax.resources import communication as comm

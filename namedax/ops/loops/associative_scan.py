@@ -19,13 +19,13 @@ from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.messages.tree_differences import tree_differences
 from namedax.ops.loops.carries import Grow, ValueType, check_placements, fix_carry_type
 from namedax.ops.loops.control_flow import from_device
 from namedax.ops.loops.vmap import run_hidden
 from namedax.ops.operands.along_axes import Entries
 from namedax.ops.operands.broadcasting import constrain_sharding, make_result
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.operation import Explicit, operation
 from namedax.ops.operands.pytree import array_of, as_block, flatten
 from namedax.resources import communication as comm

@@ -26,10 +26,10 @@ from namedax.core.records import Record
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.messages.tree_differences import tree_differences
 from namedax.ops.loops.carries import Element, ValueType, check_placements
 from namedax.ops.operands.broadcasting import make_result
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.operation import Explicit, operation
 from namedax.ops.operands.pytree import as_block, data_of, flatten, names_of, scalar_of
 

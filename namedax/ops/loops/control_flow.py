@@ -36,11 +36,11 @@ from namedax.errors import (
     did_you_mean,
     format_value,
 )
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.loops.carries import Carry, Element, Grow, ValueType, fix_carry_type
 from namedax.ops.loops.remat import REMAT_CHOICES, Remat, recomputed
 from namedax.ops.operands.along_axes import Entries
 from namedax.ops.operands.broadcasting import make_result, to_local
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.open_options import open_call
 from namedax.ops.operands.operation import Explicit, operation
 from namedax.ops.operands.pytree import array_of, as_block, data_of, flatten, names_of, scalar_of

@@ -35,10 +35,10 @@ from namedax.errors import (
     show_names,
 )
 from namedax.messages.argument_kinds import check_function
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.messages.tree_differences import tree_differences
 from namedax.ops.loops.carries import broadcast_to_dims
 from namedax.ops.operands.broadcasting import to_local
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.pytree import data_of, flatten, names_of
 from namedax.programs.evaluator import own_sources
 from namedax.programs.raw_collective_check import looked_through

@@ -31,9 +31,9 @@ from namedax.errors import (
 )
 from namedax.messages.argument_kinds import check_function
 from namedax.messages.call_errors import checks_signature
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.loops.control_flow import scan_entries
 from namedax.ops.operands.along_axes import Entries
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.operation import Explicit, operation
 from namedax.ops.operands.pytree import array_of, as_block, data_of, flatten
 from namedax.programs.evaluator import collective_axes

@@ -36,8 +36,9 @@ from namedax.ops.namespaces.flattening_errors import rejects_flattening
 from namedax.ops.namespaces.mirror import mirror, public
 from namedax.ops.operands.along_axes import along_axes, entries_of
 from namedax.ops.operands.axes import AXIS_PARAMETERS, holds_names, names_alone
+from namedax.ops.operands.explanations import contraction_of
 from namedax.ops.operands.kernels import run_elementwise
-from namedax.ops.operands.nmap import Lifted, contraction_of, nmap
+from namedax.ops.operands.nmap import Lifted, nmap
 from namedax.ops.operands.operation import elementwise_operation
 from namedax.ops.operands.pytree import stored_leaf
 from namedax.resources.mesh import current_mesh, is_tracked

@@ -22,7 +22,6 @@ import numpy as np
 from namedax.core.array import is_named
 from namedax.core.display import type_text
 from namedax.core.element_types import accumulation_type, in_native_order
-from namedax.core.explicit_fallback import explain_call
 from namedax.core.region import ambient
 from namedax.errors import UnsupportedArgumentError
 from namedax.messages.call_errors import bound, check_flags, flags_of, refuse_miscall
@@ -31,6 +30,7 @@ from namedax.ops.namespaces.docstrings import with_parameters
 from namedax.ops.operands.along_axes import names_in
 from namedax.ops.operands.axes import AXIS_PARAMETERS, holds_names
 from namedax.ops.operands.dispatch import call_program
+from namedax.ops.operands.explanations import explain_call
 from namedax.ops.operands.nmap import Lifted
 
 __all__ = ["mirror", "public"]

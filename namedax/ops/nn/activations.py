@@ -17,11 +17,11 @@ from namedax.core.names import DType
 from namedax.core.variance import cast_data
 from namedax.messages.call_errors import bound as bound_arguments
 from namedax.messages.call_errors import check_flags, flags_of, refuse_miscall
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.elementwise import apply_elementwise, elementwise_call
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.operation import Explicit, elementwise_operation, operation
 from namedax.ops.reduction.reductions import sharded_maximum
 from namedax.ops.reduction.site import ReductionPlan, reduction_site

@@ -56,6 +56,7 @@ from namedax.errors import (
     PlacementConflictError,
     format_value,
 )
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.nn.attention_blocks import (
     FEATURES,
@@ -73,7 +74,6 @@ from namedax.ops.nn.attention_positional import checked_cap, without_names
 from namedax.ops.nn.attention_zigzag import ZigzagAttention, can_balance
 from namedax.ops.operands import kernels
 from namedax.ops.operands.broadcasting import make_result
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.open_options import open_call
 from namedax.ops.operands.operation import operation
 from namedax.ops.operands.pytree import as_block, data_of

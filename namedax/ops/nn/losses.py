@@ -36,12 +36,12 @@ from namedax.errors import (
     format_value,
 )
 from namedax.messages.call_errors import checks_signature
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key, resolve_axis
 from namedax.ops.operands.broadcasting import align_ranks
 from namedax.ops.operands.dispatch import in_program
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.operation import operation
 from namedax.ops.operands.pytree import array_of, as_block, data_of
 from namedax.ops.reduction.site import reduction_site

@@ -48,12 +48,12 @@ from namedax.errors import (
     raise_not_found,
 )
 from namedax.messages.call_errors import checks_signature
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.elementwise import apply_elementwise, at_once
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key
 from namedax.ops.operands.broadcasting import align_ranks, make_result, to_local
 from namedax.ops.operands.dispatch import in_program
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.operation import Explicit, operation
 from namedax.ops.operands.pytree import names_of
 from namedax.ops.random.drawing import draw

@@ -33,8 +33,8 @@ from namedax.errors import (
     did_you_mean,
     format_value,
 )
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.operands.broadcasting import align_ranks, make_result
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.one_axis import Along, along, run
 from namedax.ops.operands.operation import operation
 from namedax.resources import communication as comm

@@ -3,7 +3,8 @@
 Read `operation` first: the decorator that defines an operation. Then read `broadcasting`, which
 aligns operands by name and slices global arrays to blocks. `kernels` has one compiled kernel per
 operation and dims, which makes eager operations as cheap as JAX's. `dispatch` goes from a call
-outside of bodies to its kernel or program. `nmap` lifts a positional function over names.
+outside of bodies to its kernel or program. `nmap` lifts a positional function over names, with
+`without_variance` if JAX's variance checker rejects it. `explanations` has the errors of calls.
 
 Arguments: `axes` (positions and names), `new_axis` (results with an axis that their operands lack,
 and its size). Functions along axes: `one_axis` (placement and rows of an axis),

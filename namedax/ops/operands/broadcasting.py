@@ -62,6 +62,7 @@ __all__ = [
     "own_blocks",
     "to_local",
     "unify_variance",
+    "union_of_variance",
 ]
 
 
@@ -320,7 +321,7 @@ def align_ranks(op: str, *operands: ArrayLike) -> tuple[list[Any], Dims, tuple[i
     if region is not None and region.resources:
         region.check_placement(op, (dim for dim in dims if dim is not None))
     if region is not None and region.manual:
-        union = _union_of_variance(blocks)
+        union = union_of_variance(blocks)
         datas: list[Any] = [
             cast(b, union) if hasattr(b, "dtype") and len(d) else b
             for b, d in zip(blocks, all_dims, strict=True)
@@ -354,7 +355,7 @@ def unify_variance(
     region.check_placement(op, names)
     if not wanted and (len(blocks) == 1 or _vary_alike(blocks)):
         return blocks
-    union = _union_of_variance(blocks) | wanted
+    union = union_of_variance(blocks) | wanted
     # Results computed from gathered arrays may be smaller than these. Their forms depend on whether
     # the gathered arrays have been cast.
     if region.state.has_gathered:
@@ -439,7 +440,8 @@ def _vary_alike(blocks: Sequence[Any]) -> bool:
     return True
 
 
-def _union_of_variance(blocks: Sequence[Any]) -> frozenset[str]:
+def union_of_variance(blocks: Sequence[Any]) -> frozenset[str]:
+    """Return all mesh axes over which the blocks vary."""
     datas = [block._data if type(block) is NamedArray else block for block in blocks]
     return frozenset[str]().union(*(varying(data) for data in datas if hasattr(data, "dtype")))
 

@@ -5,29 +5,22 @@ The function is vectorized over every named axis of its arguments, with one `jax
 
 from __future__ import annotations
 
-# Long: lifting, with the explanation of errors in positional functions of JAX and of users.
 import functools
-import inspect
 import types
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from types import TracebackType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.extend.core import jaxpr_as_fun
-from jax.sharding import PartitionSpec
 
 from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.cpu_workarounds import on_cpus
-from namedax.core.display import positional_type_text, type_text
 from namedax.core.element_types import refuse_foreign
 from namedax.core.explicit_fallback import (
     Explicit,
-    explain_call,
     may_fall_back,
     run_fallback,
     run_stored_padded,
@@ -36,249 +29,40 @@ from namedax.core.functions import LIBRARIES, packages_of
 from namedax.core.name_scopes import Scope, is_in_program, is_open, scope_of_lifted
 from namedax.core.names import Dims, PyTree, check_dims
 from namedax.core.records import Record
-from namedax.core.region import HiddenAxis, Region, ambient, enter, hiding
+from namedax.core.region import HiddenAxis, Region, ambient, hiding
 from namedax.core.strict_broadcasting import check_names, is_strict, strict_scopes
-from namedax.core.variance import cast, cast_data, varying
+from namedax.core.variance import cast, cast_data
 from namedax.errors import (
     ArgumentTypeError,
     AxisSizeError,
     NamedaxError,
     PlacementConflictError,
-    PositionalAxisError,
-    SerialLoopError,
     StoredPaddingError,
     format_value,
-    refuse_names,
     rename_code,
     show_names,
-    usage,
 )
 from namedax.messages.argument_kinds import check_function
 from namedax.messages.call_errors import check_flags, checks_signature, explain_user_call, flags_of
-from namedax.messages.jax_errors import ErrorKind, named_result, recognize
+from namedax.messages.jax_errors import ErrorKind
+from namedax.messages.jax_notes import add_note
 from namedax.messages.tracebacks import shorten_eager
-from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.broadcasting import make_result, to_local, union_of_variance
 from namedax.ops.operands.dispatch import call_program, on_one_mesh
+from namedax.ops.operands.explanations import explain_call, explain_positional
+from namedax.ops.operands.pytree import data_of
+from namedax.ops.operands.without_variance import is_inexact, without_variance
 from namedax.programs.evaluator import collective_axes, has_reverse_rules, with_plain_layouts
-from namedax.programs.raw_collective_check import DELIBERATE, check_agreement, said_of_names
-from namedax.programs.varying_loops import with_varying_loops
+from namedax.programs.raw_collective_check import DELIBERATE, check_agreement
 from namedax.resources.padding_masks import without_gradient_of_padding
-from namedax.resources.serial import LoopAxis
 
 __all__ = [
     "Lifted",
     "Unchecked",
     "belongs_to_jax",
-    "contraction_of",
-    "explain_type_errors",
     "is_array_leaf",
     "nmap",
 ]
-
-_NOTE = (
-    "namedax: a function that takes positional arrays got a named array. Lift the function over"
-    " the names with nx.nmap(function), or call its namesake in namedax (nx.numpy, nx.lax, nx.nn)."
-)
-
-
-_EINSUM = (
-    "namedax: JAX's einsum takes letters only. nx.einsum takes names too, in braces, one pair of"
-    " braces for each operand: '{batch, k}, {k, out} -> {batch, out}'."
-)
-_SHARD_MAP = (
-    "namedax: a jax.shard_map in a mapped function already has its mesh. Leave mesh= out, and list"
-    " the mesh axes without names that it maps: jax.shard_map(f, axis_names={'y'}, in_specs=...,"
-    " out_specs=...)."
-)
-_VARYING = (
-    "namedax: a loop or a branch of JAX combines a value that is the same on every device, such as"
-    " a constant in a carry, with blocks of named arrays, which vary over mesh axes. Solvers of"
-    " other libraries (diffrax, optimistix, lineax, blackjax) do that. Map the function that the"
-    " solver calls (the vector field, the loss), f = nx.xmap(field, ..., axis_resources=...), and"
-    " call the solver outside of the mapped function. A loop of your own casts its carry if it is"
-    " nx.scan, nx.fori_loop, nx.while_loop or nx.cond."
-)
-_XEINSUM = "namedax: JAX removed xeinsum together with xmap. Use nx.einsum, with names in braces."
-
-
-_NOTES = {
-    ErrorKind.NAMED_ARRAY: _NOTE,
-    ErrorKind.EINSUM: _EINSUM,
-    ErrorKind.SHARD_MAP_MESH: _SHARD_MAP,
-    ErrorKind.VARIANCE: _VARYING,
-}
-
-
-def _note_on(error: BaseException) -> str | None:
-    """Return the note for an error of JAX in code with named arrays."""
-    if isinstance(error, AttributeError) and error.name == "xeinsum":
-        return _XEINSUM
-    kind = recognize(error)
-    if kind is ErrorKind.GRADIENT_OF_NAMES:
-        return (
-            f"namedax: the differentiated function returns {named_result(error)}, but a gradient"
-            " needs a scalar. Reduce the remaining names in the function: nx.mean(loss, axis=...)"
-            " reduces all of them."
-        )
-    return None if kind is None else _NOTES.get(kind)
-
-
-class _ExplainTypeErrors:
-    """Adds a note to errors of JAX that reject named arrays. A context manager without state."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        note = None if error is None or isinstance(error, NamedaxError) else _note_on(error)
-        if note is not None and note not in getattr(error, "__notes__", ()):
-            error.add_note(note)  # type: ignore[union-attr]
-
-
-explain_type_errors = _ExplainTypeErrors()
-
-
-class _ExplainNames:
-    """Explains an error in a positional function: its arrays and their names. A context manager.
-
-    For a function of JAX, or a method of arrays, it raises an error of namedax. The error of a
-    user's own function stays, and gets a note.
-
-    Args:
-      theirs: True for a function of JAX or of namedax.
-      function: its name.
-      arguments: the arrays that it was called with.
-      others: its other arguments.
-      called: the function.
-    """
-
-    def __init__(
-        self,
-        theirs: bool,
-        function: str,
-        arguments: Sequence[Any],
-        others: Sequence[Any],
-        called: Callable[..., object],
-    ):
-        self._theirs, self._function, self._called = theirs, function, called
-        self._arguments, self._others = arguments, others
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if (
-            isinstance(error, NameError)
-            and self._theirs
-            and (text := said_of_names(error, self._function)) is not None
-        ):
-            raise ArgumentTypeError(text) from error
-        if not isinstance(error, (TypeError, ValueError, IndexError)) or isinstance(
-            error, NamedaxError
-        ):
-            return
-        if self._theirs and ErrorKind.STRING_OPERAND.matches(error):
-            for value in self._others:
-                refuse_names(self._function, value)
-        if isinstance(error, jax.errors.ConcretizationTypeError) and self._theirs:
-            self._refuse_unknown_shape(error)
-        named = [
-            x
-            for x in self._arguments
-            if isinstance(x, NamedArray) and any(dim is not None for dim in x.dims)
-        ]
-        if (
-            not named
-            or ErrorKind.NAMED_ARRAY.matches(error)
-            or ErrorKind.NAMED_INDEX.matches(error)
-        ):
-            return  # an error about a named array has its own explanation
-        seen = " and ".join(f"{positional_type_text(x)} of {type_text(x)}" for x in named)
-        names = ", ".join(repr(dim) for dim in named[0].dims if dim is not None)
-        remedy = (
-            f"Convert the axes that it acts on to positions first with nx.positional(x, [{names}]),"
-            " and name them again afterwards with nx.named."
-        )
-        if self._function == "matmul" and len(named) == 2:
-            remedy = contraction_of(named) or remedy
-        elif self._theirs:
-            remedy += _with_names(self._function)
-        why = (
-            f"{self._function} acts on positional axes, and names are batch axes: it got {seen}."
-            f" {remedy}"
-        )
-        if not self._theirs:
-            error.add_note(f"namedax: {why}")
-            return
-        text = str(error).split("\n", 1)[0].rstrip(".")
-        own = ArgumentTypeError if isinstance(error, TypeError) else PositionalAxisError
-        raise own(f"{self._function}: {text}. Here {why}") from error
-
-    def _refuse_unknown_shape(self, error: Exception) -> None:
-        """Raise if a result's shape depends on unknown values and an argument can give it."""
-        try:
-            has = inspect.signature(self._called).parameters
-        except (TypeError, ValueError):
-            return
-        says = next(
-            (name for name in ("size", "length", "total_repeat_length") if name in has), None
-        )
-        if says is None:
-            return
-        arrays = (
-            " and ".join(
-                type_text(x) for x in self._arguments if isinstance(x, (NamedArray, jax.Array))
-            )
-            or "its arguments"
-        )
-        named = any(isinstance(x, NamedArray) for x in self._arguments)
-        batch = "; names are batch axes, and all their elements share one shape" if named else ""
-        raise ArgumentTypeError(
-            f"{self._function}: the shape of the result would depend on the values of {arrays},"
-            f" which are not known while tracing{batch}. Pass {says}=, the size of the result, as a"
-            " number."
-        ) from error
-
-
-# Replacements that take names, for functions whose namesake does not.
-_OF_NAMES = {
-    **dict.fromkeys(
-        "reshape ravel flatten".split(), "nx.split_axis, nx.merge_axes or nx.rearrange"
-    ),
-    "broadcast_to": "nx.broadcast_to(x, named_shape={'new': 8})",
-}
-
-
-def _with_names(function: str) -> str:
-    """Return a remedy with a call that takes names; empty if there is none."""
-    if function in _OF_NAMES:
-        return f" For axes with names write {_OF_NAMES[function]}."
-    call = usage(function)
-    return f" For axes with names write{call.removeprefix(' Write')}" if "axis" in call else ""
-
-
-def contraction_of(operands: Sequence[NamedArray]) -> str:
-    """Return a remedy that contracts an axis of all operands; empty if they share none."""
-    shared = [
-        dim
-        for dim in operands[0].dims
-        if dim is not None and all(dim in x.dims for x in operands[1:])
-    ]
-    if not shared:
-        return ""
-    if len(shared) == 1:
-        return f"To contract their common axis write nx.dot(x, y, {shared[0]!r})."
-    return f"To contract a common axis write nx.dot(x, y, axis), with one of {show_names(shared)}."
 
 
 def belongs_to_jax(function: object) -> bool:
@@ -368,10 +152,10 @@ class Lifted:
         self.__wrapped__ = function  # determines its signature
         self._op, self._like = op, like
         self._operation = op
+        self._is_of_jax = belongs_to_jax(function)
+        self._is_of_library = self._is_of_jax or _is_our_own(function)
         #: True for a function of a user, whose parameters are not compared with its arguments.
-        self._is_of_user = op.startswith("nmap(") and not (
-            belongs_to_jax(function) or _is_our_own(function)
-        )
+        self._is_of_user = op.startswith("nmap(") and not self._is_of_library
         self._key = (Lifted, op, function)
         #: True if `nx.strict_broadcasting` checks the operands.
         self.is_elementwise = False
@@ -406,7 +190,7 @@ class Lifted:
             if strict_scopes and self.is_elementwise and is_strict():
                 check_names(self._shown, jax.tree.leaves((args, kwargs), is_leaf=is_named))
             # a boolean parameter of a user's function may be anything
-            if (kwargs or len(args) > 2) and belongs_to_jax(self.__wrapped__):
+            if (kwargs or len(args) > 2) and self._is_of_jax:
                 check_flags(self._shown, flags_of(self.__wrapped__), args, kwargs)
             try:
                 if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
@@ -429,7 +213,7 @@ class Lifted:
             raise
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PyTree:
-        leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=lambda x: isinstance(x, NamedArray))
+        leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=is_named)
         region = ambient()
         places = [i for i, leaf in enumerate(leaves) if is_array_leaf(leaf)]
         blocks = [to_local(leaves[i], self._op, region) for i in places]
@@ -448,85 +232,102 @@ class Lifted:
         names: tuple[Hashable, ...],
     ) -> PyTree:
         """Call the function on these leaves; arrays are at `places`, with local `blocks`."""
-        function, op, region = self.__wrapped__, self._op, ambient()
-        datas = [block.data if isinstance(block, NamedArray) else block for block in blocks]
+        region, union = ambient(), frozenset[str]()
         if region is not None and region.resources:
-            region.check_placement(op, names)
-        union = frozenset[str]()
+            region.check_placement(self._op, names)
         if region is not None and region.manual:
-            union = union.union(*(varying(data) for data in datas if hasattr(data, "dtype")))
+            union = union_of_variance(blocks)
             datas = [cast(block, union) if hasattr(block, "dtype") else block for block in blocks]
+        else:
+            datas = [data_of(block) for block in blocks]
+        if self._is_of_library:  # a user's function may support an array of another library
+            for leaf in leaves:
+                refuse_foreign(self._op, leaf)
+        positional = self._of_positional(leaves, tree, places, names)
+        try:
+            result = self._apply(positional, names, [*map(dims_of, blocks)], datas, region)
+        except Exception as error:
+            function, is_of_library = self.__wrapped__, self._is_of_library
+            explain_positional(self._shown, function, is_of_library, blocks, leaves, error)
+            add_note(error)
+            raise
+        named = functools.partial(_with_names, names, union, self._op)
+        return jax.tree.map(named, result, is_leaf=is_named)
+
+    def _of_positional(
+        self,
+        leaves: list[Any],
+        tree: jax.tree_util.PyTreeDef,
+        places: list[int],
+        names: tuple[Hashable, ...],
+    ) -> Callable[..., PyTree]:
+        """Return the call as a function of the positional arrays at `places` among the leaves."""
+        function, is_of_library = self.__wrapped__, self._is_of_library
 
         def positional(*values: jax.Array) -> PyTree:
             filled = list(leaves)
             for i, value in zip(places, values, strict=True):
                 filled[i] = value
-            inner_args, inner_kwargs = jax.tree.unflatten(tree, filled)
-            with hiding(op, () if theirs else names):
+            args, kwargs = jax.tree.unflatten(tree, filled)
+            with hiding(self._op, () if is_of_library else names):
                 try:
-                    return function(*inner_args, **inner_kwargs)
+                    return function(*args, **kwargs)
                 except TypeError as error:
-                    if not theirs:
-                        explain_user_call(function, inner_args, inner_kwargs, error)
+                    if not is_of_library:
+                        explain_user_call(function, args, kwargs, error)
                     raise
 
-        theirs = belongs_to_jax(function) or _is_our_own(function)
-        if theirs:  # a user's function may support an array of another library
-            for leaf in leaves:
-                refuse_foreign(op, leaf)
-        all_dims = [dims_of(block) for block in blocks]
-        mapped = _vectorized(positional, names, all_dims, not theirs)
-        with explain_type_errors, _ExplainNames(theirs, self._shown, blocks, leaves, function):
-            try:
-                hidden = frozenset[str]()
-                if region is not None and not theirs:
-                    hidden = frozenset(axis for name in names for axis in region.place(name))
-                if hidden:
-                    uneven = region is not None and not region.uneven.isdisjoint(names)
-                    if (
-                        region is not None
-                        and uneven
-                        and has_reverse_rules(jax.make_jaxpr(mapped)(*datas).jaxpr)
-                    ):
-                        datas, all_dims = _mask_padding_for_rules(datas, all_dims, region)
-                        mapped = _vectorized(positional, names, all_dims, not theirs)
-                    result = _on_its_device(op, names, mapped, hidden, datas)
-                elif (
-                    region is not None
-                    and region.resources
-                    and not (theirs and _is_no_transform(function))
-                    and on_cpus()
-                ):
-                    result = with_plain_layouts(mapped, datas)
-                else:
-                    result = mapped(*datas)
-            except (TypeError, ValueError, AssertionError) as error:
-                mesh_axes = frozenset[str]().union(
-                    *(varying(data) for data in datas if hasattr(data, "dtype"))
-                )
-                if not mesh_axes or isinstance(error, NamedaxError):
-                    raise
-                # JAX 0.12 asserts in jnp.searchsorted if a mesh axis is left to the compiler.
-                if isinstance(error, AssertionError) and not ErrorKind.BLOCK_TYPE.matches(error):
-                    raise
-                result = _without_variance(mapped, mesh_axes, datas, error)
+        return positional
 
-        def named(leaf: AnyArray) -> AnyArray:
-            # A function may make named arrays itself; their own names follow those that it is
-            # vectorized over.
-            own = (
-                leaf._dims[len(names) :]
-                if isinstance(leaf, NamedArray)
-                else (None,) * (np.ndim(leaf) - len(names))
-            )
-            data = leaf._data if isinstance(leaf, NamedArray) else leaf
-            if union and jnp.issubdtype(data.dtype, jnp.integer):
-                data = cast_data(
-                    data, union
-                )  # JAX (0.10 to 0.12) types the result of jnp.argsort as invariant
-            return make_result(data, check_dims(names + own, op))
+    def _apply(
+        self,
+        function: Callable[..., PyTree],
+        names: tuple[Hashable, ...],
+        all_dims: list[Dims],
+        datas: list[Any],
+        region: Region | None,
+    ) -> PyTree:
+        """Return the result of the positional function, vectorized over `names`."""
+        mapped = _vectorized(function, names, all_dims, not self._is_of_library)
+        try:
+            if region is None or not region.resources:
+                return mapped(*datas)
+            hidden = frozenset[str]()
+            if not self._is_of_library:
+                hidden = frozenset(axis for name in names for axis in region.place(name))
+            if not hidden:
+                is_plain = self._is_of_library and _is_no_transform(self.__wrapped__)
+                plain = not is_plain and on_cpus()
+                return with_plain_layouts(mapped, datas) if plain else mapped(*datas)
+            if not region.uneven.isdisjoint(names) and has_reverse_rules(
+                jax.make_jaxpr(mapped)(*datas).jaxpr
+            ):
+                datas, all_dims = _mask_padding_for_rules(datas, all_dims, region)
+                mapped = _vectorized(function, names, all_dims, True)
+            return _on_its_device(self._op, names, mapped, hidden, datas)
+        except (TypeError, ValueError, AssertionError) as error:
+            axes = union_of_variance(datas)
+            if not axes or isinstance(error, NamedaxError):
+                raise
+            # JAX 0.12 asserts in jnp.searchsorted if a mesh axis is left to the compiler.
+            if isinstance(error, AssertionError) and not ErrorKind.BLOCK_TYPE.matches(error):
+                raise
+            return without_variance(mapped, axes, datas, error)
 
-        return jax.tree.map(named, result, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+
+def _with_names(
+    names: tuple[Hashable, ...], union: frozenset[str], op: str, leaf: AnyArray
+) -> AnyArray:
+    """Return a result of the positional function with the names that it is vectorized over.
+
+    A function may make named arrays itself; their own names follow.
+    """
+    own = dims_of(leaf)[len(names) :]
+    data = data_of(leaf)
+    # JAX (0.10 to 0.12) types the result of jnp.argsort as invariant.
+    if union and jnp.issubdtype(data.dtype, jnp.integer):
+        data = cast_data(data, union)
+    return make_result(data, check_dims(names + own, op))
 
 
 class Unchecked(Record):
@@ -598,7 +399,7 @@ def _mask_padding_for_rules(
     sizes = {name: n for name, n in pairs if name in region.uneven}
     masked, masked_dims = list(datas), list(all_dims)
     for i, (data, dims) in enumerate(zip(datas, all_dims, strict=True)):
-        if not isinstance(data, jax.core.Tracer) or not _is_inexact(data):
+        if not isinstance(data, jax.core.Tracer) or not is_inexact(data):
             continue
         more = {name: n for name, n in sizes.items() if name not in dims}
         masked_dims[i] = (*more, *dims)
@@ -648,119 +449,3 @@ def _on_its_device(
     run = jaxpr_as_fun(closed)
     flat = with_plain_layouts(run, datas) if on_cpus() else run(*datas)
     return jax.tree.unflatten(jax.tree.structure(shape), flat)
-
-
-def _without_variance(
-    function: Callable[..., Any], axes: frozenset[str], datas: Sequence[Any], error: Exception
-) -> PyTree:
-    """Return `function(*datas)` without JAX's variance checker, which rejected it with `error`.
-
-    The checker rejects a loop that begins with a constant and continues with values that vary over
-    `axes`. It also rejects a kernel whose type does not mention variance. A positional function
-    cannot avoid this. But it acts only on the data of its device, so there is nothing to check.
-
-    Raises:
-      Exception: `error`, if the function has another fault.
-      SerialLoopError: they are executed in steps, and casts of carries of loops do not suffice.
-    """
-    if loops := [axis for axis in axes if isinstance(axis, LoopAxis)]:
-        try:
-            return with_varying_loops(function, axes, datas)
-        except (TypeError, ValueError):
-            raise SerialLoopError(
-                f"SerialLoop: {min(loops)} cannot be executed in steps in a lifted function that"
-                " JAX's checker of device variance rejects, such as one with a Pallas kernel. Map"
-                " the axis to mesh axes only, or call the function outside of the mapped function."
-            ) from error
-    # A Python number stays a number: it may be an axis, and its derivative is never needed.
-    places = [i for i, data in enumerate(datas) if hasattr(data, "dtype")]
-    numbers, datas = datas, [datas[i] for i in places]
-
-    def of_arrays(*arrays: jax.Array) -> PyTree:
-        filled = list(numbers)
-        for i, value in zip(places, arrays, strict=True):
-            filled[i] = value
-        return function(*filled)
-
-    call = _unchecked(of_arrays, axes)
-    with enter(None):  # here no name has a placement: unchecked code must not communicate
-        try:
-            closed = jax.make_jaxpr(call)(*datas)
-        except Exception:
-            raise error from None
-        if (
-            any(varying(const) for const in closed.consts)
-            or collective_axes(closed.jaxpr, or_index=True) & axes
-        ):
-            raise error
-        return call(*datas)
-
-
-def _unchecked(function: Callable[..., Any], axes: frozenset[str]) -> Callable[..., Any]:
-    """Return `function` without JAX's variance check; its arguments and results vary over `axes`.
-
-    It has no forward derivative.
-    """
-
-    def unchecked(body: Callable[..., Any]) -> Callable[..., Any]:
-        # The mesh axes are manual already, so this changes only the types.
-        mapped = jax.shard_map(
-            body,
-            in_specs=PartitionSpec(),
-            out_specs=PartitionSpec(),
-            axis_names=axes,
-            check_vma=False,
-        )
-        # for bodies that are not compiled: JAX's interpreter checks either all or nothing
-        return jax.jit(mapped)
-
-    def reshaped(*datas: jax.Array) -> tuple[jax.Array, ...]:
-        return tuple(lax.squeeze(lax.expand_dims(data, (0,)), (0,)) for data in datas)
-
-    # Arguments keep their variance; the results of operations have none.
-    without_types, run = unchecked(reshaped), unchecked(function)
-
-    @jax.custom_vjp
-    def call(*datas: jax.Array) -> PyTree:
-        return jax.tree.map(lambda leaf: cast_data(leaf, axes), run(*without_types(*datas)))
-
-    def forward(*datas: jax.Array) -> tuple[PyTree, Sequence[jax.Array]]:
-        return call(*datas), datas
-
-    def backward(datas: Sequence[Any], cotangent: PyTree) -> tuple[jax.typing.ArrayLike, ...]:
-        leaves, count = jax.tree.leaves(cotangent), len(datas)
-        places = [i for i, data in enumerate(datas) if _is_inexact(data)]
-        given = [i for i, leaf in enumerate(leaves) if leaf.dtype != jax.dtypes.float0]
-
-        def pull(*values: jax.Array) -> tuple[jax.Array, ...]:
-            datas, cotangents = values[:count], values[count:]
-
-            def of(*values: jax.Array) -> list[jax.Array]:
-                filled = list(datas)
-                for i, value in zip(places, values, strict=True):
-                    filled[i] = value
-                results = jax.tree.leaves(function(*filled))
-                return [results[i] for i in given]
-
-            with enter(None):
-                return jax.vjp(of, *(datas[i] for i in places))[1](list(cotangents))
-
-        # Also unchecked, and so on for derivatives of higher order.
-        pulled = iter(_unchecked(pull, axes)(*datas, *(leaves[i] for i in given)) if given else ())
-        return tuple(
-            next(pulled) if given and i in places else _no_cotangent(data)
-            for i, data in enumerate(datas)
-        )
-
-    call.defvjp(forward, backward)
-    return call
-
-
-def _is_inexact(data: jax.typing.ArrayLike) -> bool:
-    return bool(jnp.issubdtype(getattr(data, "dtype", None) or jnp.result_type(data), jnp.inexact))
-
-
-def _no_cotangent(data: jax.typing.ArrayLike) -> jax.typing.ArrayLike:
-    return (
-        jnp.zeros_like(data) if _is_inexact(data) else np.zeros(np.shape(data), jax.dtypes.float0)
-    )

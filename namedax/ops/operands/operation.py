@@ -19,7 +19,6 @@ from namedax.core.display import type_text
 from namedax.core.element_types import in_native_order
 from namedax.core.explicit_fallback import (
     Explicit,
-    explain_call,
     may_fall_back,
     run_fallback,
     run_on_blocks,
@@ -43,6 +42,7 @@ from namedax.messages.call_errors import check_flags, flags_of, refuse_miscall
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.operands import dispatch
 from namedax.ops.operands.axes import names_alone, refuse_axes_apart
+from namedax.ops.operands.explanations import explain_call
 
 __all__ = [
     "MOVED",

@@ -25,10 +25,10 @@ from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, format_value
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key, is_axis_name
 from namedax.ops.operands.broadcasting import constrain_sharding, make_result, to_local
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.one_axis import along
 from namedax.ops.operands.operation import MOVED, Explicit, operation
 from namedax.ops.reduction.site import ReductionPlan, reduction_site

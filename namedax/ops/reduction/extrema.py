@@ -20,9 +20,9 @@ from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, PositionalAxisError, format_value
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.operands.axes import refuse_order_of_storage
 from namedax.ops.operands.broadcasting import make_result
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.operation import REDUCED, SEARCHED, Explicit, operation
 from namedax.ops.reduction.cumulative import flatten_positional
 from namedax.ops.reduction.site import ReductionPlan, reduction_site, run_reduction

@@ -23,10 +23,10 @@ from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
 from namedax.core.variance import varying
 from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, format_value
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key, resolve_axis
 from namedax.ops.operands.broadcasting import align, make_result, to_local
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import is_real
 

@@ -28,13 +28,14 @@ from namedax.errors import (
     as_integer,
     format_value,
 )
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.indexing.getitem import take_along_axis
 from namedax.ops.operands import kernels
 from namedax.ops.operands.along_axes import along_axes, checks_axes, names_in
 from namedax.ops.operands.axes import axis_key
 from namedax.ops.operands.broadcasting import align, make_result, to_local
 from namedax.ops.operands.new_axis import finish_with_new_axis
-from namedax.ops.operands.nmap import Lifted, explain_type_errors
+from namedax.ops.operands.nmap import Lifted
 from namedax.ops.operands.operation import operation
 from namedax.ops.operands.pytree import data_of
 from namedax.ops.reduction.cumulative import flatten_positional, site_of_one_axis

@@ -20,12 +20,12 @@ from namedax.core.display import type_text
 from namedax.core.element_types import accumulates, as_inexact, to_type, widened_type
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, PositionalAxisError, format_value, naming
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key, resolve_axis
 from namedax.ops.operands.broadcasting import make_result
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.operation import REDUCED, Explicit, operation
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import reduction_site

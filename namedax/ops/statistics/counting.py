@@ -22,11 +22,11 @@ from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, as_integer, format_value
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key
 from namedax.ops.operands.broadcasting import align, make_result, to_local
 from namedax.ops.operands.new_axis import finish_with_new_axis, new_axis_placement
-from namedax.ops.operands.nmap import explain_type_errors
 from namedax.ops.operands.operation import MOVED, operation
 from namedax.ops.operands.pytree import data_of
 from namedax.ops.reduction.reductions import REDUCTIONS

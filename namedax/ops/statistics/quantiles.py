@@ -26,11 +26,12 @@ from namedax.errors import (
     format_value,
     refuse_names,
 )
+from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.operands import kernels
 from namedax.ops.operands.along_axes import entries_of, to_front
 from namedax.ops.operands.axes import axis_key, resolve_axis
 from namedax.ops.operands.broadcasting import make_result
-from namedax.ops.operands.nmap import explain_type_errors, nmap
+from namedax.ops.operands.nmap import nmap
 from namedax.ops.operands.operation import REDUCED, operation
 from namedax.ops.operands.pytree import data_of
 from namedax.ops.reduction.site import ReductionPlan, reduction_site
