@@ -68,6 +68,8 @@ Kwargs: TypeAlias = dict[str, Any]
 
 # NumPy's scalars and arrays. For everything else the dtypes and values come from JAX.
 NUMPY = (np.ndarray, np.generic)
+#: Python's numbers, which are operands without axes.
+SCALARS = frozenset({bool, int, float, complex})
 
 
 def native_dtype(dtype: D) -> D:

@@ -50,7 +50,6 @@ from namedax.errors import (
     show_names,
 )
 from namedax.messages.tracebacks import shorten_traceback
-from namedax.ops.operands.argument_placement import Arrivals, checked_values
 from namedax.ops.operands.broadcasting import to_local
 from namedax.ops.operands.nmap import belongs_to_jax, nmap
 from namedax.ops.shape.conversion import attach_names, leaves_with_mappings
@@ -68,6 +67,7 @@ from namedax.resources.mesh import (
 )
 from namedax.resources.serial import loops_of, on_devices, with_loops
 from namedax.resources.two_level import SlowAxes, slow_axes_on
+from namedax.xmap.argument_placement import Arrivals, checked_values
 from namedax.xmap.call_comparison import compare_calls
 from namedax.xmap.effects import MappedAxes, all_axes, axes_used, trace_call, without_request
 from namedax.xmap.explanations import (

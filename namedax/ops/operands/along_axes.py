@@ -119,7 +119,7 @@ def along_axes(
             key: jax.tree.map(
                 lambda leaf: to_front(leaf, wanted, name),
                 value,
-                is_leaf=lambda leaf: isinstance(leaf, NamedArray),
+                is_leaf=is_named,
             )
             for key, value in bound.arguments.items()
         }
@@ -130,7 +130,7 @@ def along_axes(
                 leaf, wanted, rank, keepdims, name, renamed if renames else None
             ),
             result,
-            is_leaf=lambda leaf: isinstance(leaf, NamedArray),
+            is_leaf=is_named,
         )
 
     if renames:
@@ -180,9 +180,7 @@ def by_name(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
 
 
 def _arrays(arguments: Mapping[str, Any]) -> list[AnyArray | np.ndarray]:
-    leaves = jax.tree.leaves(
-        list(arguments.values()), is_leaf=lambda leaf: isinstance(leaf, NamedArray)
-    )
+    leaves = jax.tree.leaves(list(arguments.values()), is_leaf=is_named)
     return [leaf for leaf in leaves if isinstance(leaf, (NamedArray, jax.Array, np.ndarray))]
 
 

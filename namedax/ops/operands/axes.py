@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.annotations import ArrayLike, AxisSpec
-from namedax.core.array import NamedArray, dims_of
+from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
 from namedax.core.element_types import is_foreign_type
 from namedax.core.names import AxisName, Dims, PyTree, Shape, is_name
@@ -380,7 +380,4 @@ def holds_names(value: PyTree) -> bool:
         value, (str, int, float, complex, jax.Array, np.ndarray, np.generic)
     ):
         return False
-    return any(
-        isinstance(leaf, NamedArray)
-        for leaf in jax.tree.leaves(value, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
-    )
+    return any(isinstance(leaf, NamedArray) for leaf in jax.tree.leaves(value, is_leaf=is_named))

@@ -36,6 +36,7 @@ from namedax.core.cpu_workarounds import sums_abort
 from namedax.core.display import type_text
 from namedax.core.element_types import (
     NUMPY,
+    SCALARS,
     check_numbers,
     is_foreign_type,
     native_order,
@@ -133,14 +134,7 @@ def to_local(array: object, op: str, region: Region | None) -> object:
       PlacementConflictError: an array from outside has two names that are on one mesh axis here.
     """
     if type(array) is not NamedArray:
-        if type(array) in _NO_ARRAYS:
-            refuse_names(op, array)
-        elif isinstance(array, NUMPY):
-            check_numbers(op, array)
-            array = native_order(array)
-        elif is_foreign_type(type(array)):
-            refuse_foreign(op, array)
-        return array if region is None or not region.resources else _entered(array, region)
+        return array if type(array) in SCALARS else _without_names(array, op, region)
     if region is None:
         positions(array, op)
         return array
@@ -155,25 +149,50 @@ def to_local(array: object, op: str, region: Region | None) -> object:
     is_at_home = origin is region or (origin is None and not region.resources)
     if is_at_home and key in region.state.looked_at:
         return array
-    region.seen.update(dim for dim in dims if dim is not None)
+    region.seen.update([dim for dim in dims if dim is not None])
     if origin is not None and origin != region:
         return _from_surrounding(array, op, origin, region)
-    whole = origin is None
-    if whole and region.resources:
-        region.check_placement(
-            f"{op}, of {_FROM_OUTSIDE}", (dim for dim in dims if dim is not None), _OUTSIDE_REMEDY
-        )
-        data = _entered(data, region)
+    if origin is None and region.resources:
+        data = _from_outside(array, op, region)
+    local = _sliced(data, dims, op, region, is_global=origin is None)
+    if local is not array._data:
+        return make_in_region(local, dims)
+    if is_at_home:
+        region.state.note_looked_at(key)
+    return array
+
+
+def _without_names(array: object, op: str, region: Region | None) -> object:
+    """Return an operand without names as a value of the body of `region`, after checks."""
+    if type(array) in _NO_ARRAYS:
+        refuse_names(op, array)
+    elif isinstance(array, NUMPY):
+        check_numbers(op, array)
+        array = native_order(array)
+    elif is_foreign_type(type(array)):
+        refuse_foreign(op, array)
+    return array if region is None or not region.resources else _entered(array, region)
+
+
+def _from_outside(array: NamedArray, op: str, region: Region) -> Any:
+    """Return the data of a global array that the body closes over, with a type for the body."""
+    names = [dim for dim in array._dims if dim is not None]
+    region.check_placement(f"{op}, of {_FROM_OUTSIDE}", names, _OUTSIDE_REMEDY)
+    return _entered(array._data, region)
+
+
+def _sliced(data: Any, dims: Dims, op: str, region: Region, is_global: bool) -> Any:
+    """Return `data` with the block of this device along each name that the region maps."""
     for i, dim in enumerate(dims):
         if dim is None:
             continue
         size = region.sizes.get(dim)
         if size is None:
-            if not whole or dim not in region.resources:
+            if not is_global or dim not in region.resources:
                 continue
             size = data.shape[i]  # a new name, from an array that the body closes over
         block = region.block_size(dim, size, op, supports_padding=True)
-        if data.shape[i] == block and not (whole and (block != size or dim in region.uneven)):
+        if data.shape[i] == block and not (is_global and (block != size or dim in region.uneven)):
             continue
         if data.shape[i] != size:
             raise AxisSizeError(
@@ -182,11 +201,7 @@ def to_local(array: object, op: str, region: Region | None) -> object:
                 f" has one size. Rename one of the two axes.{placeholder_remedy(data.shape)}"
             )
         data = comm.cut(data, i, region.place(dim))
-    if data is not array._data:
-        return make_in_region(data, dims)
-    if is_at_home:
-        region.state.note_looked_at(key)
-    return array
+    return data
 
 
 def _entered(data: Any, region: Region) -> Any:
@@ -404,14 +419,11 @@ def own_blocks(operands: Sequence[Any], region: Region) -> tuple[Any, ...] | Non
                     aval.weak_type,
                 )
             )
-        elif type(operand) in _NUMBERS:
+        elif type(operand) in SCALARS:
             key.append(None)
         else:
             return None
     return tuple(key)
-
-
-_NUMBERS = frozenset({bool, int, float, complex})
 
 
 def note_aligned(key: tuple[Any, ...], region: Region) -> None:

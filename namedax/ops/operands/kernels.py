@@ -37,7 +37,7 @@ import numpy as np
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, make, make_block, make_in_region
-from namedax.core.element_types import NUMPY, check_numbers, native_order
+from namedax.core.element_types import NUMPY, SCALARS, check_numbers, native_order
 from namedax.core.explicit_fallback import run_stored_padded
 from namedax.core.name_scopes import Scope, check_scope_names, is_open, names_in, scope_text, silent
 from namedax.core.names import Dims, is_name
@@ -57,8 +57,8 @@ from namedax.resources.mesh import retyped
 from namedax.resources.serial import LoopAxis
 
 __all__ = [
+    "CONSTANTS",
     "OF_BLOCKS",
-    "SCALARS",
     "AxesAndNew",
     "Recent",
     "new_table",
@@ -85,9 +85,6 @@ class NamedAxes(Protocol):
 
 #: The axes of an operation, as part of the key of its kernel.
 Axes = AxisSpec | NamedAxes
-
-#: Python's numbers, which are operands without axes.
-SCALARS = frozenset({bool, int, float, complex})
 
 
 # --- entry points --------------------------------------------------------------------------------
@@ -569,22 +566,12 @@ class _Numbering:
         return tuple([names[dim.index] if type(dim) is _Number else dim for dim in dims])
 
 
-_plain = frozenset(
-    {
-        str,
-        int,
-        bool,
-        bytes,
-        NoneType,
-        EllipsisType,
-        range,
-        type,
-        FunctionType,
-        BuiltinFunctionType,
-        type(jnp.float32),
-        type(jnp.sum),
-    }
+#: The types of arguments whose values are equal only if they are the same.
+CONSTANTS = frozenset(
+    {str, bytes, bool, int, NoneType, EllipsisType, type, range, BuiltinFunctionType}
+    | {type(jnp.float32), type(np.float32), type(np.sum)}
 )
+_plain = CONSTANTS | {FunctionType, type(jnp.sum)}
 
 
 def _types(values: tuple[Any, ...]) -> tuple[Any, ...]:

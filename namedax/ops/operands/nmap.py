@@ -48,8 +48,9 @@ from namedax.messages.jax_errors import ErrorKind
 from namedax.messages.jax_notes import add_note
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.operands.broadcasting import make_result, to_local, union_of_variance
-from namedax.ops.operands.dispatch import call_program, on_one_mesh
+from namedax.ops.operands.dispatch import call_program
 from namedax.ops.operands.explanations import explain_call, explain_positional
+from namedax.ops.operands.one_mesh import on_one_mesh
 from namedax.ops.operands.pytree import data_of
 from namedax.ops.operands.without_variance import is_inexact, without_variance
 from namedax.programs.evaluator import collective_axes, has_reverse_rules, with_plain_layouts

@@ -42,7 +42,9 @@ from namedax.messages.call_errors import check_flags, flags_of, refuse_miscall
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.operands import dispatch
 from namedax.ops.operands.axes import names_alone, refuse_axes_apart
+from namedax.ops.operands.call_arguments import array_parameters
 from namedax.ops.operands.explanations import explain_call
+from namedax.ops.operands.one_mesh import on_one_mesh
 
 __all__ = [
     "MOVED",
@@ -141,10 +143,10 @@ def operation(
             if scope or calls_functions
             else function
         )
-        is_pytree = None if arrays is None else dispatch.numbers_of(function, arrays)
+        parameters = None if arrays is None else array_parameters(function, arrays)
         given = (function, run, op, read, requires_axis, explicit, on_blocks, elementwise)
         program = functools.partial(
-            dispatch.call_program, _checked(*given), is_pytree=is_pytree, keeps=keeps_programs
+            dispatch.call_program, _checked(*given), parameters=parameters, keeps=keeps_programs
         )
         checked = _checked(*given, program)
         checked.without_axis_check = (  # type: ignore[attr-defined]
@@ -202,7 +204,7 @@ def _checked(
                     if (done := run_on_blocks(op, axes, run, args, kwargs)) is not None:
                         return done[0]
                 if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
-                    args, kwargs = dispatch.on_one_mesh(op, args, kwargs) or (args, kwargs)
+                    args, kwargs = on_one_mesh(op, args, kwargs) or (args, kwargs)
                     axes = functools.partial(_axes_of, read, args, kwargs)
                     if (done := run_fallback(explicit, op, axes, run, args, kwargs)) is not None:
                         return done[0]
@@ -210,7 +212,7 @@ def _checked(
             except StoredPaddingError as error:
                 return run_stored_padded(op, run, args, kwargs, error)
             except Exception as error:
-                if (moved := dispatch.on_one_mesh(op, args, kwargs)) is not None:
+                if (moved := on_one_mesh(op, args, kwargs)) is not None:
                     return checked(*moved[0], **moved[1])
                 if isinstance(error, TypeError):
                     _refuse_numpy(op, args, kwargs)
