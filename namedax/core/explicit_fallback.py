@@ -24,8 +24,6 @@ __all__ = [
     "VALUE_ERRORS",
     "Explicit",
     "install",
-    "install_on_blocks",
-    "install_padded",
     "may_fall_back",
     "needs_fallback",
     "run_fallback",
@@ -63,17 +61,14 @@ VALUE_ERRORS = (
 _runs: list[Callable[..., Any]] = []
 
 
-def install(run: Callable[..., Any]) -> None:
-    """Make `run` the function that `run_fallback` calls with its own arguments."""
-    _runs[:] = [run]
+def install(
+    run: Callable[..., Any], run_padded: Callable[..., Any], on_blocks: Callable[..., Any]
+) -> None:
+    """Make these the functions that the functions below call.
 
-
-_runs_padded: list[Callable[..., Any]] = []
-
-
-def install_padded(run: Callable[..., Any]) -> None:
-    """Make `run` the function that `run_stored_padded` calls with its own arguments."""
-    _runs_padded[:] = [run]
+    These are `run_fallback`, `run_stored_padded` and `run_on_blocks`.
+    """
+    _runs[:] = [run, run_padded, on_blocks]
 
 
 def run_stored_padded(
@@ -95,15 +90,7 @@ def run_stored_padded(
     Raises:
       StoredPaddingError: the operation cannot run as a mapped function.
     """
-    return _runs_padded[0](op, function, args, kwargs, error)
-
-
-_runs_on_blocks: list[Callable[..., Any]] = []
-
-
-def install_on_blocks(run: Callable[..., Any]) -> None:
-    """Make `run` the function that `run_on_blocks` calls, with the region as another argument."""
-    _runs_on_blocks[:] = [run]
+    return _runs[1](op, function, args, kwargs, error)
 
 
 def run_on_blocks(
@@ -130,7 +117,7 @@ def run_on_blocks(
     touched = axes()
     if touched is None or region.resources.keys().isdisjoint(touched):
         return None
-    result: tuple[Any] | None = _runs_on_blocks[0](region, op, touched, function, args, kwargs)
+    result: tuple[Any] | None = _runs[2](region, op, touched, function, args, kwargs)
     return result
 
 

@@ -96,6 +96,7 @@ def scope_text(op: str, names: tuple[Hashable, ...], module: str = "") -> str:
     return f"nx.{qualified(op, module)}{{{','.join(map(_name_text, names))}}}"
 
 
+@functools.lru_cache(maxsize=1024)
 def qualified(op: str, module: str) -> str:
     """Return an operation with its public namespace."""
     space = next((space for room, space in _NAMESPACES.items() if module.startswith(room)), "")

@@ -1,4 +1,4 @@
-"""Misspelled axis names in layouts.
+"""Misspelled axis names in layouts, and axes that a layout places on one mesh axis.
 
 One layout places all arrays of a program, so it may map axis names that a tree does not have, such
 as those of activations. A misspelled name would have no effect: the axis would stay replicated.
@@ -11,9 +11,9 @@ import re
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-from namedax.errors import AxisResourceError, format_value
+from namedax.errors import AxisResourceError, PlacementConflictError, format_value, show_name
 
-__all__ = ["check_layout_names", "is_misspelling"]
+__all__ = ["check_layout_names", "is_misspelling", "restate_conflict"]
 
 # Similar words of one layout are less similar than this: `batch` and `patch`, `inputs` and
 # `outputs`. One letter more or less, or another letter in a word of six, is at least as similar.
@@ -94,3 +94,17 @@ def _is_misspelled_word(word: str, meant: str) -> bool:
     return similarity >= (
         _LEAST_SIMILARITY_OF_TRANSPOSED if sorted(word) == sorted(meant) else _LEAST_SIMILARITY
     )
+
+
+def restate_conflict(error: PlacementConflictError, op: str) -> PlacementConflictError:
+    """Rewrite the error of a mapped function for a call outside of mapped functions."""
+    if len(error.axes) != 2 or error.mesh_axis is None:
+        return error
+    one, other = map(show_name, error.axes)
+    if error.operation is not None and not error.operation.startswith("xmap"):
+        op = error.operation
+    return PlacementConflictError(
+        f"{op}: axes {one} and {other} would be in one value, but both are sharded over mesh axis"
+        f" {error.mesh_axis!r}, which can hold only one of them. Place one of the arrays elsewhere"
+        f" first, such as nx.shard(x, {{{one}: None}}, mesh), which gathers it."
+    ).about(axes=error.axes, mesh_axis=error.mesh_axis, operation=op)

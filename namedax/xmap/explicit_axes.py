@@ -62,11 +62,19 @@ from namedax.errors import (
     UnevenAxisError,
     show_name,
 )
+from namedax.messages.layout_names import restate_conflict
 from namedax.ops.operands.broadcasting import to_local
 from namedax.ops.operands.nmap import Lifted, belongs_to_jax
 from namedax.ops.shape.rename import rename
 from namedax.resources.assignment import Assignment, partition_spec
-from namedax.resources.mesh import auto_mesh, concrete_mesh, entry_of, is_tracked, replicated
+from namedax.resources.mesh import (
+    auto_mesh,
+    concrete_mesh,
+    entry_of,
+    is_tracked,
+    replicated,
+    use_mesh,
+)
 from namedax.resources.serial import LoopAxis
 from namedax.resources.stored_padding import without_padding
 from namedax.xmap.global_bodies import on_global_shapes
@@ -77,9 +85,7 @@ __all__ = ["install"]
 
 def install() -> None:
     """Make the functions of this module the fallbacks of operations."""
-    explicit_fallback.install(run_mapped)
-    explicit_fallback.install_padded(run_padded)
-    explicit_fallback.install_on_blocks(run_on_blocks)
+    explicit_fallback.install(run_mapped, run_padded, run_on_blocks)
 
 
 # --- a call ---------------------------------------------------------------------------------------
@@ -235,7 +241,7 @@ def run_on_blocks(
     mesh = mesh.abstract_mesh if isinstance(mesh, jax.sharding.Mesh) else mesh
     mapped = _mapped(call, resources, mesh)
     try:
-        with _abstract_mesh_context(mesh):
+        with use_mesh(mesh, from_context=False):
             return (without_region(mapped, call.operands),)
     except PipelineError:  # a stage cannot gather its microbatches
         return None
@@ -476,7 +482,7 @@ def _run(
         except _NotImplementedError:
             return NotImplemented
         except PlacementConflictError as error:
-            raise _restate_conflict(error, call.op) from None
+            raise restate_conflict(error, call.op) from None
         except AxisSizeError:
             return _run_with_unique_names(call, operands, resources, mesh)
         except Exception as error:
@@ -495,20 +501,6 @@ def _needs_values(error: BaseException) -> bool:
             return True
         cause = cause.__cause__
     return False
-
-
-def _restate_conflict(error: PlacementConflictError, op: str) -> PlacementConflictError:
-    """Rewrite the error of a mapped function for a call outside of mapped functions."""
-    if len(error.axes) != 2 or error.mesh_axis is None:
-        return error
-    one, other = map(show_name, error.axes)
-    if error.operation is not None and not error.operation.startswith("xmap"):
-        op = error.operation
-    return PlacementConflictError(
-        f"{op}: axes {one} and {other} would be in one value, but both are sharded over mesh axis"
-        f" {error.mesh_axis!r}, which can hold only one of them. Place one of the arrays elsewhere"
-        f" first, such as nx.shard(x, {{{one}: None}}, mesh), which gathers it."
-    ).about(axes=error.axes, mesh_axis=error.mesh_axis, operation=op)
 
 
 def _mapped(
@@ -579,7 +571,7 @@ def _run_with_unique_names(
             jax.eval_shape(call.of, [_without_sharding(x) for x in operands])
             raise
         except PlacementConflictError as error:
-            raise _restate_conflict(error, call.op) from None
+            raise restate_conflict(error, call.op) from None
 
 
 def _without_sharding(operand: Any) -> NamedArray | jax.ShapeDtypeStruct:
@@ -624,20 +616,10 @@ def _mesh_context(mesh: Mesh) -> contextlib.AbstractContextManager[object]:
     """Return a context in which constants are created on the mesh."""
     if not jax.sharding.get_abstract_mesh().empty:
         return contextlib.nullcontext()
-    try:
-        return (
-            jax.set_mesh(mesh)
-            if isinstance(mesh, jax.sharding.Mesh) and jax.sharding.get_mesh().empty
-            else _abstract_mesh_context(mesh)
-        )
-    except ValueError:  # "can only be used outside of jax.jit"
-        return _abstract_mesh_context(mesh)
-
-
-def _abstract_mesh_context(mesh: Mesh) -> contextlib.AbstractContextManager[object]:
-    return jax.sharding.use_abstract_mesh(
-        mesh.abstract_mesh if isinstance(mesh, jax.sharding.Mesh) else mesh
-    )
+    with contextlib.suppress(ValueError):  # "can only be used outside of jax.jit"
+        if isinstance(mesh, jax.sharding.Mesh) and jax.sharding.get_mesh().empty:
+            return jax.set_mesh(mesh)
+    return use_mesh(mesh, from_context=False)
 
 
 def _dividing_spec(

@@ -36,7 +36,6 @@ from namedax.errors import (
     show_names,
     split_names,
 )
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.contraction.engine import Contraction, Label, Labels
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.ops.contraction.spec import ELLIPSIS, EinsumSpec, parse_einsum
@@ -119,17 +118,17 @@ def einsum(
             f"einsum: {format_value(spec)} has {_count(len(parsed.operands), 'operand')}, but is"
             f" called with {_count(len(operands), 'array')}. Separate operands by commas."
         )
-    _check_overlap("einsum", overlap)
+    if overlap is not None:
+        _check_overlap("einsum", overlap)
     formats = None if wire is None else _wire_of(parsed, wire, overlap, operands)
     given = (precision, preferred_element_type, overlap, formats)
-    with explain_type_errors:
-        if parsed.renames and ambient() is not None:
-            # The mapped function records names that are in no operand and no result; a cached
-            # kernel could not record them.
-            return in_scope(
-                scope_text("einsum", parsed.mentioned), _einsum, "einsum", parsed, *given, *operands
-            )
-        return kernels.run("einsum", _einsum, parsed, given, *operands)
+    if parsed.renames and ambient() is not None:
+        # The mapped function records names that are in no operand and no result; a cached
+        # kernel could not record them.
+        return in_scope(
+            scope_text("einsum", parsed.mentioned), _einsum, "einsum", parsed, *given, *operands
+        )
+    return kernels.run("einsum", _einsum, parsed, given, *operands)
 
 
 def _parsed(spec: str, operands: Sequence[ArrayLike]) -> EinsumSpec:
@@ -231,7 +230,7 @@ _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
 def _check_overlap(op: str, overlap: object) -> None:
-    if overlap is not None and overlap not in OVERLAPS:
+    if overlap not in OVERLAPS:
         raise ArgumentError(
             f"{op}: overlap must be True, False or 'bidirectional', got {format_value(overlap)}."
         )
@@ -291,7 +290,7 @@ def _label(
                 f"{did_you_mean(name, names)}{spec.point(at)}"
             )
     writes: dict[Label, Label] = {name: new for new, name in result.names if new != name}
-    keep = frozenset(name for _, name in result.names) | carried
+    keep = frozenset([name for _, name in result.names]) | carried
     return labels, tuple(out), keep, writes
 
 
@@ -411,9 +410,9 @@ def dot(
                 f"dot: axis {name!r} appears twice in axis={format_value(axis)}; an axis is"
                 " contracted once."
             )
-    _check_overlap("dot", overlap)
-    with explain_type_errors:
-        return kernels.run("dot", _dot, names, (precision, preferred_element_type, overlap), x, y)
+    if overlap is not None:
+        _check_overlap("dot", overlap)
+    return kernels.run("dot", _dot, names, (precision, preferred_element_type, overlap), x, y)
 
 
 def _naming(name: AxisName, argument: str, block: AnyArray, other: AnyArray) -> str:

@@ -13,7 +13,6 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import AxisName
 from namedax.errors import PositionalAxisError
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.collectives.reducing import check_names, size_of_absent
 from namedax.ops.contraction.engine import Contraction
 from namedax.ops.operands import kernels
@@ -71,8 +70,7 @@ def pdot(
     dtype = jnp.result_type(x.dtype, y.dtype)
     absent = [name for name in names if name not in dims_of(x) and name not in dims_of(y)]
     copies = math.prod(size_of_absent("pdot", name) for name in absent)
-    with explain_type_errors:
-        result = kernels.run("pdot", _contract, names, (contract, batch, precision), x, y)
+    result = kernels.run("pdot", _contract, names, (contract, batch, precision), x, y)
     return result if not absent else result * jnp.asarray(copies, dtype)
 
 

@@ -9,6 +9,7 @@ positional axes without a letter.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Hashable
 from typing import NoReturn
 
@@ -54,7 +55,7 @@ class EinsumSpec(Record):
     def __hash__(self) -> int:
         return hash(self.text)
 
-    @property
+    @functools.cached_property
     def renames(self) -> bool:
         """Return True if an axis is read or written under another name."""
         terms = (*self.operands, *([self.result] if self.result else []))
@@ -112,91 +113,94 @@ def parse_einsum(text: str) -> EinsumSpec:
     return _Parser(text).parse()
 
 
+_TOKEN = re.compile(r"->|\.\.\.|\S")
+
+
 class _Parser:
+    """A parser of one specification.
+
+    Attributes:
+      text: the specification.
+      tokens: its arrows, `...` and other characters without white space, each with its offset; the
+        last one is empty.
+      index: the number of tokens that have been read.
+    """
+
     def __init__(self, text: str):
         self.text = text
-        self.at = 0
+        self.tokens = [(match[0], match.start()) for match in _TOKEN.finditer(text)]
+        self.tokens.append(("", len(text)))
+        self.index = 0
 
     def fail(self, why: str, at: int | None = None) -> NoReturn:
         spec = EinsumSpec((), None, self.text)
-        raise EinsumError(f"einsum: {why}{spec.point(self.at if at is None else at)}")
-
-    def skip_blanks(self) -> str:
-        """Skip white space, and return the next character, or the empty string at the end."""
-        while self.at < len(self.text) and self.text[self.at].isspace():
-            self.at += 1
-        return self.text[self.at : self.at + 1]
+        raise EinsumError(
+            f"einsum: {why}{spec.point(self.tokens[self.index][1] if at is None else at)}"
+        )
 
     def parse(self) -> EinsumSpec:
         operands = [self.term()]
         result = None
-        while char := self.skip_blanks():
-            if char == ",":
-                self.at += 1
+        while token := self.tokens[self.index][0]:
+            if token == ",":
+                self.index += 1
                 operands.append(self.term())
-            elif self.text.startswith("->", self.at):
-                self.at += 2
+            elif token == "->":
+                self.index += 1
                 result = self.term(is_result=True)
-                if self.skip_blanks():
+                if self.tokens[self.index][0]:
                     self.fail(
                         "the specification must end here. Write one result, without a comma or a"
                         " second arrow."
                     )
             else:
                 self.fail(
-                    f"{char!r} has no meaning here. Write one letter per positional axis, names in"
+                    f"{token!r} has no meaning here. Write one letter per positional axis, names in"
                     " braces, commas between operands, and '->' before the result."
                 )
         return EinsumSpec(tuple(operands), result, self.text)
 
     def term(self, is_result: bool = False) -> Term:
-        self.skip_blanks()
-        start = self.at
-        letters: list[tuple[str, int]] = []
-        names: list[tuple[tuple[str, str], int]] = []
-        while char := self.skip_blanks():
-            known = [letter for letter, _ in letters]
-            if char.isalpha():
-                if is_result and char in known:
-                    self.fail(
-                        f"letter {char!r} appears twice in the result. Use a separate letter for"
-                        " each axis."
-                    )
-                letters.append((char, self.at))
-                self.at += 1
-            elif self.text.startswith(ELLIPSIS, self.at):
-                if ELLIPSIS in known:
-                    self.fail("a term has a second '...'. Write at most one.")
-                letters.append((ELLIPSIS, self.at))
-                self.at += 3
-            elif char == "{":
-                self.braces(names, "result" if is_result else "operand")
-            else:
-                break
-        return Term(
-            letters=tuple(letter for letter, _ in letters),
-            names=tuple(pair for pair, _ in names),
-            text=self.text[start : self.at].strip(),
-            at=start,
-            letters_at=tuple(at for _, at in letters),
-            names_at=tuple(at for _, at in names),
-        )
-
-    def braces(self, names: list[tuple[tuple[str, str], int]], where: str) -> None:
-        opened = self.at
-        self.at += 1
-        if self.skip_blanks() == "}":
-            self.at += 1
-            return
+        start = self.tokens[self.index][1]
+        letters: list[str] = []
+        letters_at: list[int] = []
+        names: list[tuple[str, str]] = []
+        names_at: list[int] = []
         while True:
-            self.skip_blanks()
-            begin = self.at
-            label = self.name(opened)
-            axis = label
-            if self.skip_blanks() == ":":
-                self.at += 1
+            token, at = self.tokens[self.index]
+            if token == "{":
+                self.braces(names, names_at, "result" if is_result else "operand")
+                continue
+            if token == ELLIPSIS:
+                if ELLIPSIS in letters:
+                    self.fail("a term has a second '...'. Write at most one.")
+            elif not token.isalpha():
+                break
+            elif is_result and token in letters:
+                self.fail(
+                    f"letter {token!r} appears twice in the result. Use a separate letter for each"
+                    " axis."
+                )
+            letters.append(token)
+            letters_at.append(at)
+            self.index += 1
+        text = self.text[start:at].strip()
+        return Term(tuple(letters), tuple(names), text, start, tuple(letters_at), tuple(names_at))
+
+    def braces(self, names: list[tuple[str, str]], names_at: list[int], where: str) -> None:
+        opened = self.tokens[self.index][1]
+        self.index += 1
+        if self.tokens[self.index][0] == "}":
+            self.index += 1
+            return
+        char = ","
+        while char == ",":
+            begin = self.tokens[self.index][1]
+            label = axis = self.name(opened)
+            if self.tokens[self.index][0] == ":":
+                self.index += 1
                 axis = self.name(opened)
-            for (other_label, other_axis), _ in names:
+            for other_label, other_axis in names:
                 if other_label == label and (where == "result" or other_axis == axis):
                     hint = (
                         ""
@@ -207,24 +211,20 @@ class _Parser:
                 if other_axis == axis:
                     verb = "written" if where == "result" else "read"
                     self.fail(f"axis {axis!r} is {verb} twice in one {where}.", begin)
-            names.append(((label, axis), begin))
-            char = self.skip_blanks()
+            names.append((label, axis))
+            names_at.append(begin)
+            char = self.tokens[self.index][0]
             if char not in (",", "}"):
                 self.fail("expected ',' or '}' after a name.")
-            self.at += 1
-            if char == "}":
-                return
+            self.index += 1
 
     def name(self, opened: int) -> str:
-        self.skip_blanks()
-        start = self.at
-        while self.at < len(self.text) and self.text[self.at] not in "{},:":
-            if self.text.startswith("->", self.at):
+        start = self.tokens[self.index][1]
+        while (token := self.tokens[self.index][0]) not in ("}", ",", ":"):
+            if token in ("", "->", "{"):
                 self.fail("this brace is never closed.", opened)
-            self.at += 1
-        if self.at >= len(self.text) or self.text[self.at] == "{":
-            self.fail("this brace is never closed.", opened)
-        name = self.text[start : self.at].strip()
+            self.index += 1
+        name = self.text[start : self.tokens[self.index][1]].strip()
         if not name:
             self.fail("expected an axis name here.")
         return name

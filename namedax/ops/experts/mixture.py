@@ -61,7 +61,6 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.experts.rounds import Rounds, loop_collective_axes
 from namedax.ops.experts.routing import Routing, check_routing
 from namedax.ops.experts.slots import Exchange, Slots, rank_among_equals, rank_in_groups
@@ -159,13 +158,10 @@ def mixture_of_experts(
     check_routing(_OP, routing)
     _check_counts(capacity, chunk)
     names = _Names.of(x, routing, tokens, axis, slot)
-    with explain_type_errors:
-        mixture = _Mixture(expert, params, x, routing, names)
-        return (
-            mixture.within_capacity(int(capacity))
-            if capacity is not None
-            else mixture.in_rounds(chunk)
-        )
+    mixture = _Mixture(expert, params, x, routing, names)
+    return (
+        mixture.within_capacity(int(capacity)) if capacity is not None else mixture.in_rounds(chunk)
+    )
 
 
 # --- names and sizes ------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.messages.tree_differences import tree_differences
 from namedax.ops.loops.carries import Grow, ValueType, check_placements, fix_carry_type
 from namedax.ops.loops.control_flow import from_device
@@ -156,8 +155,7 @@ def _combined(
     b: Sequence[AnyArray],
 ) -> list[AnyArray]:
     """Apply `fn` to two pytrees with these leaves, and return the leaves of its result."""
-    with explain_type_errors:
-        leaves, result_tree = flatten(call_user_code(fn, tree.unflatten(a), tree.unflatten(b)))
+    leaves, result_tree = flatten(call_user_code(fn, tree.unflatten(a), tree.unflatten(b)))
     labels = ("the result{} of the function", "its argument{}")
     if different := tree_differences(result_tree, tree, labels):
         raise ArgumentTypeError(f"{op}: {different} Return the structure of one argument.")

@@ -26,7 +26,6 @@ from namedax.core.records import Record
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.messages.tree_differences import tree_differences
 from namedax.ops.loops.carries import Element, ValueType, check_placements
 from namedax.ops.operands.broadcasting import make_result
@@ -198,8 +197,7 @@ class _Differ(Exception):
 def _run_branch(
     op: str, branch: Callable[..., PyTree], operands: Sequence[PyTree]
 ) -> tuple[list[AnyArray], _Results]:
-    with explain_type_errors:
-        leaves, tree = flatten(call_user_code(branch, *operands))
+    leaves, tree = flatten(call_user_code(branch, *operands))
     leaves = [as_block(leaf, op) for leaf in leaves]
     return leaves, _Results.of(leaves, tree)
 

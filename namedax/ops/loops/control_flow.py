@@ -36,7 +36,6 @@ from namedax.errors import (
     did_you_mean,
     format_value,
 )
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.loops.carries import Carry, Element, Grow, ValueType, fix_carry_type
 from namedax.ops.loops.remat import REMAT_CHOICES, Remat, recomputed
 from namedax.ops.operands.along_axes import Entries
@@ -239,7 +238,7 @@ def scan_entries(
     noted: list[Any] = []
 
     def flat(*values: jax.Array) -> list[jax.Array]:
-        with explain_type_errors, state.explain_missing_axes():
+        with state.explain_missing_axes():
             with hiding(entries.op, (entries.axis,) if entries.by_name else ()):
                 returned = call_user_code(
                     f, state.value(values[:count]), entries.value(values[count:])
@@ -470,7 +469,7 @@ def fori_loop(
 
     def flat(*values: jax.Array) -> list[jax.Array]:
         *datas, i = values
-        with explain_type_errors, state.explain_missing_axes():
+        with state.explain_missing_axes():
             return state.next(call_user_code(body_fun, i, state.value(datas)))
 
     known = not (isinstance(first, jax.core.Tracer) or isinstance(end, jax.core.Tracer))
@@ -574,7 +573,7 @@ def while_loop(
     state = Carry("while_loop", init_val)
 
     def wanted(datas: Sequence[jax.Array]) -> AnyArray:
-        with explain_type_errors, state.explain_missing_axes():
+        with state.explain_missing_axes():
             pred = scalar_of(
                 "while_loop", "condition", call_user_code(cond_fun, state.value(datas))
             )
@@ -586,7 +585,7 @@ def while_loop(
         return pred
 
     def after(datas: Sequence[jax.Array]) -> list[jax.Array]:
-        with explain_type_errors, state.explain_missing_axes():
+        with state.explain_missing_axes():
             return state.next(call_user_code(body_fun, state.value(datas)))
 
     def pred_type() -> ValueType:

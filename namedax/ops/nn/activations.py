@@ -17,7 +17,6 @@ from namedax.core.names import DType
 from namedax.core.variance import cast_data
 from namedax.messages.call_errors import bound as bound_arguments
 from namedax.messages.call_errors import check_flags, flags_of, refuse_miscall
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.elementwise import apply_elementwise, elementwise_call
 from namedax.ops.operands import kernels
@@ -104,9 +103,8 @@ def _normalized(
     local: Callable[..., jax.Array],
     sharded: Callable[[ReductionPlan], jax.Array],
 ) -> AnyArray:
-    with explain_type_errors:
-        operands = (x,) if where is None else (x, where)
-        return kernels.run(op, _normalize, axis_key(op, axis), (local, sharded), *operands)
+    operands = (x,) if where is None else (x, where)
+    return kernels.run(op, _normalize, axis_key(op, axis), (local, sharded), *operands)
 
 
 def _normalize(

@@ -56,7 +56,6 @@ from namedax.errors import (
     PlacementConflictError,
     format_value,
 )
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.nn.attention_blocks import (
     FEATURES,
@@ -233,8 +232,7 @@ def dot_product_attention(
     operands = {"query": query, "key": key, "value": value}
     operands |= {name: array for name, array in optional.items() if array is not None}
     given = (tuple(operands), scale, is_causal, window, soft_cap, balance is not None)
-    with explain_type_errors:
-        return kernels.run(OPERATION, _attend_by_name, names, given, *operands.values())
+    return kernels.run(OPERATION, _attend_by_name, names, given, *operands.values())
 
 
 def _attend_by_name(

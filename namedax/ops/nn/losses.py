@@ -36,7 +36,6 @@ from namedax.errors import (
     format_value,
 )
 from namedax.messages.call_errors import checks_signature
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key, resolve_axis
@@ -122,8 +121,7 @@ def softmax_cross_entropy(
         "label_smoothing", label_smoothing, lambda s: 0 <= s < 1, "at least 0 and below 1"
     )
     operands = (logits, labels) if where is None else (logits, labels, where)
-    with explain_type_errors:
-        return kernels.run(_OP, _by_name, (axis,), (z, smoothing), *operands)
+    return kernels.run(_OP, _by_name, (axis,), (z, smoothing), *operands)
 
 
 def _number(name: str, value: object, allowed: Callable[[float], bool], rule: str) -> float:

@@ -48,7 +48,6 @@ from namedax.errors import (
     raise_not_found,
 )
 from namedax.messages.call_errors import checks_signature
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.elementwise import apply_elementwise, at_once
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key
@@ -249,8 +248,7 @@ def _run(
         if value is not None
     )
     operands = (x, *(v for v in (scale, bias, where) if v is not None))
-    with explain_type_errors:
-        return kernels.run(op, _norm, axis_key(op, axis), (compute, given, static), *operands)
+    return kernels.run(op, _norm, axis_key(op, axis), (compute, given, static), *operands)
 
 
 def _norm(
@@ -536,11 +534,10 @@ def batch_norm(
         x = apply_elementwise(op, lambda x: jnp.asarray(x).astype(wide), x)
         values = _standardize_by(x, axis, mean, var, epsilon, None, "stable")
         return _affine(op, values, scale, bias, dtype), Moments(mean, var)
-    with explain_type_errors:
-        site, dtype = _site(op, x, axis, where)
-        data, *found = _normalize(site, _two_passes(site), epsilon)
-        values = _affine(op, site.finish_whole(data), scale, bias, dtype)
-        return values, Moments(*(site.finish(lax.squeeze(moment, site.axes)) for moment in found))
+    site, dtype = _site(op, x, axis, where)
+    data, *found = _normalize(site, _two_passes(site), epsilon)
+    values = _affine(op, site.finish_whole(data), scale, bias, dtype)
+    return values, Moments(*(site.finish(lax.squeeze(moment, site.axes)) for moment in found))
 
 
 @operation(explicit=Explicit.AS_JAX, scope=True)
@@ -566,8 +563,7 @@ def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> 
     >>> nx.nn.moments(nx.named(jnp.array([1.0, 3.0]), ["batch"]), "batch")
     Moments(mean=Array(2., dtype=float32), var=Array(1., dtype=float32))
     """
-    with explain_type_errors:
-        site, _ = _site("moments", x, axis, where)
+    site, _ = _site("moments", x, axis, where)
     values, mask, site = site.data, site.where, site.bare()
     statistics = _two_passes(site)
 
@@ -675,18 +671,17 @@ def dropout(
         return x
     block: AnyArray = to_local(x, op, ambient())
     drawn, shape = _drawn(op, block, key, shared)
-    with explain_type_errors:
-        noise = draw(
-            op, lambda key, shape: jax.random.uniform(key, shape, jnp.float32), key, drawn, shape
+    noise = draw(
+        op, lambda key, shape: jax.random.uniform(key, shape, jnp.float32), key, drawn, shape
+    )
+
+    def compute(x: jax.Array, noise: jax.Array, rate: jax.typing.ArrayLike) -> jax.Array:
+        keep = 1 - jnp.asarray(rate, common_type(x.dtype, jnp.float32))
+        return jnp.where(
+            noise < keep.astype(jnp.float32), x / keep.astype(x.dtype), jnp.zeros((), x.dtype)
         )
 
-        def compute(x: jax.Array, noise: jax.Array, rate: jax.typing.ArrayLike) -> jax.Array:
-            keep = 1 - jnp.asarray(rate, common_type(x.dtype, jnp.float32))
-            return jnp.where(
-                noise < keep.astype(jnp.float32), x / keep.astype(x.dtype), jnp.zeros((), x.dtype)
-            )
-
-        return apply_elementwise(op, compute, block, noise, rate)
+    return apply_elementwise(op, compute, block, noise, rate)
 
 
 def _drawn(

@@ -33,7 +33,6 @@ from namedax.errors import (
     did_you_mean,
     format_value,
 )
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.operands.broadcasting import align_ranks, make_result
 from namedax.ops.operands.one_axis import Along, along, run
 from namedax.ops.operands.operation import operation
@@ -144,8 +143,7 @@ def rope(
         )
     base = _number("base", base)
     static = (base, _checked_scaling(scaling, base), pairing, size)
-    with explain_type_errors:
-        return run(_OP, _rotate, axis, static, x, positions)
+    return run(_OP, _rotate, axis, static, x, positions)
 
 
 def _rotate(

@@ -154,6 +154,8 @@ def axis_key(op: str, axis: AxisSpec) -> AxisSpec:
 
     Lists, sets and dict views become tuples; integer arrays without axes become integers.
     """
+    if type(axis) is str:
+        return axis
     if isinstance(axis, (list, set, KeysView, ValuesView)):
         axis = tuple(axis)
     axis = plain_axis(axis)

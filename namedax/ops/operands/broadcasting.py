@@ -67,7 +67,6 @@ __all__ = [
 ]
 
 
-@functools.lru_cache(maxsize=8192)
 def _labels(dims: Dims) -> tuple[Hashable, ...]:
     """Label every positional axis of the dims from the right: -1, -2, ...
 

@@ -55,7 +55,6 @@ from namedax.core.name_scopes import Scope, is_open
 from namedax.core.region import active_regions
 from namedax.core.strict_broadcasting import is_strict, strict_scopes
 from namedax.errors import NamedaxError, StoredPaddingError
-from namedax.messages.call_errors import call_or_refuse
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.operands.call_arguments import (
     UNKEPT,
@@ -105,7 +104,7 @@ def _learn(
     Otherwise later calls become programs (`call_program`).
     """
     direct = function.direct  # type: ignore[attr-defined]
-    result, calls = watched(call_or_refuse, (direct, args, kwargs), {})
+    result, calls = watched(direct, args, kwargs)
     known: Any = _PROGRAM
     if len(calls) == 1:
         call, dims, scope, given, own = calls[0]
@@ -183,7 +182,7 @@ def cached_by_dims(function: Callable[..., Any], explicit: Explicit) -> Callable
     def shortcut(*args: object, **kwargs: object) -> AnyArray:
         try:
             if active_regions:
-                return call_or_refuse(function, args, kwargs)
+                return function(*args, **kwargs)
             try:
                 if (
                     len(args) == 2
@@ -204,10 +203,10 @@ def cached_by_dims(function: Callable[..., Any], explicit: Explicit) -> Callable
                 else:
                     described = _described(args, kwargs)
                     if described is None:
-                        return call_or_refuse(function, args, kwargs)
+                        return function(*args, **kwargs)
                     key, datas = described
             except StoredPaddingError:
-                return call_or_refuse(function, args, kwargs)
+                return function(*args, **kwargs)
             if not as_jax and may_fall_back(args):
                 return function(*args, **kwargs)
             is_traced = False

@@ -129,7 +129,6 @@ def run(
         for operand in operands:
             if isinstance(operand, NUMPY):
                 check_numbers(op, operand)
-        operands = tuple(map(native_order, operands))
         if region.state.has_gathered:
             call, more = with_forms, (function, given, operands)
         else:
@@ -566,12 +565,12 @@ class _Numbering:
         return tuple([names[dim.index] if type(dim) is _Number else dim for dim in dims])
 
 
-#: The types of arguments whose values are equal only if they are the same.
+#: The types of arguments that their type and value identify.
 CONSTANTS = frozenset(
     {str, bytes, bool, int, NoneType, EllipsisType, type, range, BuiltinFunctionType}
     | {type(jnp.float32), type(np.float32), type(np.sum)}
 )
-_plain = CONSTANTS | {FunctionType, type(jnp.sum)}
+_plain = CONSTANTS | {FunctionType, type(jnp.sum), _Number}
 
 
 def _types(values: tuple[Any, ...]) -> tuple[Any, ...]:

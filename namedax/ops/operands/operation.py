@@ -39,6 +39,7 @@ from namedax.core.region import active_regions, escaped_blocks
 from namedax.core.strict_broadcasting import is_strict, strict_scopes, suspended
 from namedax.errors import ArgumentTypeError, PositionalAxisError, StoredPaddingError, show_names
 from namedax.messages.call_errors import check_flags, flags_of, refuse_miscall
+from namedax.messages.jax_notes import add_note
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.operands import dispatch
 from namedax.ops.operands.axes import names_alone, refuse_axes_apart
@@ -199,21 +200,25 @@ def _checked(
                 refuse_axes_apart(function.__name__, args, place)
             args, kwargs = in_native_order(args, kwargs)
             try:
-                if on_blocks and active_regions:
-                    axes = functools.partial(_axes_of, read, args, kwargs)
-                    if (done := run_on_blocks(op, axes, run, args, kwargs)) is not None:
-                        return done[0]
-                if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
-                    args, kwargs = on_one_mesh(op, args, kwargs) or (args, kwargs)
-                    axes = functools.partial(_axes_of, read, args, kwargs)
-                    if (done := run_fallback(explicit, op, axes, run, args, kwargs)) is not None:
-                        return done[0]
-                return run(*args, **kwargs)
-            except StoredPaddingError as error:
-                return run_stored_padded(op, run, args, kwargs, error)
+                try:
+                    if on_blocks and active_regions:
+                        axes = functools.partial(_axes_of, read, args, kwargs)
+                        done = run_on_blocks(op, axes, run, args, kwargs)
+                        if done is not None:
+                            return done[0]
+                    if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
+                        args, kwargs = on_one_mesh(op, args, kwargs) or (args, kwargs)
+                        axes = functools.partial(_axes_of, read, args, kwargs)
+                        done = run_fallback(explicit, op, axes, run, args, kwargs)
+                        if done is not None:
+                            return done[0]
+                    return run(*args, **kwargs)
+                except StoredPaddingError as error:
+                    return run_stored_padded(op, run, args, kwargs, error)
             except Exception as error:
                 if (moved := on_one_mesh(op, args, kwargs)) is not None:
                     return checked(*moved[0], **moved[1])
+                add_note(error)
                 if isinstance(error, TypeError):
                     _refuse_numpy(op, args, kwargs)
                 explain_call(op, checked, args, kwargs, error)

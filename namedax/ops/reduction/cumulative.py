@@ -25,7 +25,6 @@ from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, format_value
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key, is_axis_name
 from namedax.ops.operands.broadcasting import constrain_sharding, make_result, to_local
@@ -214,8 +213,7 @@ def _run(
         hash((reverse, static))
     except TypeError:
         check_options(op, reverse=reverse, **dict(zip(("dtype",), static, strict=False)))
-    with explain_type_errors:
-        return kernels.run(op, _accumulate, axis_key(op, axis), (kind, local, reverse, static), x)
+    return kernels.run(op, _accumulate, axis_key(op, axis), (kind, local, reverse, static), x)
 
 
 def _accumulate(

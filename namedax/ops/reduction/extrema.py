@@ -20,7 +20,6 @@ from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, PositionalAxisError, format_value
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.operands.axes import refuse_order_of_storage
 from namedax.ops.operands.broadcasting import make_result
 from namedax.ops.operands.operation import REDUCED, SEARCHED, Explicit, operation
@@ -481,14 +480,13 @@ def _run_with_index(op: str, largest: bool, x: ArrayLike, axis: AxisSpec) -> Wit
         raise PositionalAxisError(
             f"{op}: axis={format_value(axis)} must be one positional or named axis."
         )
-    with explain_type_errors:
-        site = reduction_site(op, x, axis, supports_padding=True)
+    site = reduction_site(op, x, axis, supports_padding=True)
 
-        def of(data: jax.Array, dtype: DType | None) -> tuple[Any, Any]:
-            return _extremum_with_index(site.replace(data=data), largest)
+    def of(data: jax.Array, dtype: DType | None) -> tuple[Any, Any]:
+        return _extremum_with_index(site.replace(data=data), largest)
 
-        values, indices = accumulate(op, of, site.data)
-        return WithIndex(site.finish(values), site.finish(indices))
+    values, indices = accumulate(op, of, site.data)
+    return WithIndex(site.finish(values), site.finish(indices))
 
 
 @operation(explicit=Explicit.KEPT)

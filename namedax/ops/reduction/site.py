@@ -23,7 +23,6 @@ from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
 from namedax.core.variance import varying
 from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, format_value
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key, resolve_axis
 from namedax.ops.operands.broadcasting import align, make_result, to_local
@@ -235,9 +234,8 @@ def run_reduction(
         operands.append(where)
     if initial is not None:
         operands.append(initial)
-    with explain_type_errors:
-        given = (reduce, keepdims, where is not None, initial is not None, dtype, *static)
-        return kernels.run(op, _reduce, axis_key(op, axis), given, *operands)
+    given = (reduce, keepdims, where is not None, initial is not None, dtype, *static)
+    return kernels.run(op, _reduce, axis_key(op, axis), given, *operands)
 
 
 def _reduce(

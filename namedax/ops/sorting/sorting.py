@@ -28,7 +28,6 @@ from namedax.errors import (
     as_integer,
     format_value,
 )
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.indexing.getitem import take_along_axis
 from namedax.ops.operands import kernels
 from namedax.ops.operands.along_axes import along_axes, checks_axes, names_in
@@ -105,8 +104,7 @@ def sort(
     Array([1., 2., 3.], dtype=float32)
     """
     _check_kind("sort", kind, order)
-    with explain_type_errors:
-        return kernels.run("sort", _sort, axis_key("sort", axis), (stable, descending), x)
+    return kernels.run("sort", _sort, axis_key("sort", axis), (stable, descending), x)
 
 
 @accumulates("x")
@@ -159,10 +157,9 @@ def argsort(
     Array([1, 2, 0], dtype=int32)
     """
     _check_kind("argsort", kind, order)
-    with explain_type_errors:
-        return kernels.run(
-            "argsort", _argsort, axis_key("argsort", axis), (stable, descending, dtype), x
-        )
+    return kernels.run(
+        "argsort", _argsort, axis_key("argsort", axis), (stable, descending, dtype), x
+    )
 
 
 @accumulates("x")
@@ -208,8 +205,7 @@ def lexsort(keys: Iterable[ArrayLike], axis: AxisSpec = -1) -> AnyArray:
     keys = tuple(keys)
     if not keys:
         raise ArgumentError("lexsort: needs at least one key; got none.")
-    with explain_type_errors:
-        return kernels.run("lexsort", _lexsort, axis_key("lexsort", axis), (), *keys)
+    return kernels.run("lexsort", _lexsort, axis_key("lexsort", axis), (), *keys)
 
 
 def _lexsort(op: str, axis: AxisSpec, *keys: AnyArray) -> AnyArray:
@@ -238,8 +234,7 @@ def _run_partition(
     axis: AxisSpec,
 ) -> AnyArray:
     kth = as_integer(op, "kth", kth)
-    with explain_type_errors:
-        return kernels.run(op, _partition, axis_key(op, axis), (function, kth), x)
+    return kernels.run(op, _partition, axis_key(op, axis), (function, kth), x)
 
 
 @accumulates("x")

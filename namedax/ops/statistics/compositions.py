@@ -20,7 +20,6 @@ from namedax.core.display import type_text
 from namedax.core.element_types import accumulates, as_inexact, to_type, widened_type
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, PositionalAxisError, format_value, naming
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.operands import kernels
@@ -278,8 +277,7 @@ def norm(
             "norm: the order of a matrix norm must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, got"
             f" ord={format_value(ord)}."
         )
-    with explain_type_errors:
-        return kernels.run("norm", _singular_norm, axis_key("norm", axes), (ord, keepdims), x)
+    return kernels.run("norm", _singular_norm, axis_key("norm", axes), (ord, keepdims), x)
 
 
 def _singular_norm(

@@ -22,7 +22,6 @@ from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, as_integer, format_value
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key
 from namedax.ops.operands.broadcasting import align, make_result, to_local
@@ -154,14 +153,13 @@ def bincount(
         )
     length = as_integer("bincount", "length", length, 0)
     operands = (x,) if weights is None else (x, weights)
-    with explain_type_errors:
-        return kernels.run(
-            "bincount",
-            _bincount,
-            kernels.AxesAndNew(axis_key("bincount", axis), out_axis),
-            (length,),
-            *operands,
-        )
+    return kernels.run(
+        "bincount",
+        _bincount,
+        kernels.AxesAndNew(axis_key("bincount", axis), out_axis),
+        (length,),
+        *operands,
+    )
 
 
 def _bincount(
@@ -242,14 +240,13 @@ def histogram(
         else _equal_edges(x, as_integer("histogram", "bins", bins, 1), range, axis, dtype)
     )
     operands = (x, edges) if weights is None else (x, edges, weights)
-    with explain_type_errors:
-        counts = kernels.run(
-            "histogram",
-            _histogram,
-            kernels.AxesAndNew(axis_key("histogram", axis), out_axis),
-            (dtype,),
-            *operands,
-        )
+    counts = kernels.run(
+        "histogram",
+        _histogram,
+        kernels.AxesAndNew(axis_key("histogram", axis), out_axis),
+        (dtype,),
+        *operands,
+    )
     if density:
         counts = _density(counts, edges, out_axis)
     return counts, edges

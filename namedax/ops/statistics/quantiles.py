@@ -26,7 +26,6 @@ from namedax.errors import (
     format_value,
     refuse_names,
 )
-from namedax.messages.jax_notes import explain_type_errors
 from namedax.ops.operands import kernels
 from namedax.ops.operands.along_axes import entries_of, to_front
 from namedax.ops.operands.axes import axis_key, resolve_axis
@@ -132,10 +131,9 @@ def _run_quantile(
             f"{op}: method must be one of {_METHODS}, got {format_value(method)}."
             f"{did_you_mean(method, _METHODS)}"
         )
-    with explain_type_errors:
-        return kernels.run(
-            op, _quantiles, axis_key(op, axis), (method, keepdims, skip_nans), x, jnp.asarray(q)
-        )
+    return kernels.run(
+        op, _quantiles, axis_key(op, axis), (method, keepdims, skip_nans), x, jnp.asarray(q)
+    )
 
 
 @accumulates("x")
