@@ -20,7 +20,7 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope, scope_text
-from namedax.core.names import AxisName, DType, is_name
+from namedax.core.names import AxisName, Dims, DType, is_name
 from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentError,
@@ -122,7 +122,7 @@ def einsum(
         _check_overlap("einsum", overlap)
     formats = None if wire is None else _wire_of(parsed, wire, overlap, operands)
     given = (precision, preferred_element_type, overlap, formats)
-    if parsed.renames and ambient() is not None:
+    if parsed.renamings and ambient() is not None:
         # The mapped function records names that are in no operand and no result; a cached
         # kernel could not record them.
         return in_scope(
@@ -178,7 +178,7 @@ def _wire_of(
     formats = parse_wire("einsum", wire)
     if formats is None:
         return None
-    if not spec.renames:
+    if not spec.renamings:
         raise ArgumentError(
             f"einsum: wire narrows the gather of an axis that is read under another name, and the"
             f" reduce-scatter of an axis that is written under another name; {spec.text!r} renames"
@@ -249,13 +249,10 @@ def _label(
       A tuple: the labels of every operand's dimensions, the positional labels of the result, the
       kept names, and the new names of renamed axes.
     """
-    terms = (*spec.operands, *([spec.result] if spec.result else []))
-    mentioned = {name for term in terms for pair in term.names for name in pair}
-    ellipsis_ranks = [_ellipsis_rank(spec, i, operand) for i, operand in enumerate(operands)]
-    labels = [
-        _label_operand(spec, i, operand, ellipsis_ranks[i], mentioned)
-        for i, operand in enumerate(operands)
-    ]
+    mentioned = {name for term in spec.terms for pair in term.names for name in pair}
+    given = [(i, operand, dims_of(operand)) for i, operand in enumerate(operands)]
+    ellipsis_ranks = [_ellipsis_rank(spec, *one) for one in given]
+    labels = [_label_operand(spec, *one, ellipsis_ranks[one[0]], mentioned) for one in given]
     everywhere = list(itertools.chain.from_iterable(labels))
     present = dict.fromkeys(everywhere)
     names = [label for label in present if not isinstance(label, int)]
@@ -294,10 +291,9 @@ def _label(
     return labels, tuple(out), keep, writes
 
 
-def _ellipsis_rank(spec: EinsumSpec, i: int, operand: AnyArray) -> int:
+def _ellipsis_rank(spec: EinsumSpec, i: int, operand: AnyArray, dims: Dims) -> int:
     """Count the positional axes that `...` denotes in operand `i`."""
     term = spec.operands[i]
-    dims = dims_of(operand)
     rank = dims.count(None)
     letters = len(term.letters) - (ELLIPSIS in term.letters)
     if letters > rank or (letters != rank and ELLIPSIS not in term.letters):
@@ -318,10 +314,9 @@ def _ellipsis_rank(spec: EinsumSpec, i: int, operand: AnyArray) -> int:
 
 
 def _label_operand(
-    spec: EinsumSpec, i: int, operand: AnyArray, extra: int, mentioned: set[str]
+    spec: EinsumSpec, i: int, operand: AnyArray, dims: Dims, extra: int, mentioned: set[str]
 ) -> Labels:
     term = spec.operands[i]
-    dims = dims_of(operand)
     own = [dim for dim in dims if dim is not None]
     read = {axis: label for label, axis in term.names}
     for (_, axis), at in zip(term.names, term.names_at, strict=True):

@@ -32,7 +32,7 @@ from namedax.core.closure_capture import type_of_programs
 from namedax.core.display import type_text
 from namedax.core.element_types import accumulation_type, common_type, to_type, widened_type
 from namedax.core.name_scopes import scope_text
-from namedax.core.names import DType, MeshAxes
+from namedax.core.names import Dims, DType, MeshAxes
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, check_region_lives
@@ -196,10 +196,11 @@ class Contraction:
 
     def run(self, blocks: Sequence[AnyArray]) -> AnyArray:
         """Contract the blocks of this device, communicate, and name the result."""
-        self._check(blocks)
+        all_dims, datas = [*map(dims_of, blocks)], [*map(data_of, blocks)]
+        self._check(blocks, all_dims, datas)
         # As in `jnp.einsum`, all operands are converted to the dtype of the result before the first
         # product.
-        self.common, self.weak = _common_type(blocks)
+        self.common, self.weak = _common_type(datas)
         # The sums of narrow types run in a wider type; the result is rounded once.
         self.result = self.common if self.preferred is None else self.preferred
         self.common = widened_type(self.op, self.common)
@@ -210,8 +211,8 @@ class Contraction:
             wide = common_type(self.common, self.preferred)
             self.accumulate = wide if wide == self.preferred else self.common
         terms = [
-            _Term(block, ls, tuple([self.place(0 if d is None else d) for d in dims_of(block)]))
-            for block, ls in zip(blocks, self.labels, strict=True)
+            _Term(block, ls, tuple([self.place(0 if dim is None else dim) for dim in dims]))
+            for block, ls, dims in zip(blocks, self.labels, all_dims, strict=True)
         ]
         self.late = self._late(terms)
         for i, term in enumerate(terms):
@@ -228,12 +229,14 @@ class Contraction:
                 terms[0] = terms[0].in_order(dict.fromkeys(_chain(self.labels)))
         return self._write(terms[0])
 
-    def _check(self, blocks: Sequence[AnyArray]) -> None:
+    def _check(
+        self, blocks: Sequence[AnyArray], all_dims: Sequence[Dims], datas: Sequence[jax.Array]
+    ) -> None:
         """Raise if one label has two sizes, or an axis of the region has a different size."""
         op, region = self.op, self.region
         known: dict[Label, tuple[int, int]] = {}
-        for i, (block, ls) in enumerate(zip(blocks, self.labels, strict=True)):
-            for dim, label, n in zip(dims_of(block), ls, data_of(block).shape, strict=True):
+        for i, (dims, ls, data) in enumerate(zip(all_dims, self.labels, datas, strict=True)):
+            for dim, label, n in zip(dims, ls, data.shape, strict=True):
                 size = n if dim is None or region is None else region.global_size(dim, n)
                 first, other = known.setdefault(label, (i, size))
                 if size == other:
@@ -243,7 +246,7 @@ class Contraction:
                     continue
                 both = (
                     f"has size {other} in operand {first}, {type_text(blocks[first])}, and size"
-                    f" {size} in operand {i}, {type_text(block)}"
+                    f" {size} in operand {i}, {type_text(blocks[i])}"
                 )
                 if not isinstance(label, int):
                     raise AxisSizeError(
@@ -254,16 +257,14 @@ class Contraction:
                     f"{op}: {what} {both}. Axes with one label must have equal sizes."
                 )
         if region is None:
-            for block, ls in zip(blocks, self.labels, strict=True):
-                if isinstance(data_of(block), jax.core.Tracer) and (
-                    variance := varying(data_of(block))
-                ):
-                    for dim, label in zip(dims_of(block), ls, strict=True):
+            for dims, ls, data in zip(all_dims, self.labels, datas, strict=True):
+                if isinstance(data, jax.core.Tracer) and (variance := varying(data)):
+                    for dim, label in zip(dims, ls, strict=True):
                         if dim is not None and label not in self.kept:
                             check_region_lives(op, dim, variance)
             return
-        for block, ls in zip(blocks, self.labels, strict=True):
-            for dim, label in zip(dims_of(block), ls, strict=True):
+        for dims, ls in zip(all_dims, self.labels, strict=True):
+            for dim, label in zip(dims, ls, strict=True):
                 if dim is not None and dim != label:
                     check_new_name(op, "be read as", dim, label, known[label][1], region)
         for label, new in self.writes.items():
@@ -328,8 +329,8 @@ class Contraction:
     ) -> jax.Array:
         """Fill the padding of an operand with zeros along the summed labels."""
         for dim, label in enumerate(labels):
-            if label in summed and isinstance(place := self.place(label), Uneven):
-                data = masked(data, dim, place, 0)
+            if label in summed:
+                data = masked(data, dim, self.place(label), 0)
         return data
 
     def _variance(self, term: _Term) -> frozenset[str]:
@@ -370,9 +371,10 @@ class Contraction:
         x, y = [to_type(data, accumulation_type(data.dtype)) for data in (x, y)]
         dimensions, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         places = tuple(map(self.place, labels))
-        # Mask both operands: the padding of one may multiply infinite values of the other.
-        x = self._without_padding(x, a.labels, summed)
-        y = self._without_padding(y, b.labels, summed)
+        if self.region is not None and self.region.uneven:
+            # Mask both operands: the padding of one may multiply infinite values of the other.
+            x = self._without_padding(x, a.labels, summed)
+            y = self._without_padding(y, b.labels, summed)
         if not summed:
             data = self._multiply(x, y, a.labels, b.labels, labels)
             return _Term(data, labels, places)
@@ -647,9 +649,8 @@ class Contraction:
 _FLOATS = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "complex64")))
 
 
-def _common_type(blocks: Sequence[AnyArray]) -> tuple[np.dtype, bool]:
+def _common_type(datas: Sequence[jax.Array]) -> tuple[np.dtype, bool]:
     """Return the common dtype of all operands, and `True` if it is weak."""
-    datas = [data_of(block) for block in blocks]
     first = datas[0].dtype
     if first in _FLOATS:
         for data in datas:

@@ -55,24 +55,28 @@ class EinsumSpec(Record):
     def __hash__(self) -> int:
         return hash(self.text)
 
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The operands and the result."""
+        return self.operands if self.result is None else (*self.operands, self.result)
+
     @functools.cached_property
-    def renames(self) -> bool:
-        """Return True if an axis is read or written under another name."""
-        terms = (*self.operands, *([self.result] if self.result else []))
-        return any(label != axis for term in terms for label, axis in term.names)
+    def renamings(self) -> tuple[Renaming, ...]:
+        """The axes that are read or written under another name."""
+        pairs = [pair for term in self.terms for pair in term.names]
+        return tuple([Renaming(new, old) for new, old in pairs if new != old])
 
     @functools.cached_property
     def mentioned(self) -> tuple[Hashable, ...]:
         """Return the summed names and the renamings, for the scope of the operation."""
-        terms = (*self.operands, *([self.result] if self.result else []))
         labels = [label for term in self.operands for label, _ in term.names]
         kept = (
             {axis for _, axis in self.result.names}
             if self.result
             else {name for name in labels if labels.count(name) == 1}
         )
-        renamings = (Renaming(new, old) for term in terms for new, old in term.names if new != old)
-        return tuple(dict.fromkeys([*(name for name in labels if name not in kept), *renamings]))
+        summed = [name for name in labels if name not in kept]
+        return tuple(dict.fromkeys([*summed, *self.renamings]))
 
     def renamed(self, number: Callable[[Hashable], Hashable]) -> EinsumSpec:
         """Replace every name by `number(name)`, and drop the text of the specification."""

@@ -74,9 +74,9 @@ class ReductionPlan(Record):
 
     def of_real(self) -> ReductionPlan:
         """Add padding to the mask of the plan, for results without the reduced axes."""
-        real = self.real()
-        if real is None:
+        if not self.uneven:
             return self
+        real: Any = self.real()
         mask = jnp.broadcast_to(real, self.data.shape)
         return self.replace(where=mask if self.where is None else mask & self.where)
 
@@ -135,7 +135,7 @@ def reduction_site(
             " Reduce the numbers drawn with them, or their words, nx.random.key_data(keys)."
         )
     axes = resolve_axis(op, x, axis)
-    named = tuple(i for i in axes if dims[i] is not None)
+    named = tuple([i for i in axes if dims[i] is not None])
     if (
         region is None
         and named
@@ -153,16 +153,14 @@ def reduction_site(
         ]
         mesh_axes = tuple(mesh_axis for _, place in places for mesh_axis in place)
         uneven = tuple((i, place) for i, place in places if isinstance(place, Uneven))
-    sizes = (
-        (
-            data.shape[i]
-            if region is None or dims[i] is None
-            else region.global_size(dims[i], data.shape[i])
-        )
+    sizes = [
+        data.shape[i]
+        if region is None or dims[i] is None
+        else region.global_size(dims[i], data.shape[i])
         for i in axes
-    )
+    ]
     count = math.prod(sizes)
-    out = tuple(dim for i, dim in enumerate(dims) if i not in axes or (keepdims and dim is None))
+    out = tuple([dim for i, dim in enumerate(dims) if i not in axes or (keepdims and dim is None)])
     return ReductionPlan(
         data, axes, named, mesh_axes, count, dims, out, keepdims, mask, uneven, mask is not None
     )
