@@ -32,54 +32,44 @@ _BY_AXIS, _BY_AXES = "nx.{op}(x, axis={last!r})", "nx.{op}(x, axes=({last!r},))"
 _CONVOLVED = "nx.convolve(x, nx.untag(y, [{last!r}]), axis={last!r})"
 _ONE_ANSWER = "nx.{op}(x, y) for one answer over all axes"
 _PRODUCT = "x * nx.rename(y, {{{last!r}: 'other'}}) for all products of two arrays"
-_FOURIER = ("fftn", "ifftn", "rfftn", "irfftn", "fftshift", "ifftshift")
-_OF_MATRICES = (
-    "block_diag circulant convolution_matrix fiedler fiedler_companion leslie toeplitz".split()
-)
+_FOURIER = "fftn ifftn rfftn irfftn fftshift ifftshift"
 # What to write for named axes, by the path of the function below `jax`; `None` stands for the array
 # with its axes in an explicit order.
 _INSTEAD: dict[str, str | None] = {
-    **dict.fromkeys(
-        f"numpy.{name}" for name in ("ravel", "reshape", "resize", "diagflat", "packbits")
-    ),
-    **dict.fromkeys(("numpy.outer", "numpy.kron"), _PRODUCT),
-    **dict.fromkeys(
-        (f"numpy.{name}" for name in ("hstack", "vstack", "dstack", "column_stack", "block")),
-        _JOINED,
-    ),
-    **dict.fromkeys((f"numpy.{name}" for name in ("poly", "roots", "histogram_bin_edges")), _ALONG),
-    **dict.fromkeys(
-        (f"numpy.{name}" for name in ("allclose", "array_equal", "array_equiv")), _ONE_ANSWER
-    ),
-    **{f"numpy.fft.{name}": _BY_AXES for name in _FOURIER},
-    **{f"scipy.fft.{name}": _BY_AXES for name in ("dctn", "idctn")},
-    **{f"scipy.signal.{name}": _CONVOLVED for name in ("convolve", "fftconvolve")},
-    "scipy.signal.correlate": _POSITIONS,
-    **{f"scipy.linalg.{name}": _POSITIONS for name in _OF_MATRICES},
-    "numpy.linalg.matrix_rank": _POSITIONS,
-    "scipy.stats.mode": _BY_AXIS,
-    "scipy.stats.rankdata": _BY_AXIS,
-    "numpy.insert": "nx.numpy.insert(arr, obj, values, axis={last!r})",
-    "numpy.delete": "nx.numpy.delete(arr, obj, axis={last!r})",
-    "numpy.ediff1d": "nx.diff(x, axis={last!r})",
+    f"{module}.{name}": instead
+    for module, instead, names in (
+        ("numpy", None, "ravel reshape resize diagflat packbits"),
+        ("numpy", _PRODUCT, "outer kron"),
+        ("numpy", _JOINED, "hstack vstack dstack column_stack block"),
+        ("numpy", _ALONG, "poly roots histogram_bin_edges"),
+        ("numpy", _ONE_ANSWER, "allclose array_equal array_equiv"),
+        ("numpy", "nx.numpy.insert(arr, obj, values, axis={last!r})", "insert"),
+        ("numpy", "nx.numpy.delete(arr, obj, axis={last!r})", "delete"),
+        ("numpy", "nx.diff(x, axis={last!r})", "ediff1d"),
+        ("numpy.fft", _BY_AXES, _FOURIER),
+        ("numpy.linalg", _POSITIONS, "matrix_rank"),
+        ("scipy.fft", _BY_AXES, "dctn idctn"),
+        ("scipy.linalg", _POSITIONS, "block_diag circulant convolution_matrix fiedler"),
+        ("scipy.linalg", _POSITIONS, "fiedler_companion leslie toeplitz"),
+        ("scipy.signal", _CONVOLVED, "convolve fftconvolve"),
+        ("scipy.signal", _POSITIONS, "correlate"),
+        ("scipy.stats", _BY_AXIS, "mode rankdata"),
+    )
+    for name in names.split()
 }
 # The index of the axis argument, if there is one, and its name.
 _AXIS_AT = {
-    **{f"numpy.fft.{name}": (1 if name.endswith("shift") else 2, "axes") for name in _FOURIER},
-    **{f"scipy.fft.{name}": (3, "axes") for name in ("dctn", "idctn")},
-    **{"numpy.insert": (3, "axis"), "numpy.delete": (2, "axis"), "numpy.packbits": (1, "axis")},
-    **{"scipy.stats.mode": (1, "axis"), "scipy.stats.rankdata": (sys.maxsize, "axis")},
+    **{f"numpy.fft.{name}": (1 if "shift" in name else 2, "axes") for name in _FOURIER.split()},
+    **dict.fromkeys(("scipy.fft.dctn", "scipy.fft.idctn"), (3, "axes")),
+    "numpy.insert": (3, "axis"),
+    "numpy.delete": (2, "axis"),
+    "numpy.packbits": (1, "axis"),
+    "scipy.stats.mode": (1, "axis"),
+    "scipy.stats.rankdata": (sys.maxsize, "axis"),
 }
 # Functions of several arrays, or of a sequence of them; the others act on the first argument.
-_OF_SEVERAL = frozenset(
-    [
-        f"numpy.{name}"
-        for name in (
-            "outer kron hstack vstack dstack column_stack block allclose array_equal array_equiv"
-        ).split()
-    ]
-    + ["scipy.linalg.block_diag"]
-)
+_OF_SEVERAL = {path for path, text in _INSTEAD.items() if text in (_PRODUCT, _JOINED, _ONE_ANSWER)}
+_OF_SEVERAL.add("scipy.linalg.block_diag")
 
 
 def rejects_flattening(function: Callable[..., Any], path: str) -> Callable[..., Any]:

@@ -192,35 +192,26 @@ _NAMESAKES = {
 # Namespaces of functions whose parameter `n` or `s` is the size of axes of the result.
 _TRANSFORMS = frozenset({"namedax.numpy.fft", "namedax.scipy.fft"})
 # Lifted functions whose operands `nx.strict_broadcasting` checks, and modules of such functions.
-_ELEMENTWISE = frozenset(
-    {
-        "namedax.scipy.special.",
-        *(
-            f"namedax.lax.{name}"
-            for name in (
-                "add atan2 betainc bitwise_and bitwise_or bitwise_xor clamp complex div"
-                " eq ge gt igamma igammac le lt max min mul ne nextafter polygamma pow rem select"
-                " select_n shift_left shift_right_arithmetic shift_right_logical sub zeta"
-            ).split()
+_ELEMENTWISE = {"namedax.scipy.special."} | {
+    f"namedax.{module}.{name}"
+    for module, names in (
+        (
+            "lax",
+            "add atan2 betainc bitwise_and bitwise_or bitwise_xor clamp complex div eq ge gt igamma"
+            " igammac le lt max min mul ne nextafter polygamma pow rem select select_n shift_left"
+            " shift_right_arithmetic shift_right_logical sub zeta",
         ),
-        *(f"namedax.numpy.{name}" for name in ("divmod", "select")),
-    }
-)
-# Functions of one array.
-_UNARY = frozenset(
-    f"namedax.lax.{name}"
-    for name in (
-        "abs acos acosh asin asinh atan atanh bessel_i0e bessel_i1e bitwise_not cbrt ceil clz conj"
-        " cos cosh digamma exp exp2 expm1 floor imag is_finite lgamma log log1p logistic neg"
-        " population_count real round rsqrt sign sin sinh sqrt square tan tanh"
-    ).split()
-)
-# These multiply two scalars: if all axes are named, there is nothing to contract.
-_CONTRACTIONS = frozenset(f"namedax.numpy.{name}" for name in ("dot", "inner", "vdot"))
+        ("numpy", "divmod select"),
+    )
+    for name in names.split()
+}
 
 
 class _Contraction(Lifted):
-    """A lifted contraction over positional axes, which rejects two arrays without such axes."""
+    """A lifted contraction over positional axes, which rejects two arrays without such axes.
+
+    It would multiply two scalars.
+    """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         operands = [*args, *(kwargs[key] for key in ("a", "b") if key in kwargs)][:2]
@@ -284,13 +275,28 @@ class _Filled(_OfType):
         *,
         device: jax.Device | jax.sharding.Sharding | None = None,
     ) -> AnyArray:
-        check_fits(
-            self._op,
-            "fill_value",
-            fill_value,
-            getattr(a, "dtype", None) if dtype is None else dtype,
-        )
+        of = getattr(a, "dtype", None) if dtype is None else dtype
+        check_fits(self._op, "fill_value", fill_value, of)
         return super().__call__(a, fill_value, dtype, shape, device=device)
+
+
+#: The classes of lifted functions that do more.
+_KINDS: dict[str, type[Lifted]] = {
+    f"namedax.{module}.{name}": kind
+    for module, kind, names in (
+        ("numpy", _Contraction, "dot inner vdot"),
+        ("numpy", _OfType, "zeros_like ones_like empty_like"),
+        ("numpy", _Filled, "full_like"),
+        (
+            "lax",
+            _Unary,
+            "abs acos acosh asin asinh atan atanh bessel_i0e bessel_i1e bitwise_not cbrt ceil clz"
+            " conj cos cosh digamma exp exp2 expm1 floor imag is_finite lgamma log log1p logistic"
+            " neg population_count real round rsqrt sign sin sinh sqrt square tan tanh",
+        ),
+    )
+    for name in names.split()
+}
 
 
 def _lift(
@@ -303,51 +309,51 @@ def _lift(
     axes = AXIS_PARAMETERS if axis_parameters is None else axis_parameters
     found = tuple(p for p in parameters if p in axes)
     renames = namespace in _TRANSFORMS and not {"n", "s"}.isdisjoint(parameters)
-    lifted = (
-        along_axes(function, name, found, renames) if found else nmap(with_derivative(function))
-    )
-    if f"{namespace}.{name}" in _UNARY:
-        lifted = _Unary(function, name, function)
-    if f"{namespace}.{name}" in _CONTRACTIONS:
-        lifted = _Contraction(function, name, function)
-    if f"{namespace}.{name}" == "namedax.numpy.full_like":
-        lifted = _Filled(function, name, function)
-    elif namespace == "namedax.numpy" and name in ("zeros_like", "ones_like", "empty_like"):
-        lifted = _OfType(function, name, function)
-    # The module of JAX's function may be private.
-    home = namespace.removeprefix("namedax.")
-    take = "takes" if len(found) == 1 else "take"
-    lifted.__doc__ = (
-        f"{summary_of(function)}\n\nThe named version of `jax.{home}.{name}`, with the same"
-        " arguments; see JAX for these.\n\n"
-        + (
-            f"`{'`, `'.join(found)}` also {take} axis names, or tuples of names and positions.\n"
-            "All other names are batch axes.\n\nCommunication: a sharded axis that is given by name"
-            " is gathered (one all-gather).\nIf the result has it, it is sharded again."
-            if found
-            else (
-                "Named axes of array arguments are batch axes of the result.\n\n"
-                "Communication: none."
-            )
-        )
-    )
+    path = f"{namespace}.{name}"
+    lifted: Callable[..., Any]
+    if path in _KINDS:
+        lifted = _KINDS[path](function, name, function)
+    elif found:
+        lifted = along_axes(function, name, found, renames)
+    else:
+        lifted = nmap(with_derivative(function))
     if isinstance(lifted, Lifted):
-        lifted.is_elementwise = not _ELEMENTWISE.isdisjoint(
-            {f"{namespace}.", f"{namespace}.{name}"}
-        )
-    if renames:
-        lifted.__doc__ += (
-            "\n\n`out_axis` has the new names of transformed axes in the result: a name for a"
-            " single axis, or a mapping\n`{axis: new}`; default: their own names. It is required in"
-            " a mapped function in which the name has a different size."
-        )
-    if f"{namespace}.{name}" in _NAMESAKES:
-        lifted.__doc__ = lifted.__doc__.replace(
-            "\n\n", f"\n\n{_NAMESAKES[f'{namespace}.{name}']}\n\n", 1
-        )
+        lifted.is_elementwise = not _ELEMENTWISE.isdisjoint({f"{namespace}.", path})
+    lifted.__doc__ = _documentation(summary_of(function), path, found, renames)
     lifted.__name__ = lifted.__qualname__ = name
     lifted.__module__ = namespace  # where pickle finds it by its name
     return lifted
+
+
+def _documentation(summary: str, path: str, axes: tuple[str, ...], renames: bool) -> str:
+    """Return the docstring of a lifted function, whose parameters `axes` are axes."""
+    paragraphs = [summary]
+    if path in _NAMESAKES:
+        paragraphs.append(_NAMESAKES[path])
+    paragraphs.append(
+        f"The named version of `jax.{path.removeprefix('namedax.')}`, with the same arguments; see"
+        " JAX for these."
+    )
+    if axes:
+        take = "takes" if len(axes) == 1 else "take"
+        paragraphs += [
+            f"`{'`, `'.join(axes)}` also {take} axis names, or tuples of names and positions.\n"
+            "All other names are batch axes.",
+            "Communication: a sharded axis that is given by name is gathered (one all-gather).\n"
+            "If the result has it, it is sharded again.",
+        ]
+    else:
+        paragraphs += [
+            "Named axes of array arguments are batch axes of the result.",
+            "Communication: none.",
+        ]
+    if renames:
+        paragraphs.append(
+            "`out_axis` has the new names of transformed axes in the result: a name for a single"
+            " axis, or a mapping\n`{axis: new}`; default: their own names. It is required in a"
+            " mapped function in which the name has a different size."
+        )
+    return "\n\n".join(paragraphs)
 
 
 # Classes of JAX, and their subclasses for named arrays.

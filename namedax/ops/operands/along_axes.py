@@ -23,7 +23,7 @@ from namedax.core.display import type_text
 from namedax.core.functions import signature_of
 from namedax.core.name_scopes import in_scope, is_in_program, scope_of_lifted
 from namedax.core.names import AxisName, Dims, PyTree, is_name
-from namedax.core.region import ambient
+from namedax.core.region import Region, ambient
 from namedax.core.variance import cast
 from namedax.errors import (
     AxisNameError,
@@ -78,30 +78,22 @@ def along_axes(
     def lifted(*args: Any, **kwargs: Any) -> Any:
         out_axis = kwargs.pop("out_axis", None) if renames else None
         bound = bound_arguments(name, signature(), args, kwargs)
-        check_axes(name, bound.arguments, axis_parameters)
-        wanted: list[Hashable] = []
-        for parameter in axis_parameters:
-            for entry in entries_of(bound.arguments.get(parameter)):
-                if is_axis_name(entry) and entry not in wanted:
-                    wanted.append(entry)
+        given = bound.arguments
+        check_axes(name, given, axis_parameters)
+        axes = [axis for parameter in axis_parameters for axis in names_in(given.get(parameter))]
+        wanted = [*dict.fromkeys(axes)]
         renamed = new_names(name, out_axis, wanted, "axis") if out_axis is not None else {}
         if not wanted:
             return positional(*args, **kwargs)
-        first = next(
-            (leaf for leaf in _arrays(bound.arguments) if isinstance(leaf, NamedArray)), None
-        )
+        arrays = _arrays(given)
+        first = next((leaf for leaf in arrays if isinstance(leaf, NamedArray)), None)
         for axis in wanted:
             if first is None or axis not in first.dims:
-                raise_not_found(
-                    name,
-                    axis,
-                    "the arguments" if first is None else type_text(first),
-                    [] if first is None else [dim for dim in first.dims if dim is not None],
-                )
-        if is_in_program(_arrays(bound.arguments)):
-            return in_scope(
-                scope_of_lifted(lifted, tuple(wanted)), along, bound, wanted, first, renamed
-            )
+                text = "the arguments" if first is None else type_text(first)
+                raise_not_found(name, axis, text, names_of(() if first is None else first.dims))
+        if is_in_program(arrays):
+            scope = scope_of_lifted(lifted, tuple(wanted))
+            return in_scope(scope, along, bound, wanted, first, renamed)
         return along(bound, wanted, first, renamed)
 
     def along(
@@ -110,25 +102,18 @@ def along_axes(
         first: Any,
         renamed: Mapping[Hashable, Hashable],
     ) -> PyTree:
-        shift = len(wanted)
         for parameter in axis_parameters:
             if parameter in bound.arguments:
-                bound.arguments[parameter] = _renumber(bound.arguments[parameter], wanted, shift)
-        rank = first.ndim + shift
+                bound.arguments[parameter] = _renumber(bound.arguments[parameter], wanted)
         bound.arguments = {
-            key: jax.tree.map(
-                lambda leaf: to_front(leaf, wanted, name),
-                value,
-                is_leaf=is_named,
-            )
+            key: jax.tree.map(lambda leaf: to_front(leaf, wanted, name), value, is_leaf=is_named)
             for key, value in bound.arguments.items()
         }
         result = positional(*bound.args, **bound.kwargs)
         keepdims = bool(bound.arguments.get("keepdims", False))
+        rank, new = first.ndim + len(wanted), renamed if renames else None
         return jax.tree.map(
-            lambda leaf: _from_front(
-                leaf, wanted, rank, keepdims, name, renamed if renames else None
-            ),
+            lambda leaf: _from_front(leaf, wanted, rank, keepdims, name, new),
             result,
             is_leaf=is_named,
         )
@@ -184,13 +169,15 @@ def _arrays(arguments: Mapping[str, Any]) -> list[AnyArray | np.ndarray]:
     return [leaf for leaf in leaves if isinstance(leaf, (NamedArray, jax.Array, np.ndarray))]
 
 
-def _renumber(axis: AxisSpec, names: list[Hashable], shift: int) -> AxisSpec:
+def _renumber(axis: AxisSpec, names: list[Hashable]) -> AxisSpec:
     """Replace names by the first positions, and shift nonnegative positions behind them."""
 
     def one(entry: Hashable) -> Hashable:
         if entry in names and not isinstance(entry, int):
             return names.index(entry)
-        return entry + shift if isinstance(entry, (int, np.integer)) and entry >= 0 else entry
+        if isinstance(entry, (int, np.integer)) and entry >= 0:
+            return entry + len(names)
+        return entry
 
     if isinstance(axis, (tuple, list)):
         return type(axis)(one(entry) for entry in axis)
@@ -203,11 +190,9 @@ def to_front(leaf: PyTree, names: list[Hashable], op: str) -> PyTree:
         return leaf
     region = ambient()
     block = to_local(leaf, op, region)
-    missing = [name for name in names if name not in block.dims]
-    if missing:
-        raise_not_found(
-            op, missing[0], type_text(leaf), [dim for dim in leaf.dims if dim is not None]
-        )
+    for name in names:
+        if name not in block.dims:
+            raise_not_found(op, name, type_text(leaf), names_of(leaf.dims))
     data, dims = block.data, block.dims
     if region is not None and region.manual:
         old = [() if dim is None else region.place(dim) for dim in dims]
@@ -238,48 +223,51 @@ def _from_front(
     places = [i for i, dim in enumerate(dims) if dim is None][: len(names)]
     data = leaf.data if isinstance(leaf, NamedArray) else jnp.asarray(leaf)
     if keepdims and all(data.shape[i] == 1 for i in places):
-        return make_result(
-            lax.squeeze(data, places), tuple(dim for i, dim in enumerate(dims) if i not in places)
-        )
+        rest = tuple(dim for i, dim in enumerate(dims) if i not in places)
+        return make_result(lax.squeeze(data, places), rest)
+    region = ambient()
+    sizes = {name: data.shape[place] for place, name in zip(places, names, strict=True)}
+    if region is not None:
+        _check_sizes(op, sizes, region, renamed)
     named = list(dims)
     for place, name in zip(places, names, strict=True):
-        named[place] = name
-    region = ambient()
-    if region is not None:
-        for place, name in zip(places, names, strict=True):
-            size = region.sizes.get(name)
-            if (
-                size is not None
-                and size != data.shape[place]
-                and (renamed is None or name not in renamed)
-            ):
-                remedy = (
-                    "Rename the axis of the argument first, to a name of its own: nx.rename(x,"
-                    f" {{{name!r}: 'other'}})."
-                    if renamed is None
-                    else f"Give it another name in the result: out_axis={{{name!r}: 'other'}}."
-                )
-                raise AxisSizeError(
-                    f"{op}: the result has size {data.shape[place]} along {name!r}, which has size"
-                    f" {size} in this mapped function; a name has one size. {remedy}"
-                )
-    if renamed:
-        for place, name in zip(places, names, strict=True):
-            named[place] = renamed.get(name, name)
-        for place, name in zip(places, names, strict=True):
-            if name in renamed:  # all at once, so that two axes can swap names
-                new_axis_placement(
-                    op, renamed[name], data.shape[place], (*named[:place], *named[place + 1 :])
-                )
-    if region is not None:
-        if region.manual:
-            for place in places:
-                if named[place] in names:  # its size may not divide over its mesh axes
-                    region.block_size(named[place], data.shape[place], op)
-            old = [() if dim is None else region.place(dim) for dim in dims]
-            new = [() if dim is None else region.place(dim) for dim in named]
-            data = relayout(data, old, new) if old != new else data
+        named[place] = (renamed or {}).get(name, name)
+    for place, name in zip(places, names, strict=True):
+        if renamed and name in renamed:  # all at once, so that two axes can swap names
+            others = (*named[:place], *named[place + 1 :])
+            new_axis_placement(op, renamed[name], sizes[name], others)
+    if region is not None and region.manual:
+        for place in places:
+            if named[place] in names:  # its size may not divide over its mesh axes
+                region.block_size(named[place], data.shape[place], op)
+        old, new = [
+            [() if dim is None else region.place(dim) for dim in each] for each in (dims, named)
+        ]
+        data = relayout(data, old, new) if old != new else data
     return make_result(data, tuple(named))
+
+
+def _check_sizes(
+    op: str,
+    sizes: Mapping[Hashable, int],
+    region: Region,
+    renamed: Mapping[Hashable, Hashable] | None,
+) -> None:
+    """Raise if a named axis of a result has another size than in the mapped function."""
+    for name, n in sizes.items():
+        size = region.sizes.get(name)
+        if size is None or size == n or (renamed is not None and name in renamed):
+            continue
+        remedy = (
+            "Rename the axis of the argument first, to a name of its own: nx.rename(x,"
+            f" {{{name!r}: 'other'}})."
+            if renamed is None
+            else f"Give it another name in the result: out_axis={{{name!r}: 'other'}}."
+        )
+        raise AxisSizeError(
+            f"{op}: the result has size {n} along {name!r}, which has size {size} in this mapped"
+            f" function; a name has one size. {remedy}"
+        )
 
 
 # --- arrays sliced along one axis, for functions of single slices ---------------------------------

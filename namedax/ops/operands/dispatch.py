@@ -96,7 +96,7 @@ def _learn(
     key: Hashable,
     datas: Sequence[Any],
     function: Callable[..., Any],
-    args: Sequence[Any],
+    args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> AnyArray:
     """Return `function(*args, **kwargs)`; cache its kernel if it ran exactly one, on `datas`.

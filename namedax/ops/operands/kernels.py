@@ -91,7 +91,12 @@ Axes = AxisSpec | NamedAxes
 
 
 def run(
-    op: str, function: Callable[..., Any], axes: Axes, static: tuple[Any, ...], *operands: ArrayLike
+    op: str,
+    function: Callable[..., Any],
+    axes: Axes,
+    static: tuple[Any, ...],
+    *operands: ArrayLike,
+    in_region: bool = True,
 ) -> AnyArray:
     """Run `function(op, axes, *static, *operands)` by its kernel unless a name is sharded.
 
@@ -106,9 +111,11 @@ def run(
       static: further arguments that are static in the kernel. If one is not hashable, `function` is
         called directly.
       *operands: arrays and Python scalars.
+      in_region: False to call `function` directly in every region; default: True.
     """
     if strict_scopes and is_strict():
-        return without(run, op, function, axes, static, *operands)
+        again = functools.partial(run, in_region=in_region)
+        return without(again, op, function, axes, static, *operands)
     region = ambient()
     given = (op, axes, *static)
     if region is None:
@@ -125,7 +132,7 @@ def run(
         more = (*given, *operands) if is_block else (function, given, operands, True)
         if not is_traced:
             return call(*more)
-    elif region.resources:
+    elif region.resources or not in_region:
         for operand in operands:
             if isinstance(operand, NUMPY):
                 check_numbers(op, operand)

@@ -6,6 +6,7 @@ share this code.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -14,10 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.name_scopes import in_scope
 from namedax.core.names import AxisName, Dims, MeshAxes, check_name, is_name
 from namedax.core.padded_sharding import Uneven, block_size, plain
 from namedax.core.records import Record
@@ -285,24 +285,8 @@ def along(op: str, x: ArrayLike, axis: AxisName, supports_padding: bool = False)
     )
 
 
-def run(
-    op: str,
-    function: Callable[..., Any],
-    axes: AxisSpec,
-    static: tuple[Any, ...],
-    *operands: ArrayLike,
-) -> AnyArray:
-    """Run a function as `kernels.run` does, but without a kernel in a region.
-
-    There names have sizes and placements.
-    """
-    region = ambient()
-    if region is None:
-        return kernels.run(op, function, axes, static, *operands)
-    scope, given = kernels.scope_of(function, (op, axes), operands), (op, axes, *static)
-    if region.state.has_gathered:
-        return in_scope(scope, kernels.with_forms, function, given, operands)
-    return in_scope(scope, function, *given, *operands)
+#: `kernels.run` without a kernel in a region, where names have sizes and placements.
+run = functools.partial(kernels.run, in_region=False)
 
 
 def position_of(op: str, x: ArrayLike, axis: AxisName) -> int:

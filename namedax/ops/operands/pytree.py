@@ -25,7 +25,6 @@ from namedax.core.array import (
     NamedArray,
     Parts,
     dims_of,
-    get_data,
     is_named,
     make_in_region,
     origin_of,
@@ -177,15 +176,8 @@ def _within(array: NamedArray) -> tuple[Any, Dims]:
 
 
 def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
-    if active_regions or _noting_anywhere:
-        data, tail = _within(array)
-        return ((_key(tail), data),), tail
-    tail = array._tail
-    try:
-        return ((_key(tail), get_data(array)),), tail
-    except AttributeError:
-        data, tail = stored_parts(array)
-        return ((_key(tail), data),), tail
+    (data,), tail = _flatten(array)
+    return ((_key(tail), data),), tail
 
 
 @functools.lru_cache(maxsize=4096)
