@@ -2,9 +2,9 @@
 
 Read `call_errors` first: it compares the arguments of a call with the signature, and
 `argument_kinds` with what each parameter takes. `jax_errors` recognizes errors of JAX, which other
-rooms explain, and `jax_notes` adds notes to them. `tree_differences` describes how the structures
-of two pytrees differ, and `layout_names` explains mistakes in layouts. `tracebacks` shortens
-what an error shows.
+rooms explain, and adds notes to them. `tree_differences` describes how the structures of two
+pytrees differ, and `layout_names` explains mistakes in layouts. `tracebacks` shortens what an error
+shows.
 
 `hints` has typical calls of public functions, and `other_words` the words of other libraries. They
 are installed by `import namedax`, and loaded with the first message that has a hint.

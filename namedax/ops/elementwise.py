@@ -28,7 +28,7 @@ from namedax.core.functions import summary_of
 from namedax.core.region import Region
 from namedax.errors import ArgumentTypeError, UnsupportedArgumentError
 from namedax.messages.call_errors import check_flags, checks_signature, flags_of, refuse_miscall
-from namedax.messages.jax_notes import explain_type_errors
+from namedax.messages.jax_errors import explain_type_errors
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.operands import kernels
 from namedax.ops.operands.broadcasting import align_ranks, make_result

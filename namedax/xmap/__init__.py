@@ -1,7 +1,8 @@
 """`xmap`: map a function over named axes, on the devices of a mesh.
 
 Read `wrapper` first, which checks the options and keeps compiled programs. `mapped_function` names
-the arguments of a call and makes its region, with the record of its `options`. `lowering` runs the
+the arguments of a call and makes its region, with the record of its `options`;
+`argument_placement` checks that they are already on the mesh. `lowering` runs the
 body: unmapped, under `jax.shard_map`, in steps, or under XLA's partitioner. `global_bodies` traces
 it on global shapes and partitions it. `short_steps` pads the
 axes of a loop whose last step is short, and `padded_arguments` takes and returns the blocks of

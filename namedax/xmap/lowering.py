@@ -31,7 +31,7 @@ from namedax.core.records import Record
 from namedax.core.region import Region, enter, hidden_axes
 from namedax.core.variance import cast_data, varying
 from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, show_names
-from namedax.messages.jax_notes import explain_type_errors
+from namedax.messages.jax_errors import explain_type_errors
 from namedax.ops.operands.broadcasting import make_result, to_local
 from namedax.ops.shape.conversion import detach_names, map_with_mappings
 from namedax.primitives.equations import call_whole

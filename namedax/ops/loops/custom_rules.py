@@ -35,7 +35,7 @@ from namedax.errors import (
     show_names,
 )
 from namedax.messages.argument_kinds import check_function
-from namedax.messages.jax_notes import explain_type_errors
+from namedax.messages.jax_errors import explain_type_errors
 from namedax.messages.tree_differences import tree_differences
 from namedax.ops.loops.carries import broadcast_to_dims
 from namedax.ops.operands.broadcasting import to_local

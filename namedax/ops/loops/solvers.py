@@ -49,7 +49,7 @@ from namedax.errors import (
     PositionalAxisError,
     format_value,
 )
-from namedax.messages.jax_notes import explain_type_errors
+from namedax.messages.jax_errors import explain_type_errors
 from namedax.ops.loops.custom_rules import values_like
 from namedax.ops.operands.nmap import nmap
 from namedax.ops.operands.operation import operation

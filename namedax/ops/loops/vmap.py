@@ -31,7 +31,7 @@ from namedax.errors import (
 )
 from namedax.messages.argument_kinds import check_function
 from namedax.messages.call_errors import checks_signature
-from namedax.messages.jax_notes import explain_type_errors
+from namedax.messages.jax_errors import explain_type_errors
 from namedax.ops.loops.control_flow import scan_entries
 from namedax.ops.operands.along_axes import Entries
 from namedax.ops.operands.operation import Explicit, operation

@@ -212,16 +212,9 @@ def _iter(self: NamedArray) -> Iterator[LikeArguments]:
 
 
 _REDUCTIONS: tuple[Callable[..., Any], ...] = (
-    *(
-        reductions.sum,
-        reductions.mean,
-        reductions.var,
-        reductions.std,
-        reductions.prod,
-        extrema.max,
-        extrema.min,
-    ),
-    *(reductions.any, reductions.all, extrema.argmax, extrema.argmin, ptp),
+    *(getattr(reductions, name) for name in "sum mean var std prod any all".split()),
+    *(getattr(extrema, name) for name in "max min argmax argmin".split()),
+    ptp,
 )
 # Methods that act on positional axes, as the methods of `jax.Array` do.
 POSITIONAL = ("reshape", "ravel", "flatten", "swapaxes", "transpose", "diagonal", "trace")
@@ -330,14 +323,12 @@ def install() -> None:
 def methods() -> dict[str, Any]:
     """Return the operators, methods and properties by name."""
     found: dict[str, Any] = {}
+    for name, function in (_BINARY | _COMPARE).items():
+        found[f"__{name}__"] = _binary(function.__name__, function)
     for name, function in _BINARY.items():
-        op = getattr(function, "__name__", name)
-        found[f"__{name}__"] = _binary(op, function)
-        found[f"__r{name}__"] = _binary(op, function, reflected=True)
-    for name, function in _COMPARE.items():
-        found[f"__{name}__"] = _binary(getattr(function, "__name__", name), function)
+        found[f"__r{name}__"] = _binary(function.__name__, function, reflected=True)
     for name, function in _UNARY.items():
-        found[f"__{name}__"] = _unary(getattr(function, "__name__", name), function)
+        found[f"__{name}__"] = _unary(function.__name__, function)
     found |= {
         "__pow__": _pow,
         "__divmod__": _divmod,
@@ -363,11 +354,6 @@ def methods() -> dict[str, Any]:
     }
     for name in ("clip", "conj", "conjugate"):
         found[name] = _as_method(FUNCTIONS[name])
-    for function in _REDUCTIONS:
-        name = function.__name__
-        found[name] = _as_method(function)
-    for function in (cumsum, cumprod, sort, argsort):
+    for function in (*_REDUCTIONS, cumsum, cumprod, sort, argsort):
         found[function.__name__] = _as_method(function)
-    for name in POSITIONAL:
-        found[name] = _positional_method(name)
-    return found
+    return found | {name: _positional_method(name) for name in POSITIONAL}

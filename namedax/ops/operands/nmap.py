@@ -44,8 +44,7 @@ from namedax.errors import (
 )
 from namedax.messages.argument_kinds import check_function
 from namedax.messages.call_errors import check_flags, checks_signature, explain_user_call, flags_of
-from namedax.messages.jax_errors import ErrorKind
-from namedax.messages.jax_notes import add_note
+from namedax.messages.jax_errors import ErrorKind, add_note
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.operands.broadcasting import make_result, to_local, union_of_variance
 from namedax.ops.operands.dispatch import call_program

@@ -39,7 +39,7 @@ from namedax.core.region import active_regions, escaped_blocks
 from namedax.core.strict_broadcasting import is_strict, strict_scopes, suspended
 from namedax.errors import ArgumentTypeError, PositionalAxisError, StoredPaddingError, show_names
 from namedax.messages.call_errors import check_flags, flags_of, refuse_miscall
-from namedax.messages.jax_notes import add_note
+from namedax.messages.jax_errors import add_note
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.operands import dispatch
 from namedax.ops.operands.axes import names_alone, refuse_axes_apart
