@@ -73,8 +73,8 @@ def _split(data: jax.Array, axes: MeshAxes) -> tuple[MeshAxes, int]:
     """Return the axes over which `data` varies, and the number of devices along the others."""
     refuse_microbatches(axes)
     variance = varying(data)
-    moving = own(tuple(axis for axis in axes if axis in variance))
-    return moving, math.prod(lax.axis_size(axis) for axis in axes if axis not in variance)
+    moving = own(tuple([axis for axis in axes if axis in variance]))
+    return moving, math.prod([lax.axis_size(axis) for axis in axes if axis not in variance])
 
 
 def is_keys(data: NamedArray | jax.Array) -> bool:

@@ -368,7 +368,8 @@ class Contraction:
             x, y = self._read(a, variance), self._read(b, variance)
         else:
             x, y = a.data, b.data
-        x, y = [to_type(data, accumulation_type(data.dtype)) for data in (x, y)]
+        if not (x.dtype == y.dtype == self.common):
+            x, y = [to_type(data, accumulation_type(data.dtype)) for data in (x, y)]
         dimensions, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         places = tuple(map(self.place, labels))
         if self.region is not None and self.region.uneven:
@@ -604,8 +605,8 @@ class Contraction:
         if self.pending:
             with _named_scope(self.no_ring):
                 data = self._finish_sums(data, places, goal)
-        if accumulation_type(self.result) == data.dtype:
-            data = to_type(data, self.result)
+        if data.dtype != self.result and data.dtype == accumulation_type(self.result):
+            data = data.astype(self.result)
         slots = [i for i, label in enumerate(labels) if isinstance(label, int)]
         order = list(range(len(labels)))
         for slot, letter in zip(slots, self.letters, strict=True):

@@ -154,11 +154,10 @@ def axis_key(op: str, axis: AxisSpec) -> AxisSpec:
 
     Lists, sets and dict views become tuples; integer arrays without axes become integers.
     """
-    if type(axis) is str:
-        return axis
     if isinstance(axis, (list, set, KeysView, ValuesView)):
         axis = tuple(axis)
-    axis = plain_axis(axis)
+    if isinstance(axis, (tuple, np.ndarray, np.integer, jax.Array)):
+        axis = plain_axis(axis)
     try:
         hash(axis)
     except TypeError:

@@ -190,7 +190,8 @@ def _sliced(data: Any, dims: Dims, op: str, region: Region, is_global: bool) -> 
             if not is_global or dim not in region.resources:
                 continue
             size = data.shape[i]  # a new name, from an array that the body closes over
-        block = region.block_size(dim, size, op, supports_padding=True)
+        is_mapped = dim in region.resources
+        block = region.block_size(dim, size, op, supports_padding=True) if is_mapped else size
         if data.shape[i] == block and not (is_global and (block != size or dim in region.uneven)):
             continue
         if data.shape[i] != size:
