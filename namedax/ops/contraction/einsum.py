@@ -20,7 +20,7 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope, scope_text
-from namedax.core.names import AxisName, Dims, DType, is_name
+from namedax.core.names import AxisName, DType, is_name
 from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentError,
@@ -249,10 +249,13 @@ def _label(
       A tuple: the labels of every operand's dimensions, the positional labels of the result, the
       kept names, and the new names of renamed axes.
     """
-    mentioned = {name for term in spec.terms for pair in term.names for name in pair}
-    given = [(i, operand, dims_of(operand)) for i, operand in enumerate(operands)]
-    ellipsis_ranks = [_ellipsis_rank(spec, *one) for one in given]
-    labels = [_label_operand(spec, *one, ellipsis_ranks[one[0]], mentioned) for one in given]
+    terms = (*spec.operands, *([spec.result] if spec.result else []))
+    mentioned = {name for term in terms for pair in term.names for name in pair}
+    ellipsis_ranks = [_ellipsis_rank(spec, i, operand) for i, operand in enumerate(operands)]
+    labels = [
+        _label_operand(spec, i, operand, ellipsis_ranks[i], mentioned)
+        for i, operand in enumerate(operands)
+    ]
     everywhere = list(itertools.chain.from_iterable(labels))
     present = dict.fromkeys(everywhere)
     names = [label for label in present if not isinstance(label, int)]
@@ -291,9 +294,10 @@ def _label(
     return labels, tuple(out), keep, writes
 
 
-def _ellipsis_rank(spec: EinsumSpec, i: int, operand: AnyArray, dims: Dims) -> int:
+def _ellipsis_rank(spec: EinsumSpec, i: int, operand: AnyArray) -> int:
     """Count the positional axes that `...` denotes in operand `i`."""
     term = spec.operands[i]
+    dims = dims_of(operand)
     rank = dims.count(None)
     letters = len(term.letters) - (ELLIPSIS in term.letters)
     if letters > rank or (letters != rank and ELLIPSIS not in term.letters):
@@ -314,9 +318,10 @@ def _ellipsis_rank(spec: EinsumSpec, i: int, operand: AnyArray, dims: Dims) -> i
 
 
 def _label_operand(
-    spec: EinsumSpec, i: int, operand: AnyArray, dims: Dims, extra: int, mentioned: set[str]
+    spec: EinsumSpec, i: int, operand: AnyArray, extra: int, mentioned: set[str]
 ) -> Labels:
     term = spec.operands[i]
+    dims = dims_of(operand)
     own = [dim for dim in dims if dim is not None]
     read = {axis: label for label, axis in term.names}
     for (_, axis), at in zip(term.names, term.names_at, strict=True):

@@ -32,10 +32,10 @@ from namedax.core.closure_capture import type_of_programs
 from namedax.core.display import type_text
 from namedax.core.element_types import accumulation_type, common_type, to_type, widened_type
 from namedax.core.name_scopes import scope_text
-from namedax.core.names import Dims, DType, MeshAxes
+from namedax.core.names import DType, MeshAxes
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
-from namedax.core.region import Region, ambient, check_region_lives
+from namedax.core.region import ambient, check_region_lives
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.ops.contraction.order import ORDERED, Path, best_order
@@ -53,8 +53,6 @@ __all__ = ["Contraction", "Label", "Labels"]
 
 Label = Hashable
 Labels = tuple[Label, ...]
-
-_chain: Callable[[Iterable[Iterable[Any]]], Iterable[Any]] = itertools.chain.from_iterable
 
 
 class _Term(Record, frozen=False):
@@ -130,18 +128,6 @@ def _named_scope(scope: str) -> contextlib.AbstractContextManager[object]:
     return jax.named_scope(scope) if scope else contextlib.nullcontext()
 
 
-class _Places(dict[Label, MeshAxes]):
-    """The sharding of each label, which is empty for a positional label."""
-
-    def __init__(self, region: Region | None):
-        self.region = region
-
-    def __missing__(self, label: Label) -> MeshAxes:
-        is_mapped = self.region is not None and not isinstance(label, int)
-        place = self[label] = self.region.place(label) if is_mapped else ()  # type: ignore[union-attr]
-        return place
-
-
 class Contraction:
     """One contraction, from the labels of its operands to the result.
 
@@ -177,7 +163,6 @@ class Contraction:
         self.precision, self.preferred = precision, None if dtype is None else jnp.dtype(dtype)
         self.region = ambient()
         self.manual = self.region is not None and self.region.manual
-        self.place = _Places(self.region if self.manual else None).__getitem__
         self.overlap = (
             overlap if overlap is not None or self.region is None else self.region.overlap
         )
@@ -194,13 +179,18 @@ class Contraction:
         # the reason why a requested ring is not used; it appears in programs, and so in reports
         self.no_ring = ""
 
+    def place(self, label: Label) -> MeshAxes:
+        """Return the sharding of a label, which is empty for a positional label."""
+        if self.region is None or not self.manual or isinstance(label, int):
+            return ()
+        return self.region.place(label)
+
     def run(self, blocks: Sequence[AnyArray]) -> AnyArray:
         """Contract the blocks of this device, communicate, and name the result."""
-        all_dims, datas = [*map(dims_of, blocks)], [*map(data_of, blocks)]
-        self._check(blocks, all_dims, datas)
+        self._check(blocks)
         # As in `jnp.einsum`, all operands are converted to the dtype of the result before the first
         # product.
-        self.common, self.weak = _common_type(datas)
+        self.common, self.weak = _common_type(blocks)
         # The sums of narrow types run in a wider type; the result is rounded once.
         self.result = self.common if self.preferred is None else self.preferred
         self.common = widened_type(self.op, self.common)
@@ -211,32 +201,30 @@ class Contraction:
             wide = common_type(self.common, self.preferred)
             self.accumulate = wide if wide == self.preferred else self.common
         terms = [
-            _Term(block, ls, tuple([self.place(0 if dim is None else dim) for dim in dims]))
-            for block, ls, dims in zip(blocks, self.labels, all_dims, strict=True)
+            _Term(block, ls, tuple(self.place(0 if dim is None else dim) for dim in dims_of(block)))
+            for block, ls in zip(blocks, self.labels, strict=True)
         ]
         self.late = self._late(terms)
         for i, term in enumerate(terms):
             term = term.without_repeats().without_broadcast()
-            terms[i] = term = self._sum_out(term, self.alone[i]) if self.alone[i] else term
+            terms[i] = term = self._sum_out(term, self.alone[i])
             self._check_placement(term.labels)
         with _named_scope(ORDERED if len(terms) > 2 else ""):
             for i, j in self._path(terms):
                 x, y = terms[i], terms[j]
                 terms = [term for k, term in enumerate(terms) if k not in (i, j)]
-                kept = self.kept.union(*[term.labels for term in terms])
+                kept = self.kept.union(*(term.labels for term in terms))
                 terms.append(self._contract(x, y, kept))
             if len(self.labels) > 2:  # the result's axes are cached by the labels only
                 terms[0] = terms[0].in_order(dict.fromkeys(_chain(self.labels)))
         return self._write(terms[0])
 
-    def _check(
-        self, blocks: Sequence[AnyArray], all_dims: Sequence[Dims], datas: Sequence[jax.Array]
-    ) -> None:
+    def _check(self, blocks: Sequence[AnyArray]) -> None:
         """Raise if one label has two sizes, or an axis of the region has a different size."""
         op, region = self.op, self.region
         known: dict[Label, tuple[int, int]] = {}
-        for i, (dims, ls, data) in enumerate(zip(all_dims, self.labels, datas, strict=True)):
-            for dim, label, n in zip(dims, ls, data.shape, strict=True):
+        for i, (block, ls) in enumerate(zip(blocks, self.labels, strict=True)):
+            for dim, label, n in zip(dims_of(block), ls, data_of(block).shape, strict=True):
                 size = n if dim is None or region is None else region.global_size(dim, n)
                 first, other = known.setdefault(label, (i, size))
                 if size == other:
@@ -246,7 +234,7 @@ class Contraction:
                     continue
                 both = (
                     f"has size {other} in operand {first}, {type_text(blocks[first])}, and size"
-                    f" {size} in operand {i}, {type_text(blocks[i])}"
+                    f" {size} in operand {i}, {type_text(block)}"
                 )
                 if not isinstance(label, int):
                     raise AxisSizeError(
@@ -257,24 +245,26 @@ class Contraction:
                     f"{op}: {what} {both}. Axes with one label must have equal sizes."
                 )
         if region is None:
-            for dims, ls, data in zip(all_dims, self.labels, datas, strict=True):
-                if isinstance(data, jax.core.Tracer) and (variance := varying(data)):
-                    for dim, label in zip(dims, ls, strict=True):
+            for block, ls in zip(blocks, self.labels, strict=True):
+                if isinstance(data_of(block), jax.core.Tracer) and (
+                    variance := varying(data_of(block))
+                ):
+                    for dim, label in zip(dims_of(block), ls, strict=True):
                         if dim is not None and label not in self.kept:
                             check_region_lives(op, dim, variance)
             return
-        for dims, ls in zip(all_dims, self.labels, strict=True):
-            for dim, label in zip(dims, ls, strict=True):
+        for block, ls in zip(blocks, self.labels, strict=True):
+            for dim, label in zip(dims_of(block), ls, strict=True):
                 if dim is not None and dim != label:
                     check_new_name(op, "be read as", dim, label, known[label][1], region)
         for label, new in self.writes.items():
             check_new_name(op, "be written as", label, new, known[label][1], region)
-        region.seen.update([label for label in known if not isinstance(label, int)])
+        region.seen.update(label for label in known if not isinstance(label, int))
 
     def _check_placement(self, labels: Iterable[Label]) -> None:
         """Raise if two axes of one value are sharded over the same mesh axis."""
         if self.region is not None and self.region.resources:
-            names = [label for label in labels if label is not None and not isinstance(label, int)]
+            names = (label for label in labels if label is not None and not isinstance(label, int))
             self.region.check_placement(self.op, names)
 
     def _late(self, terms: Sequence[_Term]) -> frozenset[str]:
@@ -298,7 +288,7 @@ class Contraction:
                 user = (i, label) if label in self.alone[i] else label
                 for mesh_axis in place if label in self.alone[i] else self.place(label):
                     users.setdefault(mesh_axis, set()).add(user)
-        return frozenset([axis for axis in added if len(users.get(axis, ())) == 1])
+        return frozenset(a for a in added if len(users.get(a, ())) == 1)
 
     def _reduce(self, data: jax.Array, mesh_axes: Iterable[str]) -> jax.Array:
         """Sum over mesh axes, except over the mesh axes in `late`, for which the sum can wait."""
@@ -306,13 +296,12 @@ class Contraction:
         if data.dtype == jnp.bool_:  # booleans have no sum
             return comm.pmax(data, mesh_axes) if mesh_axes else data
         self.pending += [axis for axis in mesh_axes if axis in self.late]
-        now = tuple([axis for axis in mesh_axes if axis not in self.late])
+        now = tuple(axis for axis in mesh_axes if axis not in self.late)
         return comm.psum(data, now) if now else data
 
     def _sum_out(self, term: _Term, labels: frozenset[Label]) -> _Term:
-        """Sum over some labels of a term."""
-        dims = tuple([i for i, label in enumerate(term.labels) if label in labels])
-        if not dims:  # axes of `...` that have size 1
+        dims = tuple(i for i, label in enumerate(term.labels) if label in labels)
+        if not dims:
             return term
         data = to_type(term.data, accumulation_type(term.data.dtype))
         for dim in dims:
@@ -335,7 +324,7 @@ class Contraction:
 
     def _variance(self, term: _Term) -> frozenset[str]:
         """Return the mesh axes over which the term varies after it is read."""
-        goal = frozenset(_chain(map(self.place, term.labels)))
+        goal = frozenset(_chain(self.place(label) for label in term.labels))
         return varying(term.data) - frozenset(_chain(term.places)) | goal
 
     def _read(self, term: _Term, variance: frozenset[str], goal: Layout | None = None) -> jax.Array:
@@ -344,7 +333,7 @@ class Contraction:
         The result is cast to varying over `variance`.
         """
         if goal is None:
-            goal = tuple(map(self.place, term.labels))
+            goal = tuple(self.place(label) for label in term.labels)
         if goal == term.places:
             return cast(term.source, variance)
         return read(term.source, term.places, goal, variance, self.wire)
@@ -363,19 +352,16 @@ class Contraction:
             return self._contract_directly(a, b, needed)
 
     def _contract_directly(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
+        x, y = a.data, b.data
         if self.manual:
             variance = self._variance(a) | self._variance(b)
             x, y = self._read(a, variance), self._read(b, variance)
-        else:
-            x, y = a.data, b.data
-        if not (x.dtype == y.dtype == self.common):
-            x, y = [to_type(data, accumulation_type(data.dtype)) for data in (x, y)]
+        x, y = (to_type(data, accumulation_type(data.dtype)) for data in (x, y))
         dimensions, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
-        places = tuple(map(self.place, labels))
-        if self.region is not None and self.region.uneven:
-            # Mask both operands: the padding of one may multiply infinite values of the other.
-            x = self._without_padding(x, a.labels, summed)
-            y = self._without_padding(y, b.labels, summed)
+        places = tuple(self.place(label) for label in labels)
+        # Mask both operands: the padding of one may multiply infinite values of the other.
+        x = self._without_padding(x, a.labels, summed)
+        y = self._without_padding(y, b.labels, summed)
         if not summed:
             data = self._multiply(x, y, a.labels, b.labels, labels)
             return _Term(data, labels, places)
@@ -385,7 +371,7 @@ class Contraction:
             if not (x.dtype == y.dtype == self.common):
                 x, y = self._alike(x, y)
             data = self._dot_general(x, y, dimensions)
-        return _Term(self._reduce(data, _chain(map(self.place, summed))), labels, places)
+        return _Term(self._reduce(data, _chain(self.place(s) for s in summed)), labels, places)
 
     def _dot_general(
         self, x: jax.Array, y: jax.Array, dimensions: lax.DotDimensionNumbers
@@ -411,7 +397,7 @@ class Contraction:
         ring = functools.partial(
             Ring, both=self.overlap == "bidirectional", precision=self.precision, dtype=result
         )
-        reduced = tuple(_chain(map(self.place, summed)))
+        reduced = tuple(_chain(self.place(s) for s in summed))
         if moving:
             term, label, axes = max(moving, key=lambda found: found[0].data.size)
             other = b if term is a else a
@@ -419,7 +405,9 @@ class Contraction:
             data = ring_gather(
                 ring(x=term.labels, y=other.labels, out=labels, label=label, axes=axes), x, y
             )
-            return _Term(self._reduce(data, reduced), labels, tuple(map(self.place, labels)))
+            return _Term(
+                self._reduce(data, reduced), labels, tuple(self.place(found) for found in labels)
+            )
         late = frozenset(reduced) & self.late
         if not late:
             return self._reduce_around_ring(a, b, ring, labels, reduced)
@@ -486,11 +474,12 @@ class Contraction:
         data = ring_reduce(
             ring(x=a.labels, y=b.labels, out=labels, label=label, axes=reduced), x, y
         )
-        return _Term(data, labels, tuple(map(self.place, labels)))
+        return _Term(data, labels, tuple(self.place(found) for found in labels))
 
     def _sizes(self, term: _Term) -> list[int]:
         """Return the local size of every dimension of a term after it is read."""
-        sizes = zip(term.data.shape, term.places, map(self.place, term.labels), strict=True)
+        goals = (self.place(label) for label in term.labels)
+        sizes = zip(term.data.shape, term.places, goals, strict=True)
         return [n * self._blocks(old) // self._blocks(new) for n, old, new in sizes]
 
     def _gathered(
@@ -504,7 +493,7 @@ class Contraction:
           The term, the label and the mesh axes. If several labels remain, the label with the most
           blocks; the others are gathered immediately.
         """
-        goal = [*map(self.place, term.labels)]
+        goal = [self.place(label) for label in term.labels]
         moved = {
             i: place[len(new) :]
             for i, (place, new) in enumerate(zip(term.places, goal, strict=True))
@@ -599,14 +588,14 @@ class Contraction:
             data = lax.expand_dims(data, range(len(missing)))
             labels, places = (*missing, *labels), [()] * len(missing) + places
         written = [self.writes.get(label, label) for label in labels]
-        dims = tuple([None if isinstance(label, int) else label for label in written])
+        dims = tuple(None if isinstance(label, int) else label for label in written)
         self._check_placement(dims)
-        goal = [*map(self.place, written)]
+        goal = [self.place(label) for label in written]
         if self.pending:
             with _named_scope(self.no_ring):
                 data = self._finish_sums(data, places, goal)
-        if data.dtype != self.result and data.dtype == accumulation_type(self.result):
-            data = data.astype(self.result)
+        if accumulation_type(self.result) == data.dtype:
+            data = to_type(data, self.result)
         slots = [i for i, label in enumerate(labels) if isinstance(label, int)]
         order = list(range(len(labels)))
         for slot, letter in zip(slots, self.letters, strict=True):
@@ -645,13 +634,18 @@ class Contraction:
         return comm.psum(data, tuple(pending)) if pending else data
 
 
+def _chain(parts: Iterable[Iterable[Any]]) -> Iterable[Any]:
+    return itertools.chain.from_iterable(parts)
+
+
 # For arrays of one of these dtypes, none of them weak, the common dtype is that dtype under every
 # configuration.
 _FLOATS = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "complex64")))
 
 
-def _common_type(datas: Sequence[jax.Array]) -> tuple[np.dtype, bool]:
+def _common_type(blocks: Sequence[AnyArray]) -> tuple[np.dtype, bool]:
     """Return the common dtype of all operands, and `True` if it is weak."""
+    datas = [data_of(block) for block in blocks]
     first = datas[0].dtype
     if first in _FLOATS:
         for data in datas:
@@ -696,6 +690,6 @@ def _dot_dimensions(
     batch = [label for label in both if label in needed]
     summed = [label for label in both if label not in needed]
     free = [label for label in a + b if label not in both]
-    contract = (tuple(map(a.index, summed)), tuple(map(b.index, summed)))
-    batched = (tuple(map(a.index, batch)), tuple(map(b.index, batch)))
+    contract = (tuple(a.index(s) for s in summed), tuple(b.index(s) for s in summed))
+    batched = (tuple(a.index(s) for s in batch), tuple(b.index(s) for s in batch))
     return (contract, batched), tuple(batch + free), tuple(summed)
