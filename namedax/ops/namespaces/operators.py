@@ -211,10 +211,10 @@ def _iter(self: NamedArray) -> Iterator[LikeArguments]:
     return (getitem(self, i) for i in range(self.shape[0]))
 
 
-_REDUCTIONS: tuple[Callable[..., Any], ...] = (
+_ALONG_AXES: tuple[Callable[..., Any], ...] = (
     *(getattr(reductions, name) for name in "sum mean var std prod any all".split()),
     *(getattr(extrema, name) for name in "max min argmax argmin".split()),
-    ptp,
+    *(ptp, cumsum, cumprod, sort, argsort),
 )
 # Methods that act on positional axes, as the methods of `jax.Array` do.
 POSITIONAL = ("reshape", "ravel", "flatten", "swapaxes", "transpose", "diagonal", "trace")
@@ -354,6 +354,6 @@ def methods() -> dict[str, Any]:
     }
     for name in ("clip", "conj", "conjugate"):
         found[name] = _as_method(FUNCTIONS[name])
-    for function in (*_REDUCTIONS, cumsum, cumprod, sort, argsort):
+    for function in _ALONG_AXES:
         found[function.__name__] = _as_method(function)
     return found | {name: _positional_method(name) for name in POSITIONAL}
