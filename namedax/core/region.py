@@ -42,6 +42,7 @@ __all__ = [
     "enter",
     "escaped_blocks",
     "hiding",
+    "place_of",
     "placements_after",
     "record_escape",
     "vectorized_axes",
@@ -433,6 +434,11 @@ class Region(frozenset[_Seen]):
                 owner[mesh_axis] = name
 
 
+def place_of(region: Region | None, dim: Hashable | None) -> tuple[str, ...]:
+    """Return `region.place` of a dimension: `()` for a positional one, and without a region."""
+    return () if region is None or dim is None else region.place(dim)
+
+
 def _rename_first(mesh_axis: str) -> str:
     return (
         f"Rename one of them to an axis that is not on {mesh_axis!r} first (nx.rename, or"
@@ -477,7 +483,7 @@ class HiddenAxis(Record):
     def of(cls, name: Hashable) -> HiddenAxis:
         """Return the axis of a name in the ambient region."""
         region = ambient()
-        return cls(name, () if region is None or not region.manual else region.place(name))
+        return cls(name, place_of(region, name))
 
 
 @contextlib.contextmanager
