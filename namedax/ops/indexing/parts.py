@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -36,6 +36,7 @@ __all__ = [
     "global_size",
     "is_mask",
     "joint_indices",
+    "per_instance",
     "range_of",
     "resolve",
     "visible_order",
@@ -314,6 +315,23 @@ def gather_own_axes(
         if dim in own and region is not None and region.place(dim):
             data = comm.all_gather(data, i, region.place(dim), to)  # type: ignore[arg-type]
     return make_in_region(data, tuple(own.get(dim, dim) for dim in block._dims))
+
+
+def per_instance(
+    function: Callable[..., jax.Array],
+    names: Sequence[Hashable],
+    held: Sequence[Collection[Hashable]],
+) -> Callable[..., jax.Array]:
+    """Map a function over `names`, the leading axes of its operands.
+
+    Args:
+      function: a function of the operands of one instance.
+      names: the names of the instances.
+      held: the names that each operand has, in the order of `names`.
+    """
+    for name in reversed(names):
+        function = jax.vmap(function, in_axes=tuple(0 if name in own else None for own in held))
+    return function
 
 
 def visible_order(dims: Dims, parts: Sequence[Part], rank: int) -> list[Any]:

@@ -151,6 +151,25 @@ def test_integers_and_truth_values(placement):
     check(fun, jax.jit(want), (x,), (["a", "b"],), (["a", "b"],) * 3, placement, grad=False)
 
 
+@pytest.mark.fast(2)
+@pytest.mark.parametrize("placement", FEW, ids=str)
+def test_named_values_have_positional_axes_at_an_index_of_a_positional_axis(placement):
+    rows, numbers = make.array([3, 0]), array(8, 2, seed=8)
+
+    def fun(x, v, w):
+        return at(x)[{0: rows}].set(v), at(x)[{0: rows, "b": 1}].add(v), at(x)[{0: 2}].multiply(w)
+
+    def want(x, v, w):
+        return (
+            x.at[..., rows].set(v[:, None, None]),
+            x.at[:, 1, :, rows].add(v.T[..., None]),
+            x.at[..., 2].multiply(w[..., None]),
+        )
+
+    in_axes = (AXES, ["a", None], ["a", "b"])
+    check(fun, jax.jit(want), (X, numbers, W), in_axes, (AXES,) * 3, placement, grad=False)
+
+
 @pytest.mark.fast(0)
 def test_nothing_is_sent():
     def fun(x, v):
