@@ -1,7 +1,7 @@
 """Reads and writes by index, by name or position.
 
 Read `parts` first, which resolves an index by names. `getitem` (`x["batch", 3]`) reads with the
-resolved parts, and `updates` (`x.at[...]`) writes, with the `scatter` of one update.
+resolved parts, by `gather`. `updates` (`x.at[...]`) writes, by `scatter`.
 
 `take` reads along an axis, and `take_along_axis`, in `getitem`, at indices that differ between
 elements. `slicing` gives slices of axes new names. `diagonal` has diagonals, traces and triangles.

@@ -1,8 +1,8 @@
 """Reads by name: `x["batch", 3]`, `x[{"batch": ids, "k": slice(0, 4)}]` and `take_along_axis`.
 
-An index by names resolves to parts, one per axis: an integer, a range or an array. Integers and
-ranges of axes that are not sharded are sliced first; then one gather per instance reads all arrays
-together. `namedax.ops.indexing.updates` writes with the same parts.
+An index by names resolves to parts, one per axis: an integer, a range or an array.
+`namedax.ops.indexing.gather` reads them, and `namedax.ops.indexing.updates` writes with the same
+parts.
 
 Communication: over a sharded axis, an integer or an array costs one all-reduce of the result. A
 slice costs nothing if every device keeps some of its own block. It costs one collective-permute of
@@ -13,39 +13,33 @@ gradients communicate only by the transposes of these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.element_types import beyond, check_fits, common_type, to_type, weak_as
+from namedax.core.element_types import check_fits, common_type
 from namedax.core.name_scopes import in_scope, names_in, scope_text
-from namedax.core.names import Dims, is_name
-from namedax.core.padded_sharding import Uneven, plain
+from namedax.core.names import is_name
 from namedax.core.region import ambient
-from namedax.core.variance import cast, cast_data, varying
-from namedax.errors import AxisSizeError, PositionalAxisError, format_value
+from namedax.errors import PositionalAxisError, format_value
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.indexing.gather import read_parts
 from namedax.ops.indexing.parts import (
     ARRAY,
     READ_MODES,
-    OwnAxis,
     Part,
     StandIn,
     by_name,
-    global_size,
     is_mask,
-    joint_indices,
     reject_positions,
     resolve,
-    visible_order,
 )
 from namedax.ops.indexing.take import index_positional
 from namedax.ops.operands import kernels
@@ -54,13 +48,8 @@ from namedax.ops.operands.broadcasting import make_result, to_local
 from namedax.ops.operands.operation import operation
 from namedax.ops.operands.pytree import data_of, wide_index
 from namedax.ops.shape import inspection
-from namedax.resources import communication as comm
-from namedax.resources.mesh import explicit_axes_of, is_tracked, replicated
-from namedax.resources.padding import zero_cotangent
-from namedax.resources.padding_masks import refilled
-from namedax.resources.row_moves import FILL, move_rows
 
-__all__ = ["cut_range", "getitem", "read", "read_parts", "take_along_axis"]
+__all__ = ["getitem", "read", "take_along_axis"]
 
 
 def read(
@@ -159,325 +148,8 @@ def _wrapped_read(
     x: AnyArray,
     *arrays: AnyArray,
 ) -> AnyArray:
-    return make_result(*read_parts(op, x, parts, arrays, mode, fill_value, dict(hints)))
-
-
-def read_parts(
-    op: str,
-    x: AnyArray,
-    parts: Sequence[Part],
-    arrays: Sequence[Any],
-    mode: str | None,
-    fill_value: ArrayLike | None,
-    hints: Mapping[str, Any],
-) -> tuple[Any, Dims]:
-    """Read an index with resolved parts, and return the data and the dims.
-
-    Args:
-      op: the operation.
-      x: the local block.
-      parts: the resolved index.
-      arrays: the index array of each part that is `ARRAY`.
-      mode: the handling of indices out of range, as in `x.at[...].get`.
-      fill_value: the fill value.
-      hints: the other options of `x.at[...].get`.
-    """
-    region = ambient()
-    data, dims = (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
-    supply: Iterator[Any] = iter(arrays)
-    labels = list(range(len(dims)))  # the dimensions of x that remain in `data`
-    gathered: list[int] = []
-    indices: list[Any] = []
-    own = {name: OwnAxis(name) for name in (dims[part.dim] for part in parts) if name is not None}
-    for part in parts:
-        placed = (
-            region.place(dims[part.dim])
-            if region is not None and dims[part.dim] is not None
-            else ()
-        )
-        if part.at == ARRAY:
-            gathered.append(part.dim)
-            indices.append(next(supply))
-            continue
-        if isinstance(part.at, int) and placed:
-            gathered.append(part.dim)
-            indices.append(part.at)
-            continue
-        place = labels.index(part.dim)
-        if isinstance(part.at, int):
-            data = lax.index_in_dim(data, part.at, place, keepdims=False)
-            labels.remove(part.dim)
-        elif not placed:
-            data = cut_range(data, place, part.at)  # type: ignore[arg-type]
-        else:
-            moved = _slice_blocks(data, place, part.at, placed)  # type: ignore[arg-type]
-            if moved is None:
-                gathered.append(part.dim)
-                indices.append(
-                    make_in_region(jnp.asarray(np.asarray(part.at)), (own[dims[part.dim]],))
-                )
-            else:
-                data = moved
-    if not gathered:
-        return data, tuple(dims[i] for i in labels)
-    own = {name: axis for name, axis in own.items() if any(dims[i] == name for i in gathered)}
-    datas, joint = joint_indices(op, x, own, indices)
-    return _gather(op, x, data, labels, parts, gathered, datas, joint, mode, fill_value, hints)
-
-
-def cut_range(data: jax.Array, dim: int, at: range) -> jax.Array:
-    """Read the elements of a static range along a dimension that is not sharded."""
-    if len(at) == data.shape[dim] and at.step == 1:
-        return data
-    if not len(at):
-        return lax.slice_in_dim(data, 0, 0, axis=dim)
-    first, last = min(at[0], at[-1]), max(at[0], at[-1])
-    part = lax.slice_in_dim(data, first, last + 1, abs(at.step), dim)
-    return lax.rev(part, (dim,)) if at.step < 0 else part
-
-
-def _slice_blocks(
-    data: jax.Array, dim: int, at: range, mesh_axes: tuple[str, ...]
-) -> jax.Array | None:
-    """Read a range along a sharded dimension, by a permutation of blocks.
-
-    Return `None` if a device needs rows of several devices.
-    """
-    if isinstance(mesh_axes, Uneven):  # its size does not change: same order or reversed
-        return data if at.step == 1 or len(at) == 1 else _flipped(data, dim, mesh_axes)
-    devices = int(np.prod([lax.axis_size(axis) for axis in mesh_axes]))
-    block, new = data.shape[dim], len(at) // devices
-    if not new:
-        return lax.slice_in_dim(data, 0, 0, axis=dim)
-    wanted = np.asarray(at).reshape(devices, new)
-    source = wanted // block
-    if (source != source[:, :1]).any() or len(set(source[:, 0])) != devices:
-        return None
-    perm = [(int(source[target, 0]), target) for target in range(devices)]
-    starts = np.empty(devices, int)
-    starts[source[:, 0]] = wanted[:, 0] % block
-    if len(set(starts)) == 1:
-        start = int(starts[0])
-        data = cut_range(data, dim, range(start, start + new * at.step, at.step))
-    else:
-        # Each device sends the slice of its block that starts at its own offset.
-        first = jnp.asarray(starts)[comm.block_index(mesh_axes)]
-        union = varying(data) | frozenset(mesh_axes)
-        index = cast_data(first + at.step * jnp.arange(new), union)
-        data = jnp.take(cast_data(data, union), index, axis=dim, mode="clip")
-    return data if all(a == b for a, b in perm) else comm.ppermute(data, mesh_axes, perm)
-
-
-def _flipped(data: jax.Array, dim: int, place: Uneven) -> jax.Array:
-    """Reverse a padded dimension by row moves, and refill the padding by an all-reduce of a row."""
-    block, devices = data.shape[dim], int(np.prod([lax.axis_size(axis) for axis in place]))
-    entry = np.arange(block * devices).reshape(devices, block)
-    rows = np.where(entry < place.size, place.size - 1 - entry, FILL)
-    return refilled(move_rows(data, dim, plain(place), rows), dim, place)
-
-
-def _read_sharding(data: Any, indices: Sequence[Any], count: int) -> NamedSharding | None:
-    """Return the sharding of a read of an unplaced array at index arrays on Explicit mesh axes.
-
-    JAX does not derive it. The array is indexed along its first `count` axes. Return `None` if it
-    is placed itself, or if no index is sharded.
-    """
-    indices = [index for index in indices if np.ndim(index)]
-    rank = max((np.ndim(index) for index in indices), default=0)
-    entries: list[tuple[str, ...]] = [()] * rank
-    mesh: Any = None
-    for index in indices:
-        for i in range(np.ndim(index)):
-            axes = explicit_axes_of(index, i)
-            used = {axis for entry in entries for axis in entry}
-            if axes and used.isdisjoint(axes) and not entries[i - np.ndim(index)]:
-                entries[i - np.ndim(index)] = axes
-                mesh = jax.typeof(index).sharding.mesh
-    if mesh is None or is_tracked(data):
-        return None
-    rest = [None] * (data.ndim - count)
-    return NamedSharding(mesh, PartitionSpec(*(entry or None for entry in entries), *rest))
-
-
-def _gather(
-    op: str,
-    x: AnyArray,
-    data: jax.Array,
-    labels: list[int],
-    parts: Sequence[Part],
-    gathered: list[int],
-    indices: list[Any],
-    joint: Dims,
-    mode: str | None,
-    fill_value: ArrayLike | None,
-    hints: Mapping[str, Any],
-) -> tuple[Any, Dims]:
-    """Read `data` at the index arrays, per instance, and combine the reads of the devices."""
-    region, dims = ambient(), dims_of(x)
-    names = [dims[i] for i in labels]
-    placements = [
-        region.place(dims[i]) if region is not None and dims[i] is not None else ()
-        for i in gathered
-    ]
-    mesh_axes = tuple(axis for placement in placements for axis in placement)
-    if region is not None and region.manual:
-        data, indices = _varying_alike(x, data, indices, mesh_axes)
-    shared = [dim for dim in joint if dim is not None and dim in names]
-    _check_shared(op, x, {name: data.shape[names.index(name)] for name in shared}, joint, indices)
-    # Shared names in front, then the axes of the read, then the rest.
-    order = [names.index(name) for name in shared] + [labels.index(i) for i in gathered]
-    rest = [i for i in range(len(labels)) if i not in order]
-    index_order = [joint.index(name) for name in shared]
-    index_order += [i for i in range(len(joint)) if i not in index_order]
-    data = lax.transpose(data, order + rest)
-    indices = [lax.transpose(index, index_order) if np.ndim(index) else index for index in indices]
-    if mesh_axes:
-        blocks = data.shape[len(shared) : len(order)]
-        sizes = [
-            global_size(region, dims[i], block) for i, block in zip(gathered, blocks, strict=True)
-        ]
-        function = _local_read(mode, fill_value, blocks, sizes, placements, mesh_axes)
-    else:
-        options: dict[str, Any] = {"mode": mode, "fill_value": fill_value, **hints}
-        sharding = _read_sharding(data, indices, len(order))
-        if shared and sharding is not None:  # JAX maps instances only if they are sharded alike
-            indices = [replicated(index) if np.ndim(index) else index for index in indices]
-        elif sharding is not None:
-            data = jax.reshard(data, sharding.update(spec=PartitionSpec(*[None] * data.ndim)))
-            options["out_sharding"] = sharding
-        function = lambda rows, *at: rows.at[at].get(**options)  # noqa: E731
-    for _ in shared:
-        function = jax.vmap(
-            function, in_axes=(0, *(0 if np.ndim(index) else None for index in indices))
-        )
-    result = weak_as(function(data, *indices), data)
-    out = [joint[i] for i in index_order] + [dims[labels[i]] for i in rest]
-    out = [dim.name if isinstance(dim, OwnAxis) else dim for dim in out]
-    if mesh_axes:
-        placed = {
-            dims[i]: placement
-            for i, placement in zip(gathered, placements, strict=True)
-            if placement
-        }
-        own = [
-            (n, placed[dim])
-            for n, dim in enumerate(out[: len(joint)])
-            if dim is not None and dim in placed
-        ]
-        result = _combine(result, own, mesh_axes)
-        if comm.is_keys(data):
-            result = jax.random.wrap_key_data(result, impl=jax.random.key_impl(data))
-        else:
-            result = to_type(result, data.dtype)
-    # Positional axes in the order that the caller sees.
-    rank = joint.count(None)
-    internal = [("index", k) for k in range(rank)] + [
-        labels[i] for i in rest if dims[labels[i]] is None
-    ]
-    return _in_visible_order(result, out, internal, visible_order(dims, parts, rank)), tuple(out)
-
-
-def _varying_alike(
-    x: AnyArray, data: jax.Array, indices: Sequence[Any], mesh_axes: tuple[str, ...]
-) -> tuple[Any, list[Any]]:
-    """Cast the data to read, a slice of `x` or all of it, and the indices to one variance."""
-    union = varying(data) | frozenset(mesh_axes)
-    union |= frozenset[str]().union(*(varying(i) for i in indices if hasattr(i, "dtype")))
-    data = (
-        cast(x, union) if isinstance(x, NamedArray) and data is x._data else cast_data(data, union)
-    )
-    return data, [cast_data(jnp.asarray(index), union) for index in indices]
-
-
-def _check_shared(
-    op: str, x: AnyArray, sizes: Mapping[Hashable, int], joint: Dims, indices: Sequence[Any]
-) -> None:
-    """Raise if an axis that `x` and an index share has two sizes; `sizes` are its sizes in `x`."""
-    shape = next((np.shape(index) for index in indices if np.ndim(index)), ())
-    for name, size in sizes.items():
-        if size != shape[joint.index(name)]:
-            raise AxisSizeError(
-                f"{op}: axis {name!r} has size {size} in the array, {type_text(x)}, and size"
-                f" {shape[joint.index(name)]} in an index; a name has one size. Rename one of the"
-                " two axes."
-            )
-
-
-def _in_visible_order(
-    result: jax.Array, dims: Sequence[Any], internal: Sequence[Any], wanted: Sequence[Any]
-) -> jax.Array:
-    """Transpose the positional axes of a result from the order `internal` to the order `wanted`."""
-    if internal == wanted:
-        return result
-    places = [n for n, dim in enumerate(dims) if dim is None]
-    final = list(range(len(dims)))
-    for place, what in zip(places, wanted, strict=True):
-        final[place] = places[internal.index(what)]
-    return lax.transpose(result, final)
-
-
-def _local_read(
-    mode: str | None,
-    fill_value: ArrayLike | None,
-    blocks: Sequence[int],
-    sizes: Sequence[int],
-    placements: Sequence[tuple[str, ...]],
-    mesh_axes: tuple[str, ...],
-) -> Callable[..., Any]:
-    """Build the read of one device, which returns its own rows, and zeros for the others."""
-
-    def read_local(rows: jax.Array, *at: jax.Array) -> jax.Array:
-        valid: Any = True
-        here: Any = True
-        safe = []
-        for i, block, size, axes in zip(at, blocks, sizes, placements, strict=True):
-            i = jnp.where(i < 0, i + size, i)
-            valid = valid & (i >= 0) & (i < size)
-            if mode not in ("fill", "drop"):
-                i = jnp.clip(i, 0, size - 1)
-            elif isinstance(axes, Uneven):
-                here = here & (i < size)
-            if axes:
-                i = i - comm.block_index(axes).astype(i.dtype) * block
-            here = here & (i >= 0) & (i < block)
-            safe.append(jnp.clip(i, 0, block - 1))
-        values = rows.at[tuple(safe)].get(mode="promise_in_bounds")
-        if comm.is_keys(values):  # words can be summed
-            values = jax.random.key_data(values)
-
-        def over(flag: jax.Array) -> jax.Array:
-            return jnp.reshape(flag, flag.shape + (1,) * (values.ndim - flag.ndim))
-
-        if mode is None or mode == "promise_in_bounds":
-            # As in jnp, an index out of range reads the last element, and has no gradient.
-            values = jnp.where(over(valid), values, zero_cotangent(values))
-        values = comm.only_where(over(here), values)
-        if mode not in ("fill", "drop"):
-            return values
-        # An index out of range belongs to no device; the first device fills it.
-        nobody = ~valid & (comm.block_index(mesh_axes) == 0)
-        return jnp.where(
-            over(nobody),
-            beyond(values.dtype) if fill_value is None else jnp.asarray(fill_value, values.dtype),
-            values,
-        )
-
-    return read_local
-
-
-def _combine(
-    partial: jax.Array, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes: tuple[str, ...]
-) -> jax.Array:
-    """Sum the partial reads: a reduce-scatter if an axis stays sharded, else an all-reduce."""
-    truth = partial.dtype == jnp.bool_
-    if truth:
-        partial = partial.astype(jnp.int8)
-    for dim, axes in own:
-        partial = comm.psum_scatter(partial, dim, axes)
-        mesh_axes = tuple(axis for axis in mesh_axes if axis not in axes)
-    if mesh_axes:
-        partial = comm.psum(partial, mesh_axes)
-    return partial.astype(jnp.bool_) if truth else partial
+    options = {"mode": mode, "fill_value": fill_value, **dict(hints)}
+    return make_result(*read_parts(op, x, parts, arrays, options))
 
 
 @operation(name="getitem")
@@ -680,9 +352,7 @@ def take_along_axis(
         source,
         (Part(source._dims.index(target), ARRAY),),
         [at_index],
-        mode or "fill",
-        fill_value,
-        {},
+        {"mode": mode or "fill", "fill_value": fill_value},
     )
     order = [dims.index(dim) for dim in stand_ins if dim in dims]
     names = [i for i, dim in enumerate(dims) if not isinstance(dim, _Place)]

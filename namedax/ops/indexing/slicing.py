@@ -23,7 +23,8 @@ from namedax.errors import (
     format_value,
 )
 from namedax.ops.collectives.reducing import global_index
-from namedax.ops.indexing.getitem import cut_range, getitem, read
+from namedax.ops.indexing.gather import cut_range
+from namedax.ops.indexing.getitem import getitem, read
 from namedax.ops.indexing.parts import range_of
 from namedax.ops.operands.along_axes import along_axes, by_name, names_in
 from namedax.ops.operands.axes import new_names
