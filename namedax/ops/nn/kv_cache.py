@@ -1,7 +1,7 @@
 """`KVCache`: the keys and values of earlier positions, for generation step by step.
 
 Every row of a batch has its own number of filled slots. New positions are written at the end of
-each row, with one scatter into the block of this device: only the device that has a slot writes it.
+each row (`namedax.ops.nn.kv_slots`): only the device that has a slot writes it.
 A donated cache is updated in place. Attention compares positions, so rows of different lengths
 need no alignment, and the cache may be sharded by any of its names.
 """
@@ -16,14 +16,11 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.names import Dims, DType, is_name
-from namedax.core.region import ambient
-from namedax.core.variance import cast, varying
+from namedax.core.names import DType, is_name
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -37,15 +34,13 @@ from namedax.errors import (
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.nn.attention import dot_product_attention
+from namedax.ops.nn.kv_slots import write_slots
 from namedax.ops.operands import kernels
-from namedax.ops.operands.broadcasting import make_result
 from namedax.ops.operands.new_axis import named_sizes, size_of
 from namedax.ops.operands.operation import operation
-from namedax.ops.operands.pytree import as_block, data_of, names_of
+from namedax.ops.operands.pytree import data_of, names_of
 from namedax.ops.shape.creation import zeros
 from namedax.ops.shape.rename import rename
-from namedax.resources import communication as comm
-from namedax.resources.padding_masks import last_repeated
 
 __all__ = ["FUNCTIONS", "KVCache"]
 
@@ -411,7 +406,7 @@ class KVCache:
         total: AnyArray = self.lengths + new
         self._check_overflow(op, total)
         keys, values = (
-            kernels.run(op, _write, axes, (), stored, array, *operands)
+            kernels.run(op, write_slots, axes, (), stored, array, *operands)
             for stored, array in zip((self.keys, self.values), arrays, strict=True)
         )
         starts = total - new
@@ -615,108 +610,6 @@ def _window(op: str, size: int | tuple[int, int]) -> tuple[int, int]:
         )
     most = 1 << 30  # so that sums fit in 32 bits
     return min(int(left), most), min(int(right), most)
-
-
-# --- writing --------------------------------------------------------------------------------------
-
-
-def _write(
-    op: str,
-    axes: tuple[Hashable, ...],
-    stored: AnyArray,
-    new: AnyArray,
-    start: AnyArray,
-    *more: AnyArray,
-) -> NamedArray:
-    """Write `new` into `stored` from the slot `start` of each row on.
-
-    With a third axis name, `more` begins with the layer along it that is written. Then `more` may
-    have the number of positions of each row.
-    """
-    slot_axis, new_axis, *layer_axis = axes
-    blocks = [as_block(array, op) for array in (stored, new, start, *more)]
-    region = ambient()
-    place, layer_place = (
-        region.place(name) if region is not None and region.manual else ()
-        for name in (slot_axis, layer_axis[0] if layer_axis else slot_axis)
-    )
-    layer_place = layer_place if layer_axis else ()
-    union = frozenset[str]().union(
-        *(varying(data_of(block)) for block in blocks), place, layer_place
-    )
-    datas = [cast(block, union) if union else jnp.asarray(data_of(block)) for block in blocks]
-    labels_of = [dims_of(block) for block in blocks]
-    data, dims = datas[0], labels_of[0]
-    dim, slots = dims.index(slot_axis), data.shape[dims.index(slot_axis)]
-    own = {name for names in labels_of[2:] for name in names}
-    layer: list[jax.Array] = []
-    if layer_axis:
-        layer = [datas.pop(3).astype(jnp.int32)]
-        labels_of.pop(3)
-    count = datas[3:]
-    given = tuple(slot_axis if name == new_axis else name for name in labels_of[1])
-    updates = _ordered(datas[1].astype(data.dtype), given, dims)
-    many = updates.shape[dim]
-    sizes = {**dict(zip(dims, data.shape, strict=True)), slot_axis: many}
-    sizes |= dict.fromkeys(layer_axis, 1)
-    updates = jnp.broadcast_to(updates, tuple(sizes.values()))
-    if not own and not count and not place and not layer_place:
-        # All rows are alike. This clamps a start that is too late; such rows are lost anyway.
-        chosen = {slot_axis: datas[2], **dict(zip(layer_axis, layer, strict=True))}
-        starts = [chosen.get(name, 0) for name in dims]
-        return make_result(lax.dynamic_update_slice(data, updates, starts), dims)
-
-    # An index for every dimension before the slots: XLA transposes others to the front, and copies.
-    rows = [i for i, name in enumerate(dims) if i != dim and (i < dim or name in own)]
-    rows = [i for i in rows if dims[i] not in layer_axis]
-    batch = sorted([*rows, dim])
-    labels = tuple(dims[i] for i in batch)
-    shape = tuple(sizes[name] for name in labels)
-    offset = lax.broadcasted_iota(jnp.int32, shape, labels.index(slot_axis))
-    index = offset + _ordered(datas[2], labels_of[2], labels)
-    if place:
-        index = index - comm.block_index(place).astype(jnp.int32) * slots
-    is_written = (index >= 0) & (index < slots)
-    if count:
-        is_written &= offset < _ordered(count[0], labels_of[3], labels)
-    # Unwritten positions have distinct indices out of range.
-    index = jnp.where(is_written, index, slots + offset)
-    indices = {dim: index}
-    for name, number in zip(layer_axis, layer, strict=True):
-        where = dims.index(name)
-        if layer_place:
-            number = number - comm.block_index(layer_place).astype(jnp.int32) * data.shape[where]
-            number = jnp.where(number < 0, data.shape[where], number)
-        indices[where] = jnp.broadcast_to(number, shape)
-        updates = lax.squeeze(updates, [where])
-    inserted = tuple(sorted(indices))
-    kept = [i for i in range(data.ndim) if dims[i] not in layer_axis]
-    numbers = lax.ScatterDimensionNumbers(
-        update_window_dims=tuple(kept.index(i) for i in kept if i not in batch),
-        inserted_window_dims=inserted,
-        scatter_dims_to_operand_dims=inserted,
-        operand_batching_dims=tuple(rows),
-        scatter_indices_batching_dims=tuple(batch.index(i) for i in rows),
-    )
-    result = lax.scatter(
-        data,
-        jnp.stack([indices[i] for i in inserted], -1),
-        updates,
-        numbers,
-        unique_indices=True,
-        mode=lax.GatherScatterMode.FILL_OR_DROP,
-    )
-    result = last_repeated(result, dim, place)
-    if layer_place:
-        result = last_repeated(result, dims.index(layer_axis[0]), layer_place)
-    return make_result(result, dims)
-
-
-def _ordered(data: jax.Array, dims: Dims, like: Dims) -> jax.Array:
-    """Transpose and expand data with `dims` to the dims `like`; missing ones have size 1."""
-    order = sorted(range(len(dims)), key=lambda i: like.index(dims[i]))
-    data = lax.transpose(data, order)
-    return lax.expand_dims(data, [i for i, name in enumerate(like) if name not in dims])
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"KVCache": KVCache}
