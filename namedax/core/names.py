@@ -17,6 +17,8 @@ __all__ = [
     "AxisName",
     "DType",
     "Dims",
+    "Label",
+    "Labels",
     "Mesh",
     "MeshAxes",
     "PyTree",
@@ -33,6 +35,10 @@ AxisName: TypeAlias = Hashable
 Dims: TypeAlias = tuple[Hashable | None, ...]
 #: A dtype, or anything that JAX accepts as one.
 DType: TypeAlias = jax.typing.DTypeLike
+#: The label of a dimension in a contraction: an axis name, or an integer for a positional axis.
+Label: TypeAlias = Hashable
+#: The label of each dimension of an array.
+Labels: TypeAlias = tuple[Label, ...]
 #: A mesh, with or without devices.
 Mesh: TypeAlias = jax.sharding.Mesh | jax.sharding.AbstractMesh
 #: Names of mesh axes, the major one first.

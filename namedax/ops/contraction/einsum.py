@@ -20,7 +20,7 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope, scope_text
-from namedax.core.names import AxisName, DType, is_name
+from namedax.core.names import AxisName, DType, Label, Labels, is_name
 from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentError,
@@ -36,9 +36,10 @@ from namedax.errors import (
     show_names,
     split_names,
 )
-from namedax.ops.contraction.engine import Contraction, Label, Labels
+from namedax.ops.contraction.engine import contract
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.ops.contraction.spec import ELLIPSIS, EinsumSpec, parse_einsum
+from namedax.ops.contraction.terms import Contraction
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.operands import kernels
 from namedax.ops.operands.along_axes import along_axes, checks_axes, entries_of, names_in
@@ -166,9 +167,10 @@ def _einsum(
     blocks = [as_block(array, op) for array in arrays]
     labels, letters, keep, writes = _label(spec, blocks)
     op = f"{op} {spec.text!r}"
-    return Contraction(
+    given = Contraction(
         op, labels, keep, letters, writes, precision, preferred_element_type, overlap, wire
-    ).run(blocks)
+    )
+    return contract(given, blocks)
 
 
 def _wire_of(
@@ -242,7 +244,7 @@ def _count(n: int, what: str) -> str:
 
 def _label(
     spec: EinsumSpec, operands: Sequence[AnyArray]
-) -> tuple[list[Labels], tuple[int, ...], frozenset[Label], dict[Label, Label]]:
+) -> tuple[tuple[Labels, ...], tuple[int, ...], frozenset[Label], dict[Label, Label]]:
     """Assign labels to the dimensions of the operands, according to the specification.
 
     Returns:
@@ -252,10 +254,10 @@ def _label(
     terms = (*spec.operands, *([spec.result] if spec.result else []))
     mentioned = {name for term in terms for pair in term.names for name in pair}
     ellipsis_ranks = [_ellipsis_rank(spec, i, operand) for i, operand in enumerate(operands)]
-    labels = [
+    labels = tuple(
         _label_operand(spec, i, operand, ellipsis_ranks[i], mentioned)
         for i, operand in enumerate(operands)
-    ]
+    )
     everywhere = list(itertools.chain.from_iterable(labels))
     present = dict.fromkeys(everywhere)
     names = [label for label in present if not isinstance(label, int)]
@@ -483,9 +485,10 @@ def _dot(
     keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int))
     letters = tuple(range(-max(map(len, shapes)), 0))
     kept = keep - frozenset(names)
-    return Contraction(
-        op, labels, kept, letters, {}, precision, preferred_element_type, overlap
-    ).run(blocks)
+    given = Contraction(
+        op, tuple(labels), kept, letters, {}, precision, preferred_element_type, overlap
+    )
+    return contract(given, blocks)
 
 
 _positional_vecdot = along_axes(jnp.vecdot, "vecdot", ("axis",))

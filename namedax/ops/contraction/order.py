@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import opt_einsum
 
+from namedax.core.names import Label, Labels
+
 __all__ = ["ORDERED", "Path", "best_order"]
 
-Label = Hashable
-Labels = tuple[Label, ...]
 Path = tuple[tuple[int, int], ...]
 
 #: The scope of contractions of more than two operands, whose order depends on their sizes.

@@ -14,7 +14,8 @@ from namedax.core.display import type_text
 from namedax.core.names import AxisName
 from namedax.errors import PositionalAxisError
 from namedax.ops.collectives.reducing import check_names, size_of_absent
-from namedax.ops.contraction.engine import Contraction
+from namedax.ops.contraction.engine import contract
+from namedax.ops.contraction.terms import Contraction
 from namedax.ops.operands import kernels
 from namedax.ops.operands.operation import operation
 from namedax.ops.operands.pytree import as_block
@@ -92,7 +93,8 @@ def _contract(
     keep = frozenset(
         label for ls in labels for label in ls if not isinstance(label, int)
     ) - frozenset(names)
-    return Contraction(op, labels, keep, letters, {}, precision, None).run(blocks)
+    given = Contraction(op, tuple(labels), keep, letters, {}, precision, None)
+    return contract(given, blocks)
 
 
 def _letters(

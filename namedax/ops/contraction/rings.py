@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Literal, TypeVar
 
 import jax
@@ -30,7 +30,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec
 
-from namedax.core.names import DType
+from namedax.core.names import DType, Label, Labels
 from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
@@ -39,8 +39,6 @@ from namedax.resources.serial import LoopAxis
 __all__ = ["OVERLAPS", "Overlap", "Ring", "ring_gather", "ring_reduce", "ring_scatter"]
 
 Carry = TypeVar("Carry")
-Label = Hashable
-Labels = tuple[Label, ...]
 Overlap = Literal[False, True, "bidirectional"]
 OVERLAPS = (False, True, "bidirectional")
 

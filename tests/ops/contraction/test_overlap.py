@@ -265,6 +265,21 @@ def test_the_gathered_operand_never_exists(overlap):
         assert size < 2**23 * 0.7
 
 
+@pytest.mark.fast(1)
+@pytest.mark.parametrize("overlap", BOTH)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_an_operand_with_two_gathered_axes_meets_the_other_one(swapped, overlap):
+    x, y = array(8, 6), array(6, 4, 2, seed=1)
+    terms, in_axes, args = ["{i:if,k:kf}", "{k,b,c}"], (["if", "kf"], ["k", "b", "c"]), (x, y)
+    if swapped:
+        terms, in_axes, args = terms[::-1], in_axes[::-1], args[::-1]
+    spec, options = f"{','.join(terms)}->{{i,b,c}}", {"axis_resources": {"if": "x", "kf": "y", "b": "x", "c": "y"}}
+    f = nx.xmap(lambda *xs: nx.einsum(spec, *xs, overlap=overlap), in_axes, ["i", "b", "c"], mesh=make_mesh((4, 2)), **options)
+    check(f, "kbc,ik->ibc" if swapped else "ik,kbc->ibc", args)
+    kinds = {c.kind for c in collectives(f.lower(*args).compile())}
+    assert kinds == {"all-gather", "collective-permute"}  # one of the two axes goes around
+
+
 def test_the_default_of_a_mapped_function():
     equation = CASES["contracted"][-1]
     args = operands(equation)
