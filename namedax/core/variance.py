@@ -6,10 +6,21 @@ variance are combined, the one that varies less is cast (`jax.lax.pcast`). The c
 transpose is an all-reduce. So it is made early, before a broadcast enlarges the value, and once. An
 array caches its casts, so the gradient of a parameter with many uses is reduced once.
 
-A gathered value has two forms. One counts as replicated, and the transpose of the gather is a
-slice. The other varies over the mesh axes of the gather, and the transpose is a reduce-scatter.
-Code that returns the value needs the first form; code that combines it with values that vary there
-needs the second. So a gathered array can produce both.
+A gathered value can be computed in two ways. Gathered to invariant, it counts as replicated, and
+the transpose of the gather is a slice. Gathered to varying, it varies over the mesh axes of the
+gather, and the transpose is a reduce-scatter, which sends half as much as the all-reduce of a cast.
+Code that returns the value needs the first; code that combines it with values that vary there needs
+the second. So an array that was gathered to invariant has a *varying form*, a function that
+computes its data varying over more mesh axes, and `cast` calls that function:
+
+    gathered = with_varying_form(...)    the form gathers again, to varying
+    y = f(gathered)                      by `keep_varying_form`, the form of `y` computes `f` again,
+                                         of the cast of `gathered`
+    cast(y, axes)                        returns the form of `y` for `axes`, and caches it
+
+The result of an operation has a form only if one of its operands has one. The form is not used
+where the gradients of all those operands would send more bytes than the gradient of one cast of the
+result, unless these operands have been cast already. Then the form costs nothing more.
 """
 
 from __future__ import annotations
@@ -66,11 +77,26 @@ def varying_of(aval: Any) -> frozenset[str]:
     return axes
 
 
+class UntrackedAxis(str):
+    """An axis of placements that JAX's types do not track: a pipeline's microbatch axis."""
+
+    __slots__ = ()
+
+
+# --- casts of data --------------------------------------------------------------------------------
+
+
+def _missing(data: jax.typing.ArrayLike, axes: frozenset[str]) -> frozenset[str]:
+    """Return the axes over which `data` does not vary, without those that JAX does not track."""
+    missing = axes - varying(data)
+    if not missing:
+        return missing
+    return frozenset(axis for axis in missing if not isinstance(axis, UntrackedAxis))
+
+
 def cast_data(data: jax.Array, axes: Iterable[str]) -> jax.Array:
     """Cast `data` to varying over (at least) `axes`, without communication."""
-    missing = frozenset(axes) - varying(data)
-    if missing:
-        missing = _tracked(missing)
+    missing = _missing(data, frozenset(axes))
     if not missing:
         return data
     # The transpose is a sum, which rounds once.
@@ -100,16 +126,6 @@ def under_automatic_casts(function: Callable[P, R], *args: P.args, **kwargs: P.k
         return function(*args, **kwargs)
 
 
-class UntrackedAxis(str):
-    """An axis of placements that JAX's types do not track: a pipeline's microbatch axis."""
-
-    __slots__ = ()
-
-
-def _tracked(axes: frozenset[str]) -> frozenset[str]:
-    return frozenset(axis for axis in axes if not isinstance(axis, UntrackedAxis))
-
-
 def cast_alike(values: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """Cast values to one device variance."""
     if len(values) < 2:
@@ -121,10 +137,51 @@ def cast_alike(values: Sequence[jax.Array]) -> Sequence[jax.Array]:
     return [cast_data(jnp.asarray(value), union) for value in values]
 
 
+# --- casts of named arrays ------------------------------------------------------------------------
+
+
 def _block_here(array: NamedArray) -> BlockInfo | None:
     """Return the record of an array that was made in the current trace; otherwise `None`."""
     block = array._block
     return block if block is not None and block.trace == get_opaque_trace_state() else None
+
+
+def cast(array: AnyArray, axes: frozenset[str]) -> jax.Array:
+    """Return the data of `array` (named or not) varying over `axes`; a named array is cast once."""
+    if type(array) is not NamedArray:
+        return cast_data(array, axes)
+    missing = _missing(array._data, axes)
+    if not missing:
+        return array._data
+    block = _block_here(array)
+    if block is None:
+        return cast_data(array._data, missing)
+    if missing not in block.casts:
+        data = array._data if block.form is None else block.form(missing)
+        block.casts[missing] = cast_data(data, missing)
+    return block.casts[missing]
+
+
+def was_cast(array: NamedArray, axes: frozenset[str]) -> bool:
+    """Return True if `cast` has cast `array` over (at least) `axes` in this trace."""
+    block = _block_here(array)
+    return block is not None and any(axes <= over for over in block.casts)
+
+
+def costs_nothing_to_cast(array: AnyArray, axes: frozenset[str]) -> bool:
+    """Return True if the gradient of a cast over `axes` needs no communication of its own.
+
+    It is reduced together with other gradients, or there is none.
+    """
+    data = array
+    if type(array) is NamedArray:
+        if was_cast(array, axes):
+            return True
+        form = _form_of(array)
+        if form is not None:
+            return form.is_made(axes)
+        data = array._data
+    return not np.ndim(data) or not jnp.issubdtype(data.dtype, jnp.inexact) or varying(data) >= axes
 
 
 def remembered(array: NamedArray, key: Hashable, compute: Callable[[], R]) -> R:
@@ -138,7 +195,7 @@ def remembered(array: NamedArray, key: Hashable, compute: Callable[[], R]) -> R:
 
 
 def share_block(array: NamedArray, source: NamedArray) -> NamedArray:
-    """Let `array` share the cached forms of `source`, whose data it has under other dims."""
+    """Let `array` share the casts and the form of `source`, whose data it has under other dims."""
     own, other = array._block, source._block
     if (
         own is not None
@@ -150,50 +207,43 @@ def share_block(array: NamedArray, source: NamedArray) -> NamedArray:
     return array
 
 
-def with_varying_form(
-    data: jax.Array, dims: Dims, axes: frozenset[str], form: Callable[[], jax.Array]
-) -> NamedArray:
-    """Return an array that was gathered over `axes`, with a form that varies over all of them.
+# --- varying forms --------------------------------------------------------------------------------
 
-    Args:
-      data: the gathered value, invariant over `axes` (its transpose is a slice).
-      dims: its dims.
-      axes: the mesh axes of the gather.
-      form: makes the same value varying over `axes` (its transpose is a reduce-scatter). Without
-        it, the transpose of a cast of `data` would be an all-reduce and a slice.
+
+class _Form(NamedTuple):
+    """The varying form of an array, as given to `keep_varying_form`.
+
+    `data` is the data of the array.
     """
-    array = make_in_region(data, dims)
-    keep_varying_form(array, lambda wanted: form() if axes <= wanted else data)
-    return array
+
+    make: Callable[[frozenset[str]], jax.Array]
+    is_made: Callable[[frozenset[str]], bool]
+    saves: bool
+    data: jax.Array
+
+    def __call__(self, wanted: frozenset[str]) -> jax.Array:
+        """Return data that varies over `wanted` where that saves communication."""
+        return self.make(wanted) if self.saves or self.is_made(wanted) else self.data
 
 
-def with_varying_forms(dims: Dims, form: Callable[[frozenset[str]], jax.Array]) -> NamedArray:
-    """Return a gathered array with a form for all mesh axes over which it may have to vary.
-
-    Args:
-      dims: its dims.
-      form: makes the value that varies over the given mesh axes, in addition to those of its own
-        names. Over mesh axes of the gather, the gather's transpose is a reduce-scatter. Over others
-        the value is cast before it is gathered, while it is small.
-    """
-    array = make_in_region(form(frozenset()), dims)
-    keep_varying_form(array, form)
-    return array
+def _never(_: frozenset[str]) -> bool:
+    """Return False: a gather always costs something."""
+    return False
 
 
 def keep_varying_form(
     array: NamedArray,
     form: Callable[[frozenset[str]], jax.Array],
-    is_made: Callable[[frozenset[str]], bool] | None = None,
+    is_made: Callable[[frozenset[str]], bool] = _never,
     saves: bool = True,
 ) -> None:
-    """Give `array` a varying form, as `with_varying_forms` does.
+    """Give `array` a varying form, unless it has one.
 
     Args:
       array: a gathered array, or an array computed from arrays with such forms.
-      form: makes the varying form.
-      is_made: returns True if the forms that this one is computed from already exist, so that it
-        costs nothing more; default: it is computed from none.
+      form: makes data that varies over the given mesh axes, in addition to those of its own names.
+      is_made: for an array that was computed, returns True if the forms of its operands already
+        exist, so that this one costs nothing more; by default the array is gathered.
       saves: True if the gradients of those forms send at most as many bytes as the gradient of a
         cast of `array`. Otherwise the form is used only if those forms exist. Default: True.
     """
@@ -220,20 +270,33 @@ def _made_here(
     return made
 
 
-class _Form(NamedTuple):
-    """The varying form of an array, as given to `keep_varying_form`."""
+def with_varying_forms(dims: Dims, form: Callable[[frozenset[str]], jax.Array]) -> NamedArray:
+    """Return a gathered array with a form for all mesh axes over which it may have to vary.
 
-    make: Callable[[frozenset[str]], jax.Array]
-    is_made: Callable[[frozenset[str]], bool] | None
-    saves: bool
-    data: jax.Array
+    Args:
+      dims: its dims.
+      form: makes the value that varies over the given mesh axes, in addition to those of its own
+        names. Over mesh axes of the gather, the gather's transpose is a reduce-scatter. Over others
+        the value is cast before it is gathered, while it is small.
+    """
+    array = make_in_region(form(frozenset()), dims)
+    keep_varying_form(array, form)
+    return array
 
-    def __call__(self, wanted: frozenset[str]) -> jax.Array:
-        return (
-            self.make(wanted)
-            if self.saves or self.is_made is None or self.is_made(wanted)
-            else self.data
-        )
+
+def with_varying_form(
+    data: jax.Array, dims: Dims, axes: frozenset[str], form: Callable[[], jax.Array]
+) -> NamedArray:
+    """Return an array that was gathered over `axes`, with a form that varies over all of them.
+
+    Args:
+      data: the gathered value, invariant over `axes` (its transpose is a slice).
+      dims: its dims.
+      axes: the mesh axes of the gather.
+      form: makes the same value varying over `axes` (its transpose is a reduce-scatter). Without
+        it, the transpose of a cast of `data` would be an all-reduce and a slice.
+    """
+    return with_varying_forms(dims, lambda wanted: form() if axes <= wanted else data)
 
 
 def _form_of(array: object) -> _Form | None:
@@ -241,11 +304,8 @@ def _form_of(array: object) -> _Form | None:
 
 
 def has_varying_form(array: object) -> bool:
-    """Return True if `array` has a varying form.
-
-    It was gathered, or computed from gathered arrays.
-    """
-    return type(array) is NamedArray and array._block is not None and array._block.form is not None
+    """Return True if `array` has a varying form: it was gathered, or computed from such arrays."""
+    return _form_of(array) is not None
 
 
 def saves_when_cast(array: object) -> bool:
@@ -255,46 +315,3 @@ def saves_when_cast(array: object) -> bool:
     """
     form = _form_of(array)
     return form is not None and form.saves
-
-
-def costs_nothing_to_cast(array: AnyArray, axes: frozenset[str]) -> bool:
-    """Return True if the gradient of a cast over `axes` needs no communication of its own.
-
-    It is reduced together with other gradients, or there is none.
-    """
-    if type(array) is not NamedArray:
-        data = array
-    elif was_cast(array, axes):
-        return True
-    else:
-        form = _form_of(array)
-        if form is not None:
-            return form.is_made is not None and form.is_made(axes)
-        data = array._data
-    return not np.ndim(data) or not jnp.issubdtype(data.dtype, jnp.inexact) or varying(data) >= axes
-
-
-def cast(array: AnyArray, axes: frozenset[str]) -> jax.Array:
-    """Return the data of `array` (named or not) varying over `axes`; a named array is cast once."""
-    if type(array) is not NamedArray:
-        return cast_data(array, axes)
-    missing = axes - varying(array._data)
-    if missing:
-        missing = _tracked(missing)
-    if not missing:
-        return array._data
-
-    block = _block_here(array)
-    if block is None:
-        return cast_data(array._data, missing)
-    if missing not in block.casts:
-        block.casts[missing] = cast_data(
-            array._data if block.form is None else block.form(missing), missing
-        )
-    return block.casts[missing]
-
-
-def was_cast(array: NamedArray, axes: frozenset[str]) -> bool:
-    """Return True if `cast` has cast `array` over (at least) `axes` in this trace."""
-    block = _block_here(array)
-    return block is not None and any(axes <= over for over in block.casts)
