@@ -22,7 +22,7 @@ from namedax.ops.elementwise import apply_elementwise, elementwise_call
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key
 from namedax.ops.operands.operation import Explicit, elementwise_operation, operation
-from namedax.ops.reduction.reductions import sharded_maximum
+from namedax.ops.reduction.computations import sharded_maximum
 from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.resources import communication as comm
 

@@ -12,12 +12,9 @@ one partial product per device. The gradients add none, except for max and min: 
 ties with one more all-reduce.
 """
 
-# Long: the docstrings of a dozen public reductions.
-
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -30,23 +27,30 @@ from namedax.core.array import as_array, dims_of
 from namedax.core.element_types import (
     accumulates,
     accumulation_type,
-    as_inexact,
-    extreme,
     inexact_type,
     to_type,
     widened_type,
 )
 from namedax.core.names import DType
-from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.operands.along_axes import along_axes, by_name, checks_axes, entries_of, names_in
 from namedax.ops.operands.axes import resolve_axis
 from namedax.ops.operands.nmap import nmap
 from namedax.ops.operands.operation import REDUCED, Explicit, operation, without_axis_check
+from namedax.ops.reduction.computations import (
+    reduce_all,
+    reduce_any,
+    reduce_count_nonzero,
+    reduce_logsumexp,
+    reduce_mean,
+    reduce_prod,
+    reduce_std,
+    reduce_sum,
+    reduce_var,
+)
 from namedax.ops.reduction.extrema import argmax, argmin, max, min
-from namedax.ops.reduction.site import ReductionPlan, reduction_site, run_reduction
-from namedax.resources import communication as comm
+from namedax.ops.reduction.site import reduction_site, run_reduction
 
 __all__ = [
     "LAX_FUNCTIONS",
@@ -54,246 +58,12 @@ __all__ = [
     "logmeanexp",
     "logsumexp",
     "resolve_ddof",
-    "sharded_maximum",
 ]
 
 _where, _isfinite, _exp, _log, _abs, _sign, _real, _conj, _sqrt = (
     _ELEMENTWISE[name]
     for name in ("where", "isfinite", "exp", "log", "abs", "sign", "real", "conj", "sqrt")
 )
-
-
-def _sum(
-    site: ReductionPlan,
-    promote_integers: bool = True,
-    initial: jax.Array | None = None,
-    dtype: DType | None = None,
-) -> jax.Array:
-    if not site.mesh_axes:
-        return jnp.sum(
-            site.data,
-            site.axes,
-            dtype=dtype,
-            keepdims=site.keepdims,
-            where=site.where,
-            promote_integers=promote_integers,
-            initial=initial,
-        )
-    local = jnp.sum(
-        site.data,
-        site.axes,
-        dtype=dtype,
-        keepdims=site.keepdims,
-        where=site.where,
-        promote_integers=promote_integers,
-    )
-    total = comm.psum(local, site.mesh_axes)
-    return total if initial is None else total + jnp.asarray(initial, total.dtype)
-
-
-def _prod(
-    site: ReductionPlan,
-    promote_integers: bool = True,
-    initial: jax.Array | None = None,
-    dtype: DType | None = None,
-) -> jax.Array:
-    options: dict[str, Any] = {"dtype": dtype, "promote_integers": promote_integers}
-    if not site.mesh_axes:
-        return jnp.prod(
-            site.data,
-            site.axes,
-            keepdims=site.keepdims,
-            where=site.where,
-            initial=initial,
-            **options,
-        )
-    local = jnp.prod(site.data, site.axes, keepdims=site.keepdims, where=site.where, **options)
-    total = jnp.prod(comm.all_gather(local[None], 0, site.mesh_axes, "invarying"), 0, **options)
-    return total if initial is None else total * jnp.asarray(initial, total.dtype)
-
-
-def _mean_dtypes(data: jax.Array, dtype: DType | None) -> tuple[Any, Any]:
-    """Return the dtypes in which `jnp.mean` and `jnp.var` compute, and the dtype of the mean."""
-    result = inexact_type(data.dtype)
-    result = result if dtype is None else jnp.empty(0, dtype).dtype
-    return jnp.float32 if result in (jnp.float16, jnp.bfloat16) else result, result
-
-
-def _as_taken(f: Callable[..., Any], site: ReductionPlan, dtype: DType | None) -> None:
-    """Raise for the dtypes that `jnp` rejects, with its message, for every sharding."""
-    if dtype is not None:
-        jax.eval_shape(
-            functools.partial(f, dtype=dtype), jax.ShapeDtypeStruct((1,), site.data.dtype)
-        )
-
-
-def _divided(total: jax.Array, count: jax.Array) -> jax.Array:
-    """Return the quotient in the dtype of both, as in `jnp`; integers are divided as integers."""
-    return lax.div(total, jnp.broadcast_to(count, total.shape))
-
-
-def _mean_and_count(site: ReductionPlan, wide: DType, result: DType) -> tuple[Any, Any]:
-    """Return the mean, and the number of elements in it, with one all-reduce for both.
-
-    The operand of the sum always has the same form, without the axes, because XLA merges equal
-    all-reduces. So the mean and the mean within a variance cost one all-reduce.
-    """
-
-    def kept(data: jax.Array) -> jax.Array:
-        return jnp.expand_dims(data, site.axes) if site.keepdims else data
-
-    local = jnp.sum(site.data, site.axes, dtype=wide, where=site.where)
-    if site.where is None or not site.is_counted:
-        count = jnp.asarray(site.count, wide)
-        if not jnp.issubdtype(wide, jnp.inexact):
-            return kept(_divided(comm.psum(local, site.mesh_axes), count)), count
-        # Divided first: the sum of a narrow dtype might overflow, and is sent in that dtype.
-        return kept(comm.psum((local / count).astype(result), site.mesh_axes)), count
-    # In the same dtype, so that XLA combines both.
-    count = comm.psum(
-        cast_data(jnp.sum(site.where, site.axes, dtype=wide), site.mesh_axes), site.mesh_axes
-    )
-    return kept(_divided(comm.psum(local, site.mesh_axes), count).astype(result)), kept(count)
-
-
-def _mean(site: ReductionPlan, dtype: DType | None = None) -> jax.Array:
-    if not site.mesh_axes:
-        return jnp.mean(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where)
-    _as_taken(jnp.mean, site, dtype)
-    return _mean_and_count(site, *_mean_dtypes(site.data, dtype))[0]
-
-
-def _included(site: ReductionPlan) -> jax.Array:
-    """Return the data with zeros in place of excluded elements, so that no derivative is NaN."""
-    if site.where is None:
-        return site.data
-    return jnp.where(site.where, site.data, lax.full_like(site.data, 0, shape=()))
-
-
-def _sharded_var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.Array:
-    """Compute the variance by one all-reduce for the mean and one for the squares.
-
-    The gradient adds none. The derivative needs no derivative of the mean, since the deviations sum
-    to zero. Automatic differentiation would send these zeros.
-    """
-    wide, result = _mean_dtypes(site.data, dtype)
-    if dtype is None and jnp.issubdtype(result, jnp.complexfloating):
-        result = jnp.zeros((), result).real.dtype
-    kept = site.bare().replace(keepdims=True)
-
-    def parts(data: jax.Array, mask: jax.Array | None) -> tuple[Any, Any]:
-        mean, count = _mean_and_count(kept.replace(data=data, where=mask), wide, wide)
-        centred = _included(kept.replace(data=data - mean, where=mask))
-        return centred, count.real - lax.convert_element_type(ddof, count.real.dtype)
-
-    def mean_product(
-        a: jax.Array, b: jax.Array, mask: jax.Array | None, divisor: jax.Array
-    ) -> jax.Array:
-        product = (jnp.conj(a) * b).real if jnp.iscomplexobj(a) else a * b
-        return _sum(kept.replace(data=product, where=mask)) / divisor
-
-    def of_some(value: jax.Array, divisor: jax.Array, otherwise: float) -> jax.Array:
-        # As in jnp: with too few elements the variance is NaN, a constant.
-        return jnp.where(divisor > 0, value, jnp.asarray(otherwise, value.dtype))
-
-    @jax.custom_jvp
-    def variance(data: jax.Array, mask: jax.Array | None) -> jax.Array:
-        centred, divisor = parts(data, mask)
-        return of_some(mean_product(centred, centred, mask, divisor), divisor, jnp.nan)
-
-    @variance.defjvp
-    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
-        centred, divisor = parts(*primals)
-        mask = primals[1]
-        value, slope = (
-            mean_product(centred, other, mask, divisor) for other in (centred, tangents[0])
-        )
-        # As in jnp, where the mean of the deviations, which are not finite, takes part.
-        is_nan = jnp.isnan(value) & (divisor > 0)
-        slope = jnp.where(is_nan, jnp.asarray(jnp.nan, slope.dtype), 2) * slope
-        return of_some(value, divisor, jnp.nan), of_some(slope, divisor, 0.0)
-
-    data = site.data.astype(wide)
-    if jnp.issubdtype(wide, jnp.inexact):
-        data = variance(data, site.where).astype(result)
-    else:  # requested integers: `jnp` divides them as integers, and NaN converts them to floats
-        centred, divisor = parts(data, site.where)
-        total = _sum(kept.replace(data=centred * centred, where=site.where), dtype=wide)
-        data = jnp.where(divisor > 0, _divided(total, divisor), jnp.nan)
-    return data if site.keepdims else lax.squeeze(data, site.axes)
-
-
-def _var(site: ReductionPlan, ddof: float, dtype: DType | None = None) -> jax.Array:
-    if not site.mesh_axes:
-        # JAX annotates `ddof` as an integer, and accepts every number.
-        return jnp.var(
-            _included(site),
-            site.axes,
-            dtype=dtype,
-            ddof=ddof,  # type: ignore[arg-type]
-            keepdims=site.keepdims,
-            where=site.where,
-        )
-    _as_taken(jnp.var, site, dtype)
-    return _sharded_var(site, dtype, ddof)
-
-
-def _std(site: ReductionPlan, ddof: float, dtype: DType | None = None) -> jax.Array:
-    if not site.mesh_axes:
-        # JAX annotates `ddof` as an integer, and accepts every number.
-        return jnp.std(
-            _included(site),
-            site.axes,
-            dtype=dtype,
-            ddof=ddof,  # type: ignore[arg-type]
-            keepdims=site.keepdims,
-            where=site.where,
-        )
-    _as_taken(jnp.std, site, dtype)
-    return jnp.sqrt(_sharded_var(site, dtype, ddof))
-
-
-def _any(site: ReductionPlan) -> jax.Array:
-    return comm.pmax(
-        jnp.any(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes
-    )
-
-
-def _all(site: ReductionPlan) -> jax.Array:
-    return comm.pmin(
-        jnp.all(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes
-    )
-
-
-def _count_nonzero(site: ReductionPlan) -> jax.Array:
-    data = _included(site)
-    return comm.psum(jnp.count_nonzero(data, site.axes, keepdims=site.keepdims), site.mesh_axes)
-
-
-def sharded_maximum(site: ReductionPlan, data: jax.Array) -> jax.Array:
-    """Take the maximum of `data` over the axes of the plan (kept), without a gradient."""
-    return comm.pmax(local_maximum(lax.stop_gradient(data.real), site.axes), site.mesh_axes)
-
-
-def local_maximum(data: jax.Array, axes: Sequence[int]) -> jax.Array:
-    """Take the maximum of floats over `axes` (kept); for no elements it is the least value."""
-    return jnp.max(
-        data, axes, keepdims=True, initial=None if data.size else extreme(data.dtype, True)
-    )
-
-
-def _logsumexp(site: ReductionPlan) -> jax.Array:
-    if not site.mesh_axes:
-        return jax.nn.logsumexp(site.data, site.axes, keepdims=site.keepdims, where=site.where)
-    data = as_inexact(site.data)
-    if site.where is not None:
-        data = jnp.where(site.where, data, jnp.asarray(-jnp.inf, data.dtype))
-    shift = sharded_maximum(site, data)
-    shift = jnp.where(jnp.isfinite(shift), shift, jnp.zeros((), shift.dtype))
-    terms = jnp.exp(data - shift)
-    total = comm.psum(jnp.sum(terms, site.axes, keepdims=True), site.mesh_axes)
-    result = jnp.log(total) + shift
-    return result if site.keepdims else lax.squeeze(result, site.axes)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
@@ -335,7 +105,7 @@ def sum(
     Array(40., dtype=float32)
     """
     return run_reduction(
-        "sum", _sum, x, axis, keepdims, where, promote_integers, dtype=dtype, initial=initial
+        "sum", reduce_sum, x, axis, keepdims, where, promote_integers, dtype=dtype, initial=initial
     )
 
 
@@ -373,7 +143,7 @@ def mean(
     >>> float(nx.mean(nx.named(jnp.arange(4.0), ["batch"]), "batch"))
     1.5
     """
-    return run_reduction("mean", _mean, x, axis, keepdims, where, dtype=dtype)
+    return run_reduction("mean", reduce_mean, x, axis, keepdims, where, dtype=dtype)
 
 
 def resolve_ddof(op: str, ddof: float, correction: float | None) -> float:
@@ -434,7 +204,7 @@ def var(
     ddof = resolve_ddof("var", ddof, correction)
     if mean is not None:
         return _mean_square(x, mean, axis, dtype, ddof, keepdims, where)
-    return run_reduction("var", _var, x, axis, keepdims, where, ddof, dtype=dtype)
+    return run_reduction("var", reduce_var, x, axis, keepdims, where, ddof, dtype=dtype)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
@@ -480,7 +250,7 @@ def std(
     ddof = resolve_ddof("std", ddof, correction)
     if mean is not None:
         return _sqrt(_mean_square(x, mean, axis, dtype, ddof, keepdims, where))
-    return run_reduction("std", _std, x, axis, keepdims, where, ddof, dtype=dtype)
+    return run_reduction("std", reduce_std, x, axis, keepdims, where, ddof, dtype=dtype)
 
 
 def _mean_square(
@@ -550,9 +320,8 @@ def prod(
     >>> float(nx.prod(nx.named(jnp.array([2.0, 3.0, 4.0]), ["k"]), "k"))
     24.0
     """
-    return run_reduction(
-        "prod", _prod, x, axis, keepdims, where, promote_integers, dtype=dtype, initial=initial
-    )
+    options: dict[str, Any] = {"dtype": dtype, "initial": initial}
+    return run_reduction("prod", reduce_prod, x, axis, keepdims, where, promote_integers, **options)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
@@ -582,7 +351,7 @@ def any(
     >>> nx.any(nx.named(jnp.array([False, True]), ["k"]), "k")
     Array(True, dtype=bool)
     """
-    return run_reduction("any", _any, x, axis, keepdims, where)
+    return run_reduction("any", reduce_any, x, axis, keepdims, where)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
@@ -612,7 +381,7 @@ def all(
     >>> nx.all(nx.named(jnp.array([False, True]), ["k"]), "k")
     Array(False, dtype=bool)
     """
-    return run_reduction("all", _all, x, axis, keepdims, where)
+    return run_reduction("all", reduce_all, x, axis, keepdims, where)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
@@ -638,7 +407,7 @@ def count_nonzero(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False
     >>> int(nx.count_nonzero(nx.named(jnp.array([0, 3, 4]), ["k"]), "k"))
     2
     """
-    return run_reduction("count_nonzero", _count_nonzero, x, axis, keepdims, None)
+    return run_reduction("count_nonzero", reduce_count_nonzero, x, axis, keepdims, None)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
@@ -678,7 +447,7 @@ def logsumexp(
     (1000.693, -1.0)
     """
     if b is None and not return_sign:
-        return run_reduction("logsumexp", _logsumexp, x, axis, keepdims, where)
+        return run_reduction("logsumexp", reduce_logsumexp, x, axis, keepdims, where)
     return _weighted_logsumexp(x, axis, b, keepdims, return_sign, where)
 
 
