@@ -10,6 +10,6 @@ it there: it distributes a batch that does not divide, and keeps idle stages out
 `pipeline_alternation` makes a function of data of a stage, and `pipeline_loop` runs it with forward
 and backward passes that alternate. `remat` is the recomputation of steps for the gradient.
 
-`custom_rules` has user-defined derivatives, and `solvers` has iterative solvers over pytrees (`cg`,
-`gmres`).
+`custom_rules` has user-defined derivatives. `solvers` has iterative solvers over pytrees (`cg`,
+`gmres`), by the methods in `krylov`.
 """
