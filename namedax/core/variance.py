@@ -173,7 +173,7 @@ def costs_nothing_to_cast(array: AnyArray, axes: frozenset[str]) -> bool:
 
     It is reduced together with other gradients, or there is none.
     """
-    data = array
+    data: Any = array
     if type(array) is NamedArray:
         if was_cast(array, axes):
             return True

@@ -196,8 +196,8 @@ class Term(Record):
         """Replace the data by `data`, which lacks the dimensions `dims`."""
         gone = set(dims)
         kept = [i for i in range(len(self.labels)) if i not in gone]
-        labels, places = (tuple(each[i] for i in kept) for each in (self.labels, self.places))
-        return self.with_data(data, labels, places)
+        labels = tuple(self.labels[i] for i in kept)
+        return self.with_data(data, labels, tuple(self.places[i] for i in kept))
 
     def without_repeats(self) -> Term:
         """Take the diagonal over every letter or name that appears twice."""

@@ -178,20 +178,20 @@ def _targets(parts: Sequence[Part], arrays: Sequence[Any], x: AnyArray) -> _Targ
     for part in parts:
         name = dims[part.dim]
         place = place_of(region, name)
+        at = part.at
         # If an index array has the axis of a slice, both are indexed pairwise.
-        is_local = isinstance(part.at, range) and name not in in_arrays
-        if is_local and not place:
-            slices[part.dim] = part.at
+        is_pairwise = name in in_arrays
+        if isinstance(at, range) and not is_pairwise and not place:
+            slices[part.dim] = at
             continue
+        is_local = isinstance(at, range) and not is_pairwise
         if name is not None and not is_local:
             own[name] = OwnAxis(name)
-        index: Any
-        if not isinstance(part.at, range):
-            index = next(supply) if part.at == ARRAY else part.at
-        elif is_local:
-            index = _block_members(part.at, data_of(x).shape[part.dim], place, name)
-        else:
-            index = make_in_region(jnp.asarray(np.asarray(part.at)), (own[name],))
+        index: Any = next(supply) if at == ARRAY else at
+        if isinstance(at, range) and is_pairwise:
+            index = make_in_region(jnp.asarray(np.asarray(at)), (own[name],))
+        elif isinstance(at, range):
+            index = _block_members(at, data_of(x).shape[part.dim], place, name)
         scattered.append(_Scattered(part.dim, index, place, is_local))
     return _Targets(tuple(scattered), slices, own)
 
@@ -294,9 +294,8 @@ def _operands(op: str, x: AnyArray, value: ArrayLike | None, where: _Targets) ->
     region, data = ambient(), data_of(x)
     given = [each.index for each in where.scattered]
     indices, joint = joint_indices(op, x, where.own, given) if given else ([], ())
-    if value is not None:
-        value = _check_value(op, x, value, where, joint)
-    value_data = data_of(value)
+    checked: Any = None if value is None else _check_value(op, x, value, where, joint)
+    value_data = data_of(checked)
     if region is not None and region.manual:
         union = frozenset(where.mesh_axes).union(
             *(varying(v) for v in (data, *indices, value_data) if hasattr(v, "dtype"))
@@ -304,8 +303,8 @@ def _operands(op: str, x: AnyArray, value: ArrayLike | None, where: _Targets) ->
         data = cast(x, union)
         indices = [cast_data(jnp.asarray(index), union) for index in indices]
         if hasattr(value_data, "dtype"):
-            value_data = cast(value, union)
-    return _Operands(x, data, where, indices, joint, value, value_data)
+            value_data = cast(checked, union)
+    return _Operands(x, data, where, indices, joint, checked, value_data)
 
 
 def _check_value(op: str, x: AnyArray, value: ArrayLike, where: _Targets, joint: Dims) -> ArrayLike:
