@@ -430,7 +430,10 @@ def gmres(
     m: LinearMap,
     stop: Stop,
 ) -> Blocks:
-    """Solve `a(x) = b` by GMRES, restarted after `restart` steps, or `early` if the residual is small."""
+    """Solve `a(x) = b` by GMRES, with the preconditioner `m`.
+
+    It restarts after `restart` steps, or `early` if the residual is small.
+    """
     norm = jnp.sqrt(space.square(b))
     small = jnp.maximum(stop.tol * norm, stop.atol)
     end = (

@@ -1,6 +1,6 @@
 """Operations that change, join or create axes.
 
-Names: `conversion` (`named`, `positional`, `shard`; `narrow_placement` is its `wire=`), `rename`,
+Names: `conversion` (`named`, `positional`, `shard`, by `placement`), `rename`,
 which reshards, and `rearrange`, with its `patterns` and the `moves` that execute them.
 
 Axes: `transposition`, `joining`, `splitting`, `repeating`, `unit_axes`, `broadcast_to`. New arrays:

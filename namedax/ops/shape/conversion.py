@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-# Long: four conversions, with the public docstrings of all of their forms.
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from types import EllipsisType, NoneType
 from typing import Any, TypeVar, overload
 
@@ -23,26 +22,21 @@ from namedax.core.array import (
     make_in_region,
     make_padded,
     padding_of,
-    stored_data,
 )
 from namedax.core.axis_mappings import AxisMapping, What, is_mapping, parse_mapping, text_of
 from namedax.core.display import type_text
 from namedax.core.element_types import (
-    as_jax,
     check_numbers,
     foreign_dims,
     is_foreign_type,
-    refuse_foreign,
 )
 from namedax.core.names import Dims, PyTree, check_dims
 from namedax.core.region import active_regions, ambient
 from namedax.errors import (
     ArgumentTypeError,
     AxisMappingError,
-    AxisNotFoundError,
     AxisResourceError,
     AxisSizeError,
-    NamedaxError,
     NamedAxesLeftError,
     UnevenAxisWarning,
     closest,
@@ -58,16 +52,22 @@ from namedax.ops.operands import kernels
 from namedax.ops.operands.broadcasting import make_result, to_local
 from namedax.ops.operands.operation import Explicit, operation
 from namedax.ops.operands.pytree import data_of, names_of
-from namedax.ops.shape.narrow_placement import check_shard_wire, check_without_padding, put_narrow
+from namedax.ops.shape.placement import (
+    Placement,
+    check_leaves,
+    check_names_placed,
+    check_shard_wire,
+    dims_in,
+    leaf_array,
+    leaf_text,
+)
 from namedax.ops.shape.rename import move, transpose_to
-from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
+from namedax.resources.assignment import check_mesh_axes, parse_resources
 from namedax.resources.layout import relayout
-from namedax.resources.mesh import concrete_mesh, mesh_with_devices, put
+from namedax.resources.mesh import concrete_mesh, mesh_with_devices
 from namedax.resources.serial import on_devices, with_loops
 from namedax.resources.stored_padding import (
     UnevenCopy,
-    padding_for,
-    store,
     uneven_text,
     without_padding,
 )
@@ -324,14 +324,14 @@ def named(array: PyTree, axes: PyTree) -> PyTree:
         own = None
         if is_foreign_type(type(leaf)):
             own, leaf = foreign_dims(leaf), np.asarray(leaf)
-        op = _at("named", path)
+        op = leaf_text("named", path)
         if type(leaf) is NamedArray and (padding := padding_of(leaf)) is not None:
             what = f"the array {type_text(leaf)}"
             stored, dims = attach_names(make(leaf._stored, leaf._dims), mapping, op, lambda: what)
             return make_padded(stored, dims, padding)
         check_numbers(op, leaf)
         leaf = to_local(leaf, op, ambient())
-        leaf = leaf if isinstance(leaf, (NamedArray, jax.Array)) else _array(op, leaf)
+        leaf = leaf if isinstance(leaf, (NamedArray, jax.Array)) else leaf_array(op, leaf)
         data, dims = attach_names(leaf, mapping, op, lambda: f"the array {type_text(leaf)}")
         if own is not None and own != dims:
             raise AxisMappingError(
@@ -423,7 +423,7 @@ def positional(x: PyTree, axes: PyTree) -> PyTree:
             raise AxisMappingError(
                 "positional: None is not an axis mapping here. Write a dict or a list of names."
             )
-        data, dims = detach_names(leaf, mapping, _at("positional", path), "the array")
+        data, dims = detach_names(leaf, mapping, leaf_text("positional", path), "the array")
         region = ambient()
         if region is not None and region.manual:
             old = [() if dim is None else region.place(dim) for dim in dims]
@@ -473,13 +473,13 @@ def untag(x: PyTree, axes: PyTree) -> PyTree:
         for name in placed:
             if name not in dims:
                 raise_not_found(
-                    _at("untag", path),
+                    leaf_text("untag", path),
                     name,
                     type_text(leaf),
                     names_of(dims),
                 )
         data, dims = detach_names(
-            leaf, mapping, _at("untag", path), "the array", frozenset(dims) - placed - {None}
+            leaf, mapping, leaf_text("untag", path), "the array", frozenset(dims) - placed - {None}
         )
         final = tuple(None if dim in placed else dim for dim in dims)
         region = ambient()
@@ -565,9 +565,9 @@ def shard(
     resources = parse_resources(axis_resources, "shard")
     formats = parse_wire("shard", wire)
     check_shard_wire("shard", formats)
-    _check_leaves(x)
-    _check_names_placed(x, resources)
-    check_layout_names("shard", axis_resources, _dims_in(x))
+    check_leaves(x)
+    check_names_placed(x, resources)
+    check_layout_names("shard", axis_resources, dims_in(x))
     assignment = on_devices(with_loops(resources))  # loops are no devices
     if not assignment and mesh is None and concrete_mesh(mesh) is None:
         leaves, tree = jax.tree.flatten(x, is_leaf=is_named)
@@ -578,32 +578,14 @@ def shard(
     mesh = mesh_with_devices(mesh, "shard")
     check_mesh_axes(assignment, mesh, "shard")
 
+    placement = Placement(assignment, mesh, padded, formats)
     copies: list[UnevenCopy] = []
 
     def one(path: KeyPath[Any], leaf: ArrayLike) -> AnyArray:
-        dims, op = dims_of(leaf), _at("shard", path)
-        uneven = None
-        if isinstance(leaf, NamedArray):
-            sizes = leaf.named_shape
-            uneven = padding_for(dims, sizes, assignment, mesh)
-            padding = uneven if padded else None
-            if formats is not None:
-                check_without_padding(op, leaf, padding is not None or bool(padding_of(leaf)))
-            if padding is not None and padding == padding_of(leaf):
-                stored = stored_data(leaf)
-                sharding = named_sharding(dims, stored.shape, assignment, mesh, op)
-                return make_padded(put(stored, sharding), dims, padding)
-            leaf = without_padding(leaf)
-            if padding is not None:
-                return store(leaf._data, dims, assignment, mesh, op)
-        data = leaf._data if isinstance(leaf, NamedArray) else _array(op, leaf)
-        sharding = named_sharding(dims, data.shape, assignment, mesh, op)
-        if uneven is not None:
-            copies.append(UnevenCopy(dims, data, sharding, uneven))
-        if formats is not None and dims.count(None) < len(dims):
-            return NamedArray(put_narrow(op, leaf, data, sharding, formats), dims)
-        placed = put(data, sharding)
-        return placed if dims.count(None) == len(dims) else NamedArray(placed, dims)
+        placed, copy = placement.place(leaf_text("shard", path), leaf)
+        if copy is not None:
+            copies.append(copy)
+        return placed
 
     placed: Tree = jax.tree_util.tree_map_with_path(one, x, is_leaf=is_named)
     if copies and padded is None:
@@ -617,94 +599,6 @@ def shard(
 
 
 _CALLER = 4  # below are `checks_signature` with its call, and `shard`
-
-
-def _at(op: str, path: KeyPath[Any]) -> str:
-    """Return the operation, and the path of a leaf if the argument is a tree, for messages."""
-    return f"{op}, x{jax.tree_util.keystr(path)}" if path else op
-
-
-def _array(op: str, leaf: object) -> jax.Array:
-    """Return a leaf as an array of JAX.
-
-    Raises:
-      ArgumentTypeError: it is neither an array nor a number.
-    """
-    try:
-        return as_jax(op, leaf)
-    except TypeError as error:
-        if isinstance(error, NamedaxError):
-            raise
-        raise ArgumentTypeError(
-            f"{op}: {format_value(leaf)} is a {type(leaf).__name__}, not an array. Pass an array or"
-            " a number; in a tree, None means no array."
-        ) from None
-
-
-def _check_leaves(tree: PyTree) -> None:
-    """Check that every leaf is an array or a number.
-
-    Raises:
-      ArgumentTypeError: one is not; the message has its path.
-    """
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_named):
-        if isinstance(leaf, (NamedArray, jax.Array, bool, int, float, complex)):
-            continue
-        refuse_foreign(_at("shard", path), leaf)
-        is_numeric = (
-            isinstance(leaf, (np.ndarray, np.generic))
-            and leaf.dtype.kind not in "MmOSU"
-            and leaf.dtype.names is None
-        )
-        if is_numeric or hasattr(leaf, "__jax_array__"):
-            continue
-        remedy = (
-            "Remove it from the tree, or set it to None."
-            if path
-            else "Pass an array, or a pytree of arrays."
-        )
-        raise ArgumentTypeError(
-            f"{_at('shard', path)}: {format_value(leaf)} is not an array that JAX supports."
-            f" {remedy}"
-        )
-
-
-def _dims_in(tree: PyTree) -> Iterator[Hashable | None]:
-    """Return the dims of all arrays of a tree."""
-    for leaf in jax.tree.leaves(tree, is_leaf=is_named):
-        yield from dims_of(leaf)
-
-
-def _check_names_placed(x: PyTree, resources: Mapping[Hashable, Any]) -> None:
-    """Raise if `axis_resources` shards nothing.
-
-    Then the one array lacks a name, or no array of a tree has named axes. Arrays without these
-    names are valid in a tree: one `axis_resources` shards all parameters of a program.
-    """
-    if jax.tree_util.all_leaves([x], is_leaf=is_named):
-        dims = dims_of(x)
-        names = names_of(dims)
-        for name in resources:
-            if name not in dims:
-                extra = f"Name its axes first: nx.named(x, {_naming(name, len(dims))})."
-                if names:
-                    extra = (
-                        "Correct the name or remove the entry. To use the axis_resources of a"
-                        " complete program, pass all of its arrays as one tree."
-                    )
-                raise_not_found("shard", name, type_text(x), names, extra)
-        return
-    leaves = jax.tree.leaves(x, is_leaf=is_named)
-    if resources and any(map(np.ndim, leaves)) and not any(map(is_named, leaves)):
-        raise AxisNotFoundError(
-            f"shard: axis_resources maps {show_names(resources)}, but no array of the tree has a"
-            " named axis, so nothing would be sharded. Name the axes first: nx.named(tree, axes)."
-        )
-
-
-def _naming(name: Hashable, rank: int) -> str:
-    """Return the mapping that names the first of `rank` axes."""
-    return f"[{', '.join([format_value(name), *['None'] * (rank - 1)])}]"
 
 
 @checks_signature
