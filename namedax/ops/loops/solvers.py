@@ -25,6 +25,7 @@ from namedax.core.array import is_named
 from namedax.core.element_types import weak_as
 from namedax.core.functions import joined
 from namedax.core.names import PyTree
+from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentError,
@@ -49,92 +50,139 @@ _Residuals: TypeAlias = tuple[Blocks, Blocks, Blocks, _Limits]
 _Method: TypeAlias = Callable[[Space, LinearMap, Blocks, Blocks, LinearMap, Stop], Blocks]
 
 
-def _solve(
-    op: str,
-    method: _Method,
-    A: object,
-    b: PyTree,
-    x0: PyTree,
-    limits: tuple[jax.typing.ArrayLike, jax.typing.ArrayLike, int | None],
-    M: object,
-    hermitian: bool = False,
-) -> tuple[Space, Blocks]:
-    """Return the blocks of the solution, with its derivative."""
-    space = Space.of(op, b)
-    datas = space.without_padding([data_of(leaf) for leaf in space.like])
-    x = (
-        [jnp.zeros_like(data) for data in datas]
-        if x0 is None
-        else space.without_padding(space.data(x0, "x0"))
-    )
-    apply, m = space.operator(A, "A"), space.operator(M, "M")
-    tol, atol, maxiter = limits
-    stop = Stop(tol, atol, 10 * space.size if maxiter is None else maxiter)
-    symmetric = hermitian and not jnp.issubdtype(space.dtype, jnp.complexfloating)
-    region = ambient()
-    if region is not None and region.manual:
-        found = _on_blocks(space, method, apply, datas, x, m, stop, symmetric)
-        like = [
-            b if getattr(start, "weak_type", False) else start
-            for b, start in zip(datas, x, strict=True)
-        ]
-        filled = []
-        for data, places in zip(found, space.places, strict=True):
-            for dim, place in enumerate(places):
+class _System(Record):
+    """A linear system over blocks.
+
+    Attributes:
+      space: the space of the vectors.
+      apply: the map.
+      b: the right-hand side.
+      x: the initial solution.
+      m: the preconditioner.
+      stop: the stopping criterion.
+    """
+
+    space: Space
+    apply: LinearMap
+    b: Blocks
+    x: Blocks
+    m: LinearMap
+    stop: Stop
+
+    @classmethod
+    def of(
+        cls,
+        op: str,
+        A: object,
+        b: PyTree,
+        x0: PyTree,
+        M: object,
+        limits: tuple[jax.typing.ArrayLike, jax.typing.ArrayLike, int | None],
+    ) -> _System:
+        """Return the system of the arguments of a solver; `limits` are `tol`, `atol`, `maxiter`."""
+        space = Space.of(op, b)
+        datas = space.without_padding([data_of(leaf) for leaf in space.like])
+        if x0 is None:
+            x = [jnp.zeros_like(data) for data in datas]
+        else:
+            x = space.without_padding(space.data(x0, "x0"))
+        apply, m = space.operator(A, "A"), space.operator(M, "M")
+        tol, atol, maxiter = limits
+        stop = Stop(tol, atol, 10 * space.size if maxiter is None else maxiter)
+        return cls(space, apply, datas, x, m, stop)
+
+    def refilled(self, solution: Blocks) -> Blocks:
+        """Refill the padding of a solution, and restore weak types."""
+        result = []
+        for n, data in enumerate(solution):
+            for dim, place in enumerate(self.space.places[n]):
                 data = refilled(data, dim, place)
-            filled.append(data)
-        return space, list(map(weak_as, filled, like))
+            is_weak = getattr(self.x[n], "weak_type", False)
+            result.append(weak_as(data, self.b[n] if is_weak else self.x[n]))
+        return result
+
+
+def _solve(system: _System, method: _Method, hermitian: bool = False) -> Blocks:
+    """Return the blocks of the solution, with its derivative."""
+    space, region = system.space, ambient()
+    symmetric = hermitian and not jnp.issubdtype(space.dtype, jnp.complexfloating)
+    if region is not None and region.manual:
+        return system.refilled(_solve_on_blocks(system, method, symmetric))
 
     def solve(apply: LinearMap, b: Blocks) -> Blocks:
-        return method(space, apply, b, x, m, stop)
+        return method(space, apply, b, system.x, system.m, system.stop)
 
-    return space, lax.custom_linear_solve(apply, datas, solve, solve, symmetric)
+    return lax.custom_linear_solve(system.apply, system.b, solve, solve, symmetric)
 
 
-def _on_blocks(
-    space: Space,
-    method: _Method,
-    apply: LinearMap,
-    b: Blocks,
-    x: Blocks,
-    m: LinearMap,
-    stop: Stop,
-    symmetric: bool,
-) -> Blocks:
+# --- the derivative on blocks ---------------------------------------------------------------------
+
+
+class _Traced(Record):
+    """A system whose maps are traced, with the arrays that they close over as arguments."""
+
+    space: Space
+    method: _Method
+    apply: ClosedJaxpr
+    m: ClosedJaxpr
+
+    def map_of(self, consts: Sequence[jax.Array]) -> LinearMap:
+        """Return the map that closes over `consts`."""
+        return functools.partial(_run, self.apply, consts)
+
+    def solve(
+        self, apply: LinearMap, b: Blocks, x: Blocks, m_consts: Sequence[jax.Array], stop: _Limits
+    ) -> Blocks:
+        """Return the solution for a map."""
+        m = functools.partial(_run, self.m, m_consts)
+        return self.method(self.space, apply, b, x, m, Stop(*stop))
+
+    def cotangents(
+        self, consts: Sequence[jax.Array], solution: Blocks, adjoint: Blocks
+    ) -> list[jax.Array | np.ndarray]:
+        """Return the cotangents of the arrays that the map closes over."""
+        floats = [
+            i
+            for i, const in enumerate(consts)
+            if jnp.issubdtype(jnp.result_type(const), jnp.inexact)
+        ]
+
+        def applied(*values: jax.Array) -> Blocks:
+            return self.map_of(_with_values(consts, floats, values))(solution)
+
+        found = jax.vjp(applied, *(consts[i] for i in floats))[1](adjoint)
+        zeros = [np.zeros(np.shape(const), jax.dtypes.float0) for const in consts]
+        return _with_values(zeros, floats, [-ct for ct in found])
+
+
+def _run(closed: ClosedJaxpr, consts: Sequence[jax.Array], datas: Blocks) -> Blocks:
+    return list(jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, list(consts)))(*datas))
+
+
+def _with_values(
+    values: Sequence[_Value], places: Sequence[int], changed: Sequence[_Value]
+) -> list[_Value]:
+    """Return `values` with `changed` in some places."""
+    filled = list(values)
+    for i, value in zip(places, changed, strict=True):
+        filled[i] = value
+    return filled
+
+
+def _solve_on_blocks(system: _System, method: _Method, symmetric: bool) -> Blocks:
     """Compute the solution, with a rule for the reverse mode.
 
     JAX traces the rule after the body has ended. So both maps are traced here, while the names are
     defined, and all closed-over values become arguments.
     """
-    traced, preconditioner = jax.make_jaxpr(apply)(b), jax.make_jaxpr(m)(b)
-    space = space.replace(like=())
-    places = [
-        i
-        for i, const in enumerate(traced.consts)
-        if jnp.issubdtype(jnp.result_type(const), jnp.inexact)
-    ]
-
-    def run(closed: ClosedJaxpr, consts: Sequence[jax.Array], datas: Blocks) -> Blocks:
-        return list(jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, list(consts)))(*datas))
-
-    def with_floats(consts: Sequence[_Value], floats: Sequence[_Value]) -> list[_Value]:
-        filled = list(consts)
-        for i, value in zip(places, floats, strict=True):
-            filled[i] = value
-        return filled
+    apply, m = (jax.make_jaxpr(each)(system.b) for each in (system.apply, system.m))
+    traced = _Traced(system.space.replace(like=()), method, apply, m)
 
     @jax.custom_vjp
     def solution(
         consts: list[jax.Array], b: Blocks, x: Blocks, m_consts: list[jax.Array], stop: _Limits
     ) -> Blocks:
-        return method(
-            space,
-            functools.partial(run, traced, consts),
-            b,
-            x,
-            functools.partial(run, preconditioner, m_consts),
-            Stop(*stop),
-        )
+        return traced.solve(traced.map_of(consts), b, x, m_consts, stop)
 
     def forward(
         consts: list[jax.Array], b: Blocks, x: Blocks, m_consts: list[jax.Array], stop: _Limits
@@ -146,27 +194,18 @@ def _on_blocks(
         saved: _Residuals, cotangent: Blocks
     ) -> tuple[list[jax.Array | np.ndarray], Blocks, None, None, None]:
         consts, result, m_consts, stop = saved
+        start = [jnp.zeros_like(ct) for ct in cotangent]
         if symmetric:
-            adjoint = solution(
-                consts, cotangent, [jnp.zeros_like(ct) for ct in cotangent], m_consts, stop
-            )
+            adjoint = solution(consts, cotangent, start, m_consts, stop)
         else:
-            pull = jax.vjp(functools.partial(run, traced, consts), result)[1]
+            pull = jax.vjp(traced.map_of(consts), result)[1]
             transposed = functools.partial(_first, pull)
-            start = [jnp.zeros_like(ct) for ct in cotangent]
-            m = functools.partial(run, preconditioner, m_consts)
-            adjoint = method(space, transposed, cotangent, start, m, Stop(*stop))
-        floats = [consts[i] for i in places]
-        cotangents = jax.vjp(
-            lambda *floats: run(traced, with_floats(consts, floats), result), *floats
-        )[1](adjoint)
-        zeros = [np.zeros(np.shape(const), jax.dtypes.float0) for const in consts]
-        return with_floats(zeros, [-ct for ct in cotangents]), adjoint, None, None, None
+            adjoint = traced.solve(transposed, cotangent, start, m_consts, stop)
+        return traced.cotangents(consts, result, adjoint), adjoint, None, None, None
 
     solution.defvjp(forward, backward)
-    return solution(
-        list(traced.consts), b, x, list(preconditioner.consts), (stop.tol, stop.atol, stop.maxiter)
-    )
+    limits = (system.stop.tol, system.stop.atol, system.stop.maxiter)
+    return solution(list(apply.consts), system.b, system.x, list(m.consts), limits)
 
 
 def _first(pull: Callable[[Blocks], tuple[Blocks]], datas: Blocks) -> Blocks:
@@ -232,10 +271,9 @@ def cg(
     """
     if not _has_names(b, x0):
         return jsp.sparse.linalg.cg(A, b, x0, tol=tol, atol=atol, maxiter=maxiter, M=M)
-    space, x = _solve(
-        "cg", krylov.conjugate_gradients, A, b, x0, (tol, atol, maxiter), M, hermitian=True
-    )
-    return space.value(x), None
+    system = _System.of("cg", A, b, x0, M, (tol, atol, maxiter))
+    x = _solve(system, krylov.conjugate_gradients, hermitian=True)
+    return system.space.value(x), None
 
 
 @operation(calls_functions=True)
@@ -259,8 +297,8 @@ def bicgstab(
     """
     if not _has_names(b, x0):
         return jsp.sparse.linalg.bicgstab(A, b, x0, tol=tol, atol=atol, maxiter=maxiter, M=M)
-    space, x = _solve("bicgstab", krylov.bicgstab, A, b, x0, (tol, atol, maxiter), M)
-    return space.value(x), None
+    system = _System.of("bicgstab", A, b, x0, M, (tol, atol, maxiter))
+    return system.space.value(_solve(system, krylov.bicgstab)), None
 
 
 @operation(calls_functions=True)
@@ -302,8 +340,9 @@ def gmres(
             f" {format_value(solve_method)}."
         )
     method = functools.partial(krylov.gmres, restart, solve_method == "incremental")
-    space, x = _solve("gmres", method, A, b, x0, (tol, atol, maxiter), M)
-    return space.value(x), jnp.where(jnp.isnan(space.square(x)), -1, 0)
+    system = _System.of("gmres", A, b, x0, M, (tol, atol, maxiter))
+    x = _solve(system, method)
+    return system.space.value(x), jnp.where(jnp.isnan(system.space.square(x)), -1, 0)
 
 
 def _describe(function: Callable[..., PyTree], **texts: str) -> None:
