@@ -26,7 +26,8 @@ from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits, common_type
 from namedax.core.name_scopes import in_scope, names_in, scope_text
-from namedax.core.names import is_name
+from namedax.core.names import Dims, is_name
+from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.errors import PositionalAxisError, format_value
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -295,12 +296,7 @@ def take_along_axis(
     if wrap_negative_indices is False and mode != "promise_in_bounds":
         indices = _without_negative(x, indices, axis, mode)
     op = "take_along_axis"
-    region = ambient()
-    array: AnyArray = as_array(to_local(x, op, region))
-    index: AnyArray = as_array(to_local(indices, op, region))
-    if not jnp.issubdtype(index.dtype, jnp.integer):
-        raise PositionalAxisError(f"{op}: the indices {type_text(index)} are not integers.")
-    index = wide_index(index)
+    array, index = _array_and_indices(op, x, indices)
     axis = unwrap_single(axis, dims_of(array))
     (dim,) = resolve_axis(op, array, (axis,))
     if not is_name(axis) and array.ndim != index.ndim:
@@ -308,54 +304,85 @@ def take_along_axis(
             f"{op}: {type_text(array)} and the indices {type_text(index)} have {array.ndim} and"
             f" {index.ndim} positional axes; along a positional axis these numbers must be equal."
         )
-    # Positional axes temporarily become names, so that they broadcast.
-    count = max(array.ndim, index.ndim)
-    stand_ins = [_Place(-1 - n) for n in range(count)][::-1]
-    at = dims_of(array)[:dim].count(None) if not is_name(axis) else None
-    shapes = [list(v.shape) for v in (array, index)]
-    if at is not None:
-        for shape in shapes:
-            shape[at] = 1
-    try:
-        common = np.broadcast_shapes(*map(tuple, shapes))
-    except ValueError:
-        raise PositionalAxisError(
-            f"{op}: the positional axes of {type_text(array)} and of the indices {type_text(index)}"
-            " do not broadcast."
-        ) from None
-    target = axis if at is None else stand_ins[at]
-
-    def stand_in(value: AnyArray) -> NamedArray:
-        data, dims = data_of(value), dims_of(value)
-        own = iter(stand_ins[count - value.ndim :])
-        named = [next(own) if dim is None else dim for dim in dims]
-        # An axis of size 1 broadcasts; a missing name does the same.
-        ones = [
-            i
-            for i, dim in enumerate(named)
-            if isinstance(dim, _Place)
-            and dim is not target
-            and data.shape[i] == 1
-            and common[stand_ins.index(dim)] != 1
-        ]
-        data = lax.squeeze(data, ones)
-        return make_in_region(data, tuple(dim for i, dim in enumerate(named) if i not in ones))
-
+    at = None if is_name(axis) else dims_of(array)[:dim].count(None)
+    stand_ins = _StandIns.of(op, array, index, at)
     if mode not in READ_MODES:
         raise PositionalAxisError(
             f"{op}: mode must be one of {READ_MODES}, got {format_value(mode)}."
         )
     check_fits(op, "fill_value", fill_value, array.dtype)
-    source, at_index = stand_in(array), stand_in(index)
-    data, dims = read_parts(
-        op,
-        source,
-        (Part(source._dims.index(target), ARRAY),),
-        [at_index],
-        {"mode": mode or "fill", "fill_value": fill_value},
-    )
-    order = [dims.index(dim) for dim in stand_ins if dim in dims]
-    names = [i for i, dim in enumerate(dims) if not isinstance(dim, _Place)]
-    return make_result(
-        lax.transpose(data, names + order), tuple(dims[i] for i in names) + (None,) * len(order)
-    )
+    source, at_index = stand_ins.rename(array), stand_ins.rename(index)
+    parts = (Part(source._dims.index(axis if at is None else stand_ins.target), ARRAY),)
+    options = {"mode": mode or "fill", "fill_value": fill_value}
+    return stand_ins.restore(*read_parts(op, source, parts, [at_index], options))
+
+
+def _array_and_indices(
+    op: str, x: ArrayLike, indices: ArrayLike
+) -> tuple[NamedArray | jax.Array, NamedArray | jax.Array]:
+    """Return the local blocks of an array and of integer indices."""
+    region = ambient()
+    array: AnyArray = as_array(to_local(x, op, region))
+    index: AnyArray = as_array(to_local(indices, op, region))
+    if not jnp.issubdtype(index.dtype, jnp.integer):
+        raise PositionalAxisError(f"{op}: the indices {type_text(index)} are not integers.")
+    return array, wide_index(index)
+
+
+class _StandIns(Record):
+    """Temporary names for positional axes, so that these broadcast by name.
+
+    Attributes:
+      names: the names, from left to right.
+      sizes: the sizes to which the positional axes broadcast; 1 for the target.
+      target: the name of the axis to read along; `None` if that axis has a name.
+    """
+
+    names: Sequence[_Place]
+    sizes: tuple[int, ...]
+    target: _Place | None
+
+    @classmethod
+    def of(cls, op: str, array: AnyArray, index: AnyArray, at: int | None) -> _StandIns:
+        """Return names for the positional axes of both; `at` is the axis to read along."""
+        count = max(array.ndim, index.ndim)
+        names = [_Place(n - count) for n in range(count)]
+        shapes = [list(v.shape) for v in (array, index)]
+        if at is not None:
+            for shape in shapes:
+                shape[at] = 1
+        try:
+            sizes = np.broadcast_shapes(*map(tuple, shapes))
+        except ValueError:
+            raise PositionalAxisError(
+                f"{op}: the positional axes of {type_text(array)} and of the indices"
+                f" {type_text(index)} do not broadcast."
+            ) from None
+        return cls(names, sizes, None if at is None else names[at])
+
+    def rename(self, value: AnyArray) -> NamedArray:
+        """Give the positional axes of `value` their names.
+
+        An axis of size 1 broadcasts. A missing name does the same, so such axes are dropped.
+        """
+        data, dims = data_of(value), dims_of(value)
+        own = iter(range(len(self.names) - value.ndim, len(self.names)))
+        places = [None if dim is not None else next(own) for dim in dims]
+        ones = [
+            i
+            for i, n in enumerate(places)
+            if n is not None
+            and self.names[n] is not self.target
+            and data.shape[i] == 1
+            and self.sizes[n] != 1
+        ]
+        named = (dim if n is None else self.names[n] for dim, n in zip(dims, places, strict=True))
+        kept = tuple(dim for i, dim in enumerate(named) if i not in ones)
+        return make_in_region(lax.squeeze(data, ones), kept)
+
+    def restore(self, data: jax.Array, dims: Dims) -> AnyArray:
+        """Make the axes with temporary names positional again, after the named axes."""
+        order = [dims.index(name) for name in self.names if name in dims]
+        names = [i for i in range(len(dims)) if i not in order]
+        result_dims = (*(dims[i] for i in names), *[None] * len(order))
+        return make_result(lax.transpose(data, names + order), result_dims)
