@@ -98,7 +98,7 @@ def on_global_shapes(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
             inner_args, inner_kwargs = jax.tree.unflatten(tree, leaves)
             return function(*inner_args, **inner_kwargs)
 
-        datas = [array._data if is_named(array) else array for array in arrays]
+        datas: list[jax.Array] = [array._data if is_named(array) else array for array in arrays]
         return run_partitioned(body, datas, all_dims, region, getattr(function, "__name__", "f"))
 
     return called
