@@ -15,7 +15,6 @@ from namedax.core.element_types import additive_identity, beyond
 from namedax.core.variance import cast_alike
 from namedax.primitives.dimensions import (
     NONE,
-    axes_of_dimensions,
     roles_by_marks,
     same_sizes,
     trimmed,
@@ -99,11 +98,11 @@ def _of_scatter(eqn: JaxprEqn, known: Shardings) -> tuple[Shardings, Mixed]:
             found[batching[of_indices.index(scattered.index(i))]] |= axes
         else:
             mixed |= axes
-    mixed |= (
-        axes_of_dimensions(known[1], [i for i in range(len(known[1])) if i not in of_indices])
-        if known[1] is not None
-        else NONE
-    )
+    for i, axes in enumerate(known[1] or ()):
+        if i in of_indices:
+            found[batching[of_indices.index(i)]] |= axes
+        else:
+            mixed |= axes
     return [trimmed(found)], mixed | twice(found)
 
 

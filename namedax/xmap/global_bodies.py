@@ -93,12 +93,13 @@ def on_global_shapes(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
         all_dims = [dims_of(array) for array in arrays]
 
         def body(_: Region, datas: Sequence[jax.Array]) -> PyTree:
+            given = list(leaves)
             for i, data, dims in zip(places, datas, all_dims, strict=True):
-                leaves[i] = make_result(data, dims) if is_named(leaves[i]) else data
-            inner_args, inner_kwargs = jax.tree.unflatten(tree, leaves)
-            return function(*inner_args, **inner_kwargs)
+                given[i] = make_result(data, dims) if is_named(leaves[i]) else data
+            global_args, global_kwargs = jax.tree.unflatten(tree, given)
+            return function(*global_args, **global_kwargs)
 
-        datas: list[jax.Array] = [array._data if is_named(array) else array for array in arrays]
+        datas: list[Any] = [array._data if is_named(array) else array for array in arrays]
         return run_partitioned(body, datas, all_dims, region, getattr(function, "__name__", "f"))
 
     return called

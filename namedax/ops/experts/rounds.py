@@ -22,7 +22,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying, varying_of
 from namedax.ops.experts.slots import Exchange, Slots
-from namedax.primitives.equations import cast_axes, jaxprs_within
+from namedax.primitives.equations import axes_of, jaxprs_within, kind_of
+from namedax.primitives.record import Kind
 from namedax.programs.evaluator import collective_axes
 from namedax.resources import communication as comm
 
@@ -43,22 +44,25 @@ Gradients = tuple[
 def loop_collective_axes(closed: ClosedJaxpr, known: frozenset[str]) -> frozenset[str]:
     """Return the mesh axes along which a program or its derivative may communicate.
 
-    The transpose of a cast is an all-reduce. Arguments already vary over `known`, so over these
-    axes only closed-over values and constants are cast; constants have no derivative.
+    The transpose of a cast is an all-reduce, and that of a slice of this device's block is an
+    all-gather. Arguments already vary over `known`, so over these axes only closed-over values and
+    constants are cast; constants have no derivative.
     """
-    casts = _all_casts(closed.jaxpr)
+    casts = _all_axes_of(Kind.CAST, closed.jaxpr)
     if not any(
         jnp.issubdtype(const.dtype, jnp.inexact)
         for const in closed.consts
         if hasattr(const, "dtype")
     ):
         casts -= known
-    return collective_axes(closed.jaxpr) | casts
+    return collective_axes(closed.jaxpr) | casts | _all_axes_of(Kind.OWN_BLOCK, closed.jaxpr)
 
 
-def _all_casts(jaxpr: Jaxpr) -> frozenset[str]:
+def _all_axes_of(kind: Kind, jaxpr: Jaxpr) -> frozenset[str]:
+    """Return the mesh axes of all equations of a kind."""
     return frozenset[str]().union(
-        *map(cast_axes, jaxpr.eqns), *map(_all_casts, jaxprs_within(jaxpr))
+        *(axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) is kind),
+        *(_all_axes_of(kind, inner) for inner in jaxprs_within(jaxpr)),
     )
 
 

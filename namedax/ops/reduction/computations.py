@@ -69,8 +69,11 @@ def reduce_prod(
 ) -> jax.Array:
     """Multiply elements."""
     options: dict[str, Any] = {"dtype": dtype, "promote_integers": promote_integers}
+    data = site.data
+    if data.size == 0:  # its derivative loses the variance of the result (JAX 0.10 to 0.12)
+        data = lax.stop_gradient(data)
     local = jnp.prod(
-        site.data,
+        data,
         site.axes,
         keepdims=site.keepdims,
         where=site.where,

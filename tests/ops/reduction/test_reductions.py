@@ -354,13 +354,24 @@ def test_empty_axes():
 @pytest.mark.parametrize("placement", [ONE_EACH, BLOCKS], ids=str)
 def test_an_empty_axis_beside_a_sharded_one(placement):
     check(
-        lambda x: (nx.sum(x, ("a", 0)), nx.mean(x, ("a", 0)), nx.mean(x, "a"), nx.var(x, ("a", 0))),
-        lambda x: (x.sum((0, 1)), x.mean((0, 1)), x.mean(0), x.var((0, 1))),
+        lambda x: (nx.sum(x, ("a", 0)), nx.mean(x, ("a", 0)), nx.mean(x, "a"), nx.var(x, ("a", 0)), nx.prod(x, 0)),
+        lambda x: (x.sum((0, 1)), x.mean((0, 1)), x.mean(0), x.var((0, 1)), x.prod(1)),
         (make.zeros((8, 0, 3)),),
         (["a", None, "c"],),
-        (["c"], ["c"], [None, "c"], ["c"]),
+        (["c"], ["c"], [None, "c"], ["c"], ["a", "c"]),
         placement,
     )
+
+
+def test_the_gradient_of_an_empty_product_in_steps():
+    """JAX forgets there that the product varies over mesh axes (0.10 to 0.12)."""
+    f = nx.xmap(lambda x, n: nx.prod(x, "b"), (["a", "b"], ["n"]), ["a"], axis_resources={"a": nx.SerialLoop(4)})
+
+    def total(x, n):
+        return jnp.sum(f(x, n) * np.arange(8.0))
+
+    value, gradient = jax.jit(jax.value_and_grad(total))(make.zeros((8, 0)), make.zeros(4, jnp.int32))
+    assert (float(value), gradient.shape) == (28.0, (8, 0))
 
 
 # --- Element types --------------------------------------------------------------------------------

@@ -1,0 +1,163 @@
+"""Operations with an algorithm for blocks, in bodies that are traced on global shapes: they send what they send in a body on blocks."""
+
+import collections
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import namedax as nx
+from tests.harness import array, make_mesh
+
+# Functions of an array with the axes a (8), b (4) and c (3).
+OPERATIONS = {
+    "sort": lambda x: nx.sort(x, "a"),
+    "argsort": lambda x: x * nx.argsort(x, "a"),
+    "top_k": lambda x: nx.top_k(x, 3, axis="a", out_axis="k").values,
+    "median": lambda x: nx.median(x, "a"),
+    "quantile": lambda x: nx.quantile(x, 0.3, "b"),
+    "roll": lambda x: nx.roll(x, 1, "a"),
+    "shift": lambda x: nx.shift(x, 1, "b"),
+    "halo": lambda x: nx.halo(x, "a", mode="wrap", out_axis="w"),
+    "diff": lambda x: nx.diff(x, axis="a", out_axis="d"),
+    "cumsum": lambda x: nx.cumsum(x, "a"),
+    "cumprod": lambda x: nx.cumprod(x, "b"),
+    "cummax": lambda x: nx.lax.cummax(x, "a"),
+    "avg_pool": lambda x: nx.nn.avg_pool(x, {"a": 3}, strides={"a": 1}, padding="SAME"),
+}
+
+
+def total(f):
+    return lambda x: nx.sum(nx.sin(f(nx.cos(x))), ...)
+
+
+def collectives(f, x, resources, mesh, partitioning):
+    """The kinds, shapes and numbers of collectives in the compiled program."""
+    mapped = nx.xmap(f, axis_resources=resources, mesh=mesh, partitioning=partitioning)
+    return collections.Counter(map(str, nx.hlo.collectives(mapped.lower(x).compile())))
+
+
+@pytest.mark.full(3)
+@pytest.mark.fast(1)
+@pytest.mark.parametrize("kind", ["auto", "explicit"])
+@pytest.mark.parametrize("resources", [{"a": "x", "b": "y"}, {"a": ("x", "y")}, {"b": "x"}], ids=str)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_values_gradients_and_collectives(name, resources, kind):
+    mesh, f = make_mesh((2, 2), kind), OPERATIONS[name]
+    x = nx.named(array(8, 4, 3), ["a", "b", "c"])
+    for g in (f, jax.grad(total(f)), lambda x: nx.scan(lambda c, k: (c, jax.checkpoint(f)(c * k)), x, jnp.arange(2.0))[1]):
+        expected = g(x)
+        result = nx.xmap(g, axis_resources=resources, mesh=mesh, partitioning="global")(x)
+        np.testing.assert_allclose(nx.order_like(result, expected).data, expected.data, rtol=1e-5, atol=1e-5)
+        sent = [collectives(g, x, resources, mesh, partitioning) for partitioning in ("manual", "global")]
+        assert sent[0] == sent[1]
+    outside = jax.jit(jax.grad(lambda x: total(nx.xmap(f, axis_resources=resources, mesh=mesh, partitioning="global"))(x)))
+    np.testing.assert_allclose(outside(x).data, jax.grad(total(f))(x).data, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("resources", [{"a": "x", "b": nx.SerialLoop(2)}, {"a": ("x", nx.SerialLoop(2))}], ids=str)
+def test_beside_and_along_loops(resources):
+    x = nx.named(array(8, 4, 3), ["a", "b", "c"])
+    gradient = jax.grad(lambda x: nx.sum(nx.cumsum(nx.sin(x), "a") * nx.cumsum(x * x, "b"), ...))
+    result = nx.xmap(gradient, axis_resources=resources, mesh=make_mesh((2, 2)), partitioning="global")(x)
+    np.testing.assert_allclose(result.data, gradient(x).data, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.fast(2)
+def test_sizes_that_do_not_divide(name):
+    x = nx.named(array(7, 5, 3), ["a", "b", "c"])
+    gradient = jax.grad(total(OPERATIONS[name]))
+    resources = {"a": "x", "b": "y"}
+    result = nx.xmap(gradient, axis_resources=resources, mesh=make_mesh((2, 2)), partitioning="global")(x)
+    np.testing.assert_allclose(result.data, gradient(x).data, rtol=1e-5, atol=1e-5)
+
+
+# --- functions of the user ------------------------------------------------------------------------
+
+TOKENS, WEIGHTS, ROUTER, SCALE = (
+    nx.named(np.asarray(array(*shape, seed=seed)), names)
+    for seed, (shape, names) in enumerate(
+        [
+            ((8, 4), ["token", "embed"]),
+            ((4, 4, 6), ["expert", "embed", "out"]),
+            ((4, 4), ["embed", "route"]),
+            ((4, 6), ["expert", "out"]),
+        ]
+    )
+)
+
+
+def with_data(x, data):
+    return nx.NamedArray(data, x.dims)
+
+
+def of_the_data(w, x):
+    """A function of JAX that mixes elements, and reads the sizes, of global arrays."""
+    y = nx.dot(x, w, "embed")
+    at = y.dims.index("expert")
+    shape = [y.data.shape[at] if i == at else 1 for i in range(y.data.ndim)]
+    return with_data(y, jnp.sort(y.data, y.dims.index("out")) * jnp.arange(1.0, shape[at] + 1).reshape(shape) / w.data.shape[0])
+
+
+EXPERTS = {
+    "of named arrays": lambda scale: lambda w, x: nx.tanh(nx.dot(x, w, "embed")),
+    "with a closed-over array": lambda scale: lambda w, x: nx.dot(x, w, "embed") * scale,
+    "of the data": lambda scale: of_the_data,
+}
+
+
+@pytest.mark.full(4)
+@pytest.mark.fast(2)
+@pytest.mark.parametrize(
+    "resources", [{"token": "x", "expert": "x"}, {"expert": "x", "out": "y"}, {"token": ("x", "y"), "expert": "y"}], ids=str
+)
+@pytest.mark.parametrize("capacity", [None, 4])
+@pytest.mark.parametrize("name", EXPERTS)
+def test_experts_get_global_arrays(name, capacity, resources):
+    def loss(x, w, router, scale):
+        routing = nx.nn.top_k_routing(nx.dot(x, router, "embed"), "route", 2)
+        y = nx.nn.mixture_of_experts(EXPERTS[name](scale), w, x, routing, tokens="token", capacity=capacity)
+        return nx.sum(y * y, ...)
+
+    operands = TOKENS, WEIGHTS, ROUTER, SCALE
+    step = jax.value_and_grad(loss, argnums=(0, 1, 2, 3))
+    result = nx.xmap(step, axis_resources=resources, mesh=make_mesh((2, 2)), partitioning="global")(*operands)
+    for have, want in zip(jax.tree.leaves(result), jax.tree.leaves(step(*operands)), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4)
+
+
+def layer(w, x):
+    return nx.tanh(nx.rename(nx.dot(x, w, "c"), {"d": "c"}))
+
+
+def layer_of_data(w, x):
+    """It scales by the size of a global array."""
+    y = layer(w, x)
+    return with_data(y, y.data / w.data.shape[0])
+
+
+def layer_that_gathers(w, x):
+    """It sorts by JAX, which gathers the axis of the microbatches: a pipeline of blocks cannot."""
+    y = layer(w, x)
+    return with_data(y, y.data + jnp.sort(y.data, y.dims.index("c")))
+
+
+@pytest.mark.fast(2)
+@pytest.mark.parametrize("layer", [layer, layer_of_data, layer_that_gathers])
+@pytest.mark.parametrize("resources", [{"layers": "x", "batch": "y"}, {"layers": ("x", "y")}], ids=str)
+def test_layers_of_pipelines_get_global_arrays(layer, resources):
+    w, x = nx.named(array(4, 3, 3), ["layers", "c", "d"]), nx.named(array(8, 3), ["batch", "c"])
+
+    def loss(w, x):
+        return nx.sum(nx.pipeline(layer, x, w, over="batch", microbatches=4) ** 2, ...)
+
+    step = jax.value_and_grad(loss, argnums=(0, 1))
+    mapped = nx.xmap(step, axis_resources=resources, mesh=make_mesh((2, 2)), partitioning="global")
+    for have, want in zip(jax.tree.leaves(mapped(w, x)), jax.tree.leaves(step(w, x)), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-5)
+    if layer is not layer_that_gathers:
+        kinds = {c.kind for c in nx.hlo.collectives(mapped.lower(w, x).compile())}
+        assert "collective-permute" in kinds
+        assert "all-gather" not in kinds
