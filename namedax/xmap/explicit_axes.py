@@ -16,6 +16,9 @@ Inside a mapped function, the results of inner mapped functions are sharded over
 the body does not map. If JAX has no rule for an operation on them, all operands are resharded to
 one sharding per name. The names that the operation reduces, reorders or indexes are gathered.
 
+In a body that is traced on global shapes, operations that are declared with `on_blocks` run as
+mapped functions along sharded axes (`run_on_blocks`).
+
 Operations on arrays that are stored padded (`nx.shard` with `padded=True`) take the same way on any
 mesh, with the layout of the padded axes (`run_padded`). Those with functions of the user raise.
 

@@ -77,8 +77,8 @@ def xmap(
       partitioning: `"manual"` (default): one `jax.shard_map`, in which the data of an array are the
         block of a device and operations of namedax communicate. `"global"`: the body is traced on
         global arrays, so that `x.data` is the global array and functions of JAX are right in every
-        layout; then a partitioner evaluates it on blocks, also under one `jax.shard_map`. It sends
-        the same for reductions, contractions and elementwise operations, and more for some others.
+        layout; then a partitioner evaluates it on blocks, also under one `jax.shard_map`.
+        Operations of namedax send what they send under `"manual"`; tracing takes longer.
         `"auto"`: the same program on global arrays, with a sharding constraint on every named
         value; XLA's partitioner inserts the communication.
       overlap: the default of `overlap` for `nx.einsum` and `nx.dot` in this function. They can

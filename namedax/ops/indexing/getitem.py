@@ -153,7 +153,7 @@ def _wrapped_read(
     return make_result(*read_parts(op, x, parts, arrays, options))
 
 
-@operation(name="getitem")
+@operation(lambda x, index: by_name("getitem", index, x), name="getitem", on_blocks=True)
 def getitem(x: ArrayLike, index: object, /) -> AnyArray:
     """Read `x[index]`, by name or by position.
 

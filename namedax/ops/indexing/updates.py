@@ -189,7 +189,7 @@ def _by_position(
     return Lifted(update, f"at[...].{method}")(x, *arrays, *values)
 
 
-@operation(name="at[...].get")
+@operation(lambda x, index, *_: by_name("at", index, x), name="at[...].get", on_blocks=True)
 def _get(
     x: NamedArray,
     index: object,
@@ -208,7 +208,7 @@ def _get(
 _ARITHMETIC = frozenset({"add", "subtract", "mul", "multiply", "divide", "power"})
 
 
-@operation(name="at[...]")
+@operation(lambda x, index, *_: by_name("at", index, x), name="at[...]", on_blocks=True)
 def _update(
     x: NamedArray,
     index: object,

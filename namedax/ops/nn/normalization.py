@@ -469,7 +469,7 @@ def _standardize_by(
     return apply_elementwise("standardize", compute, x, mean, variance, epsilon)
 
 
-@operation(explicit=Explicit.AS_JAX, scope=True)
+@operation(explicit=Explicit.AS_JAX, scope=True, on_blocks=True)
 def batch_norm(
     x: ArrayLike,
     axis: AxisSpec,
@@ -540,7 +540,7 @@ def batch_norm(
     return values, Moments(*(site.finish(lax.squeeze(moment, site.axes)) for moment in found))
 
 
-@operation(explicit=Explicit.AS_JAX, scope=True)
+@operation(explicit=Explicit.AS_JAX, scope=True, on_blocks=True)
 def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> Moments:
     """Compute mean and variance over `axis`, in float32 (or float64).
 

@@ -267,7 +267,7 @@ def _extremum_with_index(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
     return lax.squeeze(weak_as(value, site.data), site.axes), lax.squeeze(index, site.axes)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True, on_blocks=True)
 def max(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -306,7 +306,7 @@ def max(
     return _run_extremum("max", True, x, axis, keepdims, initial, where)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True, on_blocks=True)
 def min(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -344,7 +344,7 @@ def min(
     return _run_extremum("min", False, x, axis, keepdims, initial, where)
 
 
-@operation(requires_axis=REDUCED)
+@operation(requires_axis=REDUCED, on_blocks=True)
 def minmax(
     a: ArrayLike,
     axis: AxisSpec = None,
@@ -404,7 +404,7 @@ def _append_positional(x: AnyArray, count: int) -> AnyArray:
     return make_result(data.reshape(data.shape + (1,) * count), dims_of(x) + (None,) * count)
 
 
-@operation(requires_axis=SEARCHED, explicit=Explicit.KEPT, cached=True)
+@operation(requires_axis=SEARCHED, explicit=Explicit.KEPT, cached=True, on_blocks=True)
 def argmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first maximum along a positional or named axis.
 
@@ -433,7 +433,7 @@ def argmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> An
     return _run_arg("argmax", True, x, axis, keepdims)
 
 
-@operation(requires_axis=SEARCHED, explicit=Explicit.KEPT, cached=True)
+@operation(requires_axis=SEARCHED, explicit=Explicit.KEPT, cached=True, on_blocks=True)
 def argmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first minimum along a positional or named axis.
 

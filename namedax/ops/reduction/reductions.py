@@ -161,7 +161,7 @@ def resolve_ddof(op: str, ddof: float, correction: float | None) -> float:
     return correction
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True, on_blocks=True)
 def var(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -207,7 +207,7 @@ def var(
     return run_reduction("var", reduce_var, x, axis, keepdims, where, ddof, dtype=dtype)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True, on_blocks=True)
 def std(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -281,7 +281,7 @@ def _mean_square(
     return _where(valid, variance, np.asarray(np.nan, squares.dtype)).astype(result)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.MAPPED, cached=True)
+@operation(requires_axis=REDUCED, explicit=Explicit.MAPPED, cached=True, on_blocks=True)
 def prod(
     x: ArrayLike,
     axis: AxisSpec = None,

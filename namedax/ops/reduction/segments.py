@@ -75,7 +75,7 @@ _ALL_REDUCE: dict[str, Callable[..., jax.Array]] = {
 }
 
 
-@operation()
+@operation(on_blocks=True)
 def segment_sum(
     data: ArrayLike,
     segment_ids: ArrayLike,
@@ -125,7 +125,7 @@ def segment_sum(
     return _segment("sum", data, segment_ids, given)
 
 
-@operation()
+@operation(on_blocks=True)
 def segment_prod(
     data: ArrayLike,
     segment_ids: ArrayLike,
@@ -164,7 +164,7 @@ def segment_prod(
     return _segment("prod", data, segment_ids, given)
 
 
-@operation()
+@operation(on_blocks=True)
 def segment_max(
     data: ArrayLike,
     segment_ids: ArrayLike,
@@ -203,7 +203,7 @@ def segment_max(
     return _segment("max", data, segment_ids, given)
 
 
-@operation()
+@operation(on_blocks=True)
 def segment_min(
     data: ArrayLike,
     segment_ids: ArrayLike,

@@ -36,7 +36,7 @@ from namedax.resources import communication as comm
 __all__ = ["apply_to_complete_axis", "flip", "repeat", "rev", "tile"]
 
 
-@operation(requires_axis=MOVED, explicit=Explicit.AS_JAX)
+@operation(requires_axis=MOVED, explicit=Explicit.AS_JAX, on_blocks=True)
 def flip(m: ArrayLike, axis: AxisSpec = None) -> LikeArguments:
     """Reverse axes.
 

@@ -91,7 +91,7 @@ def nansum(
     )
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.MAPPED)
+@operation(requires_axis=REDUCED, explicit=Explicit.MAPPED, on_blocks=True)
 @accumulates("x")
 def nanprod(
     x: ArrayLike,
@@ -210,7 +210,7 @@ def _nanvar(
     return _var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, on_blocks=True)
 def nanvar(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -254,7 +254,7 @@ def nanvar(
     return _nanvar(x, axis, dtype, ddof, keepdims, where, mean)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, on_blocks=True)
 @accumulates("x")
 def nanstd(
     x: ArrayLike,
@@ -325,7 +325,7 @@ def _nan_extremum(
     return _where(_all(missing, axis, keepdims=keepdims, where=where), jnp.nan, found)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, on_blocks=True)
 def nanmax(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -362,7 +362,7 @@ def nanmax(
     return _nan_extremum("max", x, axis, keepdims, initial, where)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, on_blocks=True)
 def nanmin(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -410,7 +410,7 @@ def _nan_arg(name: str, x: ArrayLike, axis: AxisSpec, keepdims: bool) -> AnyArra
     return _where(_all(missing, axis, keepdims=keepdims), -1, index)
 
 
-@operation(requires_axis=SEARCHED, explicit=Explicit.KEPT)
+@operation(requires_axis=SEARCHED, explicit=Explicit.KEPT, on_blocks=True)
 def nanargmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first maximum without NaNs, or -1 if there is none.
 
@@ -437,7 +437,7 @@ def nanargmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) ->
     return _nan_arg("argmax", x, axis, keepdims)
 
 
-@operation(requires_axis=SEARCHED, explicit=Explicit.KEPT)
+@operation(requires_axis=SEARCHED, explicit=Explicit.KEPT, on_blocks=True)
 def nanargmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first minimum without NaNs, or -1 if there is none.
 
