@@ -471,7 +471,7 @@ def usage(op: str) -> str:
     return hints().usage(op)
 
 
-def refuse_names(op: str, value: object, wanted: str = "an array") -> None:
+def reject_names(op: str, value: object, wanted: str = "an array") -> None:
     """Reject axis names in place of an array. Libraries differ in the order of these two arguments.
 
     Args:

@@ -85,7 +85,7 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
         "mistakes": "positional_functions_report_what_they_got other_mistakes",
         "names_alone": "an_operation_along_an_axis_asks_for_it",
         "words_of_jax": "a_value_that_is_not_known_is_said_to_be_the_users arguments_that_do_not_match_the_signature",
-        "other_words": "every_word_of_others_has_one_of_ours",
+        "migration_hints": "every_word_of_others_has_one_of_ours",
         "explicit_axes": "two_names_on_one_mesh_axis one_name_in_two_places",
         "raw": "raw_collectives_say_nx_lax raw_reductions_of_a_block_are_refused",
         "reductions": "mistakes",

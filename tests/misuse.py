@@ -29,7 +29,7 @@ import numpy as np
 
 import namedax as nx
 from namedax.errors import NamedaxError
-from namedax.messages.call_errors import refuse_miscall
+from namedax.messages.call_errors import reject_miscall
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -309,7 +309,7 @@ def blamed_in_examples(part: int = 0, parts: int = 1) -> Iterator[tuple[str, str
         except Exception:
             continue  # an example that is more than a call
         try:
-            refuse_miscall(name, signature, args, kwargs, TypeError())
+            reject_miscall(name, signature, args, kwargs, TypeError())
         except NamedaxError as error:
             yield example[1], str(error)
         else:

@@ -47,7 +47,7 @@ from namedax.errors import (
     PositionalAxisError,
     StoredPaddingError,
     hints,
-    refuse_names,
+    reject_names,
     shape_of,
     show_names,
 )
@@ -70,7 +70,7 @@ __all__ = [
     "padding_of",
     "placeholder_remedy",
     "positions",
-    "refuse_assignment",
+    "reject_assignment",
     "set_block",
     "stored_data",
     "true_values",
@@ -190,7 +190,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             # An array that comes out of a pytree computes its dims on first access. An array that
             # has never been in a pytree computes its tail when it enters one.
             if name == "_data":
-                refuse_stored_padding(self)
+                reject_stored_padding(self)
             if name == "_dims":
                 tail = _get_tail(self)
                 try:
@@ -249,7 +249,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
 
         def __setitem__(self, index: object, value: object) -> None:
             # Hidden from type checkers: a class with this method would count as mutable.
-            refuse_assignment(self, index, value)
+            reject_assignment(self, index, value)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise ArrayAttributeError(
@@ -458,7 +458,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         return self
 
 
-def refuse_assignment(array: NamedArray, index: object, value: object) -> NoReturn:
+def reject_assignment(array: NamedArray, index: object, value: object) -> NoReturn:
     """Raise the error for an in-place assignment; its remedy is the equivalent `.at[...]` update.
 
     Raises:
@@ -604,7 +604,7 @@ def true_values(array: NamedArray) -> np.ndarray:
     return without_padding(array, np.asarray(array._stored))
 
 
-def refuse_stored_padding(array: NamedArray) -> NoReturn:
+def reject_stored_padding(array: NamedArray) -> NoReturn:
     """Raise the error for the data of an array that is stored padded, or for a missing field.
 
     Raises:
@@ -741,7 +741,7 @@ def as_array(x: object, op: str = "") -> NamedArray | jax.Array:
         return x
     if isinstance(x, jax.Array):
         return x
-    refuse_names(op or "an operation", x)
+    reject_names(op or "an operation", x)
     return as_jax(op or "an operation", x)
 
 

@@ -42,9 +42,9 @@ __all__ = [
     "is_foreign_type",
     "native_dtype",
     "native_order",
-    "refuse_foreign",
-    "refuse_foreign_among",
-    "refuse_overflow",
+    "reject_foreign",
+    "reject_foreign_among",
+    "reject_overflow",
     "rounded",
     "to_type",
     "weak_as",
@@ -187,7 +187,7 @@ def _check_finite(op: str, value: np.ndarray | np.generic) -> None:
             )
 
 
-def refuse_overflow(op: str, arguments: PyTree) -> None:
+def reject_overflow(op: str, arguments: PyTree) -> None:
     """Raise if a Python integer in the arguments, a pytree, overflows its dtype.
 
     Raises:
@@ -263,7 +263,7 @@ def as_jax(op: str, value: object, dtype: DType | None = None, **options: Any) -
             f"{op}: the dtype {value.dtype} of {format_value(np.asarray(value))} is not supported"
             f" by JAX. {remedy}"
         )
-    refuse_foreign(op, value)
+    reject_foreign(op, value)
     value = native_order(value)
     if dtype is None:
         check_numbers(op, value)
@@ -536,7 +536,7 @@ def foreign_dims(value: Any) -> tuple[Hashable, ...]:
     return tuple(value.dims)
 
 
-def refuse_foreign(op: str, value: object) -> None:
+def reject_foreign(op: str, value: object) -> None:
     """Raise if `value` is an array with dims of another library.
 
     Raises:
@@ -546,7 +546,7 @@ def refuse_foreign(op: str, value: object) -> None:
         raise ArgumentTypeError(_text(op, value))
 
 
-def refuse_foreign_among(op: str, arguments: PyTree) -> None:
+def reject_foreign_among(op: str, arguments: PyTree) -> None:
     """Raise if an argument, or an element of a container, is an array with dims of another library.
 
     Raises:

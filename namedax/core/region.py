@@ -287,7 +287,7 @@ class Region(frozenset[_Seen]):
           UnevenAxisError: the last blocks are padding.
         """
         if name in self.uneven:
-            self._refuse_padding(op, name, self.sizes[name])
+            self._reject_padding(op, name, self.sizes[name])
         return self.resources.get(name, ()) if self.mode == MANUAL else ()
 
     def place(self, name: Hashable) -> tuple[str, ...]:
@@ -299,7 +299,7 @@ class Region(frozenset[_Seen]):
             return Uneven(self.resources[name], self.sizes[name])
         return self.resources.get(name, ()) if self.mode == MANUAL else ()
 
-    def _refuse(
+    def _reject(
         self,
         op: str | None,
         name: Hashable,
@@ -324,7 +324,7 @@ class Region(frozenset[_Seen]):
         size, devices = self.sizes[name], self.mesh_axis_size(self.resources[name])
         rest = size % devices
         if not isinstance(size, int) and not isinstance(rest, int):  # symbolic shapes
-            self._refuse(
+            self._reject(
                 "xmap",
                 name,
                 size,
@@ -334,9 +334,9 @@ class Region(frozenset[_Seen]):
             )
         return rest
 
-    def _refuse_padding(self, op: str | None, name: Hashable, size: int) -> NoReturn:
+    def _reject_padding(self, op: str | None, name: Hashable, size: int) -> NoReturn:
         below, above = dividing_sizes(size, devices := self.mesh_axis_size(self.resources[name]))
-        self._refuse(
+        self._reject(
             op,
             name,
             size,
@@ -410,12 +410,12 @@ class Region(frozenset[_Seen]):
             return size // devices if self.mode == MANUAL else size
         if name in self.uneven and size == self.sizes[name]:
             if not supports_padding:
-                self._refuse_padding(op, name, size)
+                self._reject_padding(op, name, size)
             return block_size(size, devices)
         # XLA's partitioner supports no padding, but does not shard an axis of such a size
         is_new = (supports_padding or self.mode != MANUAL) and name not in self.sizes
         remedy = f"Use a size that is a multiple of {devices}"
-        self._refuse(op, name, size, "", remedy, (name, size) if is_new else None)
+        self._reject(op, name, size, "", remedy, (name, size) if is_new else None)
 
     def check_placement(self, op: str, names: Iterable[Hashable], remedy: str = "") -> None:
         """Raise if two of `names` are sharded over one mesh axis.

@@ -189,7 +189,7 @@ def _whole(op: str, leaf: Any, region: Region | None) -> tuple[_Kind, jax.Array]
     blocks: MeshAxes = ()
     if region is not None and region.manual:
         old = [() if dim is None else region.place(dim) for dim in dims]
-        _refuse_microbatches(op, dims, old)
+        _reject_microbatches(op, dims, old)
         data = relayout(data, old, [()] * len(old))
         order = jax.sharding.get_abstract_mesh().axis_names
         left = varying(data) - vectorized_axes(region)
@@ -200,7 +200,7 @@ def _whole(op: str, leaf: Any, region: Region | None) -> tuple[_Kind, jax.Array]
     return _Kind(dims, placements, dtype, sizes, blocks), data
 
 
-def _refuse_microbatches(op: str, dims: Dims, places: Sequence[MeshAxes]) -> None:
+def _reject_microbatches(op: str, dims: Dims, places: Sequence[MeshAxes]) -> None:
     """Raise if an array has one microbatch of an axis.
 
     Raises:

@@ -6,6 +6,6 @@ rooms explain, and adds notes to them. `tree_differences` describes how the stru
 pytrees differ, and `layout_names` explains mistakes in layouts. `tracebacks` shortens what an error
 shows.
 
-`hints` has typical calls of public functions, and `other_words` the words of other libraries. They
-are installed by `import namedax`, and loaded with the first message that has a hint.
+`hints` has typical calls of public functions, and `migration_hints` the words of other libraries.
+They are installed by `import namedax`, and loaded with the first message that has a hint.
 """

@@ -29,7 +29,7 @@ from namedax.errors import (
 )
 from namedax.messages.jax_errors import ErrorKind
 
-__all__ = ["check_function", "is_explained", "refuse_kinds"]
+__all__ = ["check_function", "is_explained", "reject_kinds"]
 
 #: Errors of Python and JAX that an argument of a wrong kind can cause.
 _ERRORS = (TypeError, ValueError, LookupError, AttributeError, AssertionError, ArithmeticError)
@@ -52,7 +52,7 @@ def check_function(op: str, what: str, value: object) -> None:
         raise ArgumentTypeError(f"{op}: {what}={format_value(value)} is not a function.{usage(op)}")
 
 
-def refuse_kinds(
+def reject_kinds(
     op: str, signature: inspect.Signature, given: Mapping[str, Any], error: BaseException
 ) -> None:
     """Raise if an argument of a call that has failed is not of the kind of its parameter.
@@ -82,10 +82,10 @@ def refuse_kinds(
             what = f"the argument {format_value(one)}" if several else f"{name}={format_value(one)}"
             raise ArgumentTypeError(f"{op}: {what} is not {kind}.{usage(op)}") from error
     if ErrorKind.NOT_HASHABLE.matches(error):
-        _refuse_unhashable(op, given, error)
+        _reject_unhashable(op, given, error)
 
 
-def _refuse_unhashable(op: str, given: Mapping[str, Any], error: BaseException) -> None:
+def _reject_unhashable(op: str, given: Mapping[str, Any], error: BaseException) -> None:
     for name, value in given.items():
         try:
             hash(value)

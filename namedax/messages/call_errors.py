@@ -15,19 +15,19 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from namedax.errors import ArgumentTypeError, closest, format_value, usage
-from namedax.messages.argument_kinds import is_explained, refuse_kinds
+from namedax.messages.argument_kinds import is_explained, reject_kinds
 from namedax.messages.tracebacks import shorten_eager
 
 __all__ = [
     "Flags",
     "bound",
-    "call_or_refuse",
+    "call_or_reject",
     "check_flags",
     "checks_signature",
     "explain_user_call",
     "flags_of",
-    "refuse_miscall",
-    "refuse_no_element_type",
+    "reject_miscall",
+    "reject_no_element_type",
 ]
 
 
@@ -35,7 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 
 
-def refuse_miscall(
+def reject_miscall(
     op: str,
     called: Callable[..., Any] | inspect.Signature,
     args: Sequence[Any],
@@ -70,8 +70,8 @@ def refuse_miscall(
             f"{op}: {_mismatch(error, reason)}.{usage(op)}{_by_name(signature, kwargs)}"
             f"{_of_names(op, signature, args, kwargs)}"
         ) from None
-    refuse_no_element_type(op, signature, given, "named_shape" in signature.parameters)
-    refuse_kinds(op, signature, given, error)
+    reject_no_element_type(op, signature, given, "named_shape" in signature.parameters)
+    reject_kinds(op, signature, given, error)
 
 
 def _mismatch(error: Exception, reason: TypeError) -> str:
@@ -124,7 +124,7 @@ def explain_user_call(
         ).about(explains=error) from None
 
 
-def refuse_no_element_type(
+def reject_no_element_type(
     op: str, signature: inspect.Signature, given: Mapping[str, Any], sizes_by_name: bool
 ) -> None:
     """Raise if the `dtype` argument is not a dtype.
@@ -170,11 +170,11 @@ def bound(
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:
-        refuse_miscall(op, signature, args, kwargs, error)
+        reject_miscall(op, signature, args, kwargs, error)
         raise
 
 
-def call_or_refuse(function: Callable[..., R], args: Sequence[Any], kwargs: Mapping[str, Any]) -> R:
+def call_or_reject(function: Callable[..., R], args: Sequence[Any], kwargs: Mapping[str, Any]) -> R:
     """Return `function(*args, **kwargs)`; explain an error from wrong arguments."""
     try:
         return function(*args, **kwargs)
@@ -182,7 +182,7 @@ def call_or_refuse(function: Callable[..., R], args: Sequence[Any], kwargs: Mapp
         home = function.__module__.split(".")[1:2]
         # other functions of namedax have the same names
         space = f"{home[0]}." if home in (["checkpoints"], ["hlo"]) else ""
-        refuse_miscall(f"{space}{function.__name__}", function, args, kwargs, error)
+        reject_miscall(f"{space}{function.__name__}", function, args, kwargs, error)
         raise
 
 
@@ -196,7 +196,7 @@ def checks_signature(function: F) -> F:
         try:
             if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
                 check_flags(function.__name__, flags, args, kwargs)
-            return call_or_refuse(function, args, kwargs)
+            return call_or_reject(function, args, kwargs)
         except Exception as error:
             shorten_eager(error)
             raise

@@ -1,6 +1,6 @@
 """Hints in messages: replacements for words of other libraries, and typical calls.
 
-`other_words` has the tables of the words. They are read if an array, a namespace or the package
+`migration_hints` has the tables of the words. They are read if an array, a namespace or the package
 does not have an attribute.
 
 Modules that raise errors cannot import the public functions, which are above them. They get the
@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.errors import Hints, show_names
-from namedax.messages.other_words import ATTRIBUTES, FUNCTIONS
+from namedax.messages.migration_hints import ATTRIBUTES, FUNCTIONS
 
 __all__ = ["at_face", "elsewhere", "hints_of", "namesake", "replacement", "usage", "what_to_write"]
 

@@ -72,12 +72,12 @@ def is_misspelling(name: Hashable, meant: Hashable) -> bool:
     """
     if not (isinstance(name, str) and isinstance(meant, str)) or name == meant:
         return False
-    words, other_words = _words(name), _words(meant)
-    if "".join(words) == "".join(other_words):
+    words, migration_hints = _words(name), _words(meant)
+    if "".join(words) == "".join(migration_hints):
         return len("".join(words)) >= _SHORTEST
-    if len(words) != len(other_words):
+    if len(words) != len(migration_hints):
         return False
-    different = [pair for pair in zip(words, other_words, strict=True) if pair[0] != pair[1]]
+    different = [pair for pair in zip(words, migration_hints, strict=True) if pair[0] != pair[1]]
     return len(different) == 1 and _is_misspelled_word(*different[0])
 
 

@@ -23,11 +23,11 @@ from jax.extend.core import get_opaque_trace_state
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
 from namedax.core.closure_capture import type_of_programs
-from namedax.core.element_types import refuse_overflow
+from namedax.core.element_types import reject_overflow
 from namedax.core.functions import summary_of
 from namedax.core.region import Region
 from namedax.errors import ArgumentTypeError, UnsupportedArgumentError
-from namedax.messages.call_errors import check_flags, checks_signature, flags_of, refuse_miscall
+from namedax.messages.call_errors import check_flags, checks_signature, flags_of, reject_miscall
 from namedax.messages.jax_errors import explain_type_errors
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.operands import kernels
@@ -301,10 +301,10 @@ def _of_several(
                 return of_operands(*args)
             except Exception as error:
                 if isinstance(error, (TypeError, OverflowError)):
-                    refuse_overflow(name, (args, kwargs))
+                    reject_overflow(name, (args, kwargs))
                 if isinstance(error, TypeError):
                     _reject_other_than_two(name, len(args) + len(kwargs))
-                refuse_miscall(name, function, args, kwargs, error)
+                reject_miscall(name, function, args, kwargs, error)
                 raise
         except Exception as error:
             shorten_eager(error)

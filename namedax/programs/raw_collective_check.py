@@ -63,11 +63,11 @@ __all__ = [
     "DELIBERATE",
     "Dimensions",
     "check_agreement",
+    "checked_as_body",
     "explain_unbound_axes",
     "explain_values_from_around",
-    "looked_through",
-    "refuse_raw",
-    "said_of_names",
+    "names_text",
+    "reject_raw",
 ]
 
 # The scope in which raw collectives are deliberate; see `nmap`.
@@ -76,7 +76,7 @@ DELIBERATE = "deliberate_collectives"
 _LOOPS = (Kind.SCAN, Kind.WHILE, Kind.MAP)
 
 
-def refuse_raw(
+def reject_raw(
     closed: ClosedJaxpr,
     resources: Mapping[Hashable, tuple[str, ...]],
     function: str,
@@ -126,7 +126,7 @@ def refuse_raw(
                     function,
                 )
     if reductions and names:
-        _refuse_mixing(closed, names, function, dimensions)
+        _reject_mixing(closed, names, function, dimensions)
 
 
 def check_agreement(closed: ClosedJaxpr, function: str) -> None:
@@ -147,7 +147,7 @@ def check_agreement(closed: ClosedJaxpr, function: str) -> None:
         )
 
 
-def _refuse_mixing(
+def _reject_mixing(
     closed: ClosedJaxpr,
     names: Mapping[str, list[Hashable]],
     function: str,
@@ -173,7 +173,7 @@ def _is_of_user(path: Path) -> bool:
     return _boundary(path) is not None and not _is_transpose(path)
 
 
-def looked_through(
+def checked_as_body(
     function: Callable[..., PyTree], resources: Mapping[Hashable, tuple[str, ...]], name: str
 ) -> Callable[..., PyTree]:
     """Wrap `function` of pytrees so that it is traced and checked like a body before it runs.
@@ -207,7 +207,7 @@ def looked_through(
         own = [
             own for leaf, own in zip(given, dims, strict=True) if isinstance(leaf, jax.core.Tracer)
         ]
-        refuse_raw(closed, resources, name, dimensions=Dimensions(resources, frozenset(), own))
+        reject_raw(closed, resources, name, dimensions=Dimensions(resources, frozenset(), own))
         supply = iter(jaxpr_as_fun(closed)(*datas))
         structure, constants = noted
         return jax.tree.unflatten(
@@ -401,7 +401,7 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
             ) from error
         if isinstance(error, ValueError):
             raise
-        message = said_of_names(error)
+        message = names_text(error)
         if message is not None:
             message = message.replace(": ", f": in the body of {function} ", 1)
             raise RawBlockError(message) from error
@@ -416,7 +416,7 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
         ) from error
 
 
-def said_of_names(error: BaseException, function: str | None = None) -> str | None:
+def names_text(error: BaseException, function: str | None = None) -> str | None:
     """Return the message for a function of JAX that got an axis name as its axis.
 
     For example `jnp.sum`. The result is `None` for other errors.

@@ -35,8 +35,8 @@ from namedax.resources.serial import (
     LoopAxis,
     count_along,
     index_along,
-    refuse_loops,
-    refuse_microbatches,
+    reject_loops,
+    reject_microbatches,
 )
 
 P = ParamSpec("P")
@@ -71,7 +71,7 @@ __all__ = [
 
 def _split(data: jax.Array, axes: MeshAxes) -> tuple[MeshAxes, int]:
     """Return the axes over which `data` varies, and the number of devices along the others."""
-    refuse_microbatches(axes)
+    reject_microbatches(axes)
     variance = varying(data)
     moving = own(tuple([axis for axis in axes if axis in variance]))
     return moving, math.prod([lax.axis_size(axis) for axis in axes if axis not in variance])
@@ -211,7 +211,7 @@ def all_gather(
     """
     if isinstance(axes, Uneven):
         return unpadded(all_gather(data, dim, plain(axes), to), dim, axes.size)
-    refuse_microbatches(axes)
+    reject_microbatches(axes)
     variance = varying(data)
     if data.shape[dim] == 0:  # XLA has no all-gather of nothing
         return emptied(data, variance.union(axes) if to == "varying" else variance.difference(axes))
@@ -251,7 +251,7 @@ def all_to_all(data: jax.Array, split_dim: int, concat_dim: int, axes: MeshAxes)
     Raises:
       SerialLoopError: one of the axes is the axis of a loop.
     """
-    refuse_loops(axes, data)
+    reject_loops(axes, data)
     return lax.all_to_all(cast_data(data, axes), own(axes), split_dim, concat_dim, tiled=True)
 
 
@@ -266,7 +266,7 @@ def ppermute(data: jax.Array, axes: MeshAxes, perm: list[tuple[int, int]]) -> ja
     Raises:
       SerialLoopError: one of the axes is the axis of a loop.
     """
-    refuse_loops(axes, data)
+    reject_loops(axes, data)
     # JAX 0.10 numbers devices in mesh order for any order of the tuple; JAX 0.12 rejects any other
     # order.
     ordered = tuple(axis for axis in jax.sharding.get_abstract_mesh().axis_names if axis in axes)

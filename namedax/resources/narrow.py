@@ -20,7 +20,7 @@ from namedax.core.names import MeshAxes
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
-from namedax.resources.serial import LoopAxis, refuse_microbatches
+from namedax.resources.serial import LoopAxis, reject_microbatches
 from namedax.resources.wire import Encoded, Wire, WireFormat, decode, encode, is_narrower
 
 __all__ = ["all_gather", "all_to_all", "cut", "ppermute", "psum_scatter"]
@@ -73,7 +73,7 @@ def psum_scatter(
     Communication: one all-to-all of the payload, and one of the scales. The transpose is an
     all-gather of each.
     """
-    refuse_microbatches(axes)
+    reject_microbatches(axes)
     loops = any(isinstance(axis, LoopAxis) for axis in axes)
     if loops or varying(data).isdisjoint(axes) or not data.size:
         return comm.psum_scatter(data, dim, axes)

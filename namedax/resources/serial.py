@@ -33,8 +33,8 @@ __all__ = [
     "loops_of",
     "moves_entries",
     "on_devices",
-    "refuse_loops",
-    "refuse_microbatches",
+    "reject_loops",
+    "reject_microbatches",
     "serial_loop",
     "stages_among",
     "with_loops",
@@ -278,7 +278,7 @@ class MicrobatchAxis(LoopAxis, UntrackedAxis):
         return (MicrobatchAxis, (self.name, self.steps, None, self.stages))
 
 
-def refuse_microbatches(axes: Sequence[str]) -> None:
+def reject_microbatches(axes: Sequence[str]) -> None:
     """Raise an error if one of `axes` is a microbatch axis.
 
     Operations that need all elements along `axes` call this.
@@ -333,7 +333,7 @@ def index_along(axes: Sequence[str]) -> jax.Array:
 # --- errors for operations that steps do not support ----------------------------------------------
 
 
-def refuse_loops(axes: Sequence[str], data: jax.Array) -> None:
+def reject_loops(axes: Sequence[str], data: jax.Array) -> None:
     """Raise an error if one of `axes` is the axis of a loop.
 
     Collectives that move blocks along `axes` call this.
@@ -343,7 +343,7 @@ def refuse_loops(axes: Sequence[str], data: jax.Array) -> None:
       SerialLoopError: one of `axes` is the axis of a loop. The message names the operation that the
         body calls.
     """
-    refuse_microbatches(axes)
+    reject_microbatches(axes)
     loop = next((axis for axis in axes if isinstance(axis, LoopAxis)), None)
     if loop is None:
         return

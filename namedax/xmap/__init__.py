@@ -4,7 +4,7 @@ Read `wrapper` first, which checks the options and keeps compiled programs. `map
 the arguments of a call and makes its region, with the record of its `options`;
 `argument_placement` checks that they are already on the mesh. `lowering` runs the
 body: unmapped, under `jax.shard_map`, in steps, or under XLA's partitioner. `global_bodies` traces
-it on global shapes and partitions it. `short_steps` pads the
+it on global shapes and partitions it. `uneven_steps` pads the
 axes of a loop whose last step is short, and `padded_arguments` takes and returns the blocks of
 arrays that are stored padded. `replaced_layouts` has layouts that `nx.plan` tries for functions
 that are called by others. `effects` maps bodies with callbacks over all mesh axes.

@@ -12,7 +12,7 @@ import jax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, SingleDeviceSharding, get_abstract_mesh
 
 from namedax.core.array import NamedArray, is_named, stored_data
-from namedax.core.element_types import NUMPY, check_numbers, native_order, refuse_foreign
+from namedax.core.element_types import NUMPY, check_numbers, native_order, reject_foreign
 from namedax.core.names import PyTree
 from namedax.errors import StoredPaddingError
 from namedax.ops.operands.kernels import whole_types
@@ -56,7 +56,7 @@ def checked_values(
 
 def _inside(value: PyTree) -> list[Any]:
     """Return the leaves of a custom pytree node; empty for a number or a static argument."""
-    refuse_foreign("xmap", value)  # not a static argument: it is not hashable
+    reject_foreign("xmap", value)  # not a static argument: it is not hashable
     leaves = jax.tree.leaves(value)
     return [] if len(leaves) == 1 and leaves[0] is value else leaves
 

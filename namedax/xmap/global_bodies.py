@@ -17,7 +17,7 @@ from namedax.core.region import Region, ambient, enter
 from namedax.ops.operands.broadcasting import make_result, to_local
 from namedax.primitives.partition import Block, in_layout
 from namedax.programs.partitioner import partition
-from namedax.programs.raw_collective_check import refuse_raw
+from namedax.programs.raw_collective_check import reject_raw
 from namedax.resources.layout import Layout
 from namedax.resources.mesh import without_explicit_axes
 
@@ -66,7 +66,7 @@ def run_partitioned(
                 region.block_size(dim, n, "xmap", supports_padding=True)
 
     def check(closed: ClosedJaxpr) -> None:
-        refuse_raw(closed, region.resources, name, reductions=False, is_global=True)
+        reject_raw(closed, region.resources, name, reductions=False, is_global=True)
 
     operands = [
         Block(block, _layout(dims, region)) for block, dims in zip(blocks, all_dims, strict=True)

@@ -42,7 +42,7 @@ from namedax.programs.raw_collective_check import (
     check_agreement,
     explain_unbound_axes,
     explain_values_from_around,
-    refuse_raw,
+    reject_raw,
 )
 from namedax.programs.reduced_arguments import take_reduced
 from namedax.programs.serial import stepping
@@ -67,7 +67,7 @@ from namedax.xmap.effects import AllAxes, check_calls
 from namedax.xmap.global_bodies import run_partitioned
 from namedax.xmap.options import XmapOptions
 from namedax.xmap.padded_arguments import own_block, padded_result, stored_dims, zero_at_rest
-from namedax.xmap.short_steps import ShortSteps
+from namedax.xmap.uneven_steps import UnevenSteps
 
 __all__ = [
     "Argument",
@@ -286,7 +286,7 @@ def _run_in_steps(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
         datas, shard_map = _on_devices(call, mesh, from_context, devices)
     else:
         datas, shard_map = call.replicated_datas(), None
-    ends = ShortSteps(call, short, shard_map)
+    ends = UnevenSteps(call, short, shard_map)
     datas, call.whole = ends.padded(datas), call.region.uneven - short
     run = functools.partial(
         stepping.run_in_steps,
@@ -595,7 +595,7 @@ class Call:
             except NamedAxesLeftError:
                 if self.region.manual:  # the body may have used a reduction of JAX instead
                     closed = jax.make_jaxpr(lambda *datas: (self._outputs(datas), ())[1])(*datas)
-                    refuse_raw(closed, self.region.resources, self.name, reductions=False)
+                    reject_raw(closed, self.region.resources, self.name, reductions=False)
                 raise
 
     def flat_body(self, *datas: jax.Array) -> list[Any]:
@@ -703,7 +703,7 @@ class Call:
         mapped = self.region.resources
         if self.request is not None:  # collectives of JAX over the other axes are as wrong
             mapped = {**mapped, **{axis: (axis,) for axis in self.unmapped}}
-        refuse_raw(
+        reject_raw(
             closed,
             mapped,
             self.name,

@@ -37,7 +37,7 @@ from namedax.core.element_types import NUMPY
 from namedax.core.functions import set_display_source, source_of
 from namedax.core.names import PyTree
 from namedax.core.region import Region, active_regions, ambient
-from namedax.core.stack_room import with_stack_room
+from namedax.core.stack_depth import with_stack_depth
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import casts_automatically, under_automatic_casts
 from namedax.errors import (
@@ -131,7 +131,7 @@ def compile_mapped(xmapped: Xmapped) -> Any:
         if not shared.reads_casts and not casts_automatically():
             shared.reads_casts = True
             raise _CastsDisabledError
-        return with_stack_room(_run, shared.wrapper(), *args, **kwargs)
+        return with_stack_depth(_run, shared.wrapper(), *args, **kwargs)
 
     run.__name__ = run.__qualname__ = xmapped._name
     set_display_source(

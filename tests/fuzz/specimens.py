@@ -17,7 +17,7 @@ class Specimen(NamedTuple):
 
     program: Program
     layouts: tuple[Layout, ...]
-    may_refuse: bool = False
+    may_reject: bool = False
     explained: bool = False
 
 
@@ -151,7 +151,7 @@ SPECIMENS: dict[str, Specimen] = {
     "heads of queries and of keys, each in the steps of a loop of its own": Specimen(
         program([given("a", "c", "k")], [do(1, "attention", 0, **HEADS)], 1),
         (on(a=2, b=2), on(X2, a=("x", 2), b=("x", 2)), on(b=2), on(a=2)),
-        may_refuse=True,
+        may_reject=True,
     ),
     "a whole sum is renamed onto a loop": whole(
         do(2, "sum", 0, axes=("a",)), do(3, "rename", 2, renames=ONTO), do(4, "sum", 3, axes=("a",)), result=4
@@ -164,7 +164,7 @@ SPECIMENS: dict[str, Specimen] = {
     "a nested map broadcasts along a mesh axis that is taken": Specimen(
         program([given("a")], [do(2, "xmap", 0, blocks=[function((1,), [], 1)], own=None, out="i")], 2),
         (on(X4, a="x", i="x"), on(X4, "inside", a="x", i="x"), on(X4, options=AUTO, a="x", i="x"), on(XY, a="x", i="y")),
-        may_refuse=True,
+        may_reject=True,
     ),
     "a JAX array of shifts": Specimen(
         program([given("a", "b", 3)], [do(1, "roll", 0, axes=("a", "b"), shifts=(1, 3), kind="jnp.array")], 1),
@@ -196,7 +196,7 @@ SPECIMENS: dict[str, Specimen] = {
             2,
         ),
         (on(XYZ, options=AUTO, a="x", k="y", b="z"), on(XYZ, a="x", k="y", b="z"), on(XYZ, a="x", b="z")),
-        may_refuse=True,
+        may_reject=True,
     ),
     "a rematerialised layer over devices and steps": Specimen(
         REMATERIALISED,
@@ -253,7 +253,7 @@ SPECIMENS: dict[str, Specimen] = {
     "a lifted solve in steps beside an idle mesh axis": Specimen(
         program([given("a", 3)], [do(1, "nmap", 0, which="solve")], 1),
         (on(X2, a=2), on(X2, "inside", a=2), on(XY22, a=("x", 2))),
-        may_refuse=True,
+        may_reject=True,
     ),
     "arguments sharded over a mesh axis that nobody maps": Specimen(
         program([given("b", "d")], [do(1, "sin", 0), do(2, "sum", 1, axes=("b",))], 1, 2),

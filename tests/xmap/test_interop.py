@@ -639,7 +639,7 @@ def test_numpy_operands(scalar):
         np.testing.assert_allclose(have.data, want, rtol=1e-6)
 
 
-def test_numpy_functions_refuse_names():
+def test_numpy_functions_reject_names():
     named = nx.named(array(4), ["b"])
     with pytest.raises(NamedAxesLeftError, match=r"np\.sin: .* Write nx\.sin\(x\)"):
         np.sin(named)

@@ -99,17 +99,17 @@ def _slice(
     x: ArrayLike,
 ) -> AnyArray:
     name, new = names
-    site = along(op, x, name, supports_padding=True)
-    at = range_of(op, builtins.slice(start, stop, step), name, site.size)
+    plan = along(op, x, name, supports_padding=True)
+    at = range_of(op, builtins.slice(start, stop, step), name, plan.size)
     rows = np.asarray(at, int)
-    dims, placed = site.result(new, len(at))
+    dims, placed = plan.result(new, len(at))
     # If the slice is replicated, each device contributes its rows; gathering all rows sends less if
     # most of them are requested.
-    moves = placed and len(at) % site.blocks(site.old) == 0
-    if site.old and not moves and not set(placed) & set(site.old) and 2 * len(at) < site.size:
-        first = at.start + at.step * global_index(op, dims[site.dim], len(at))
+    moves = placed and len(at) % plan.blocks(plan.old) == 0
+    if plan.old and not moves and not set(placed) & set(plan.old) and 2 * len(at) < plan.size:
+        first = at.start + at.step * global_index(op, dims[plan.dim], len(at))
         return read(op, x, {name: first})
-    return site.remap(new, rows, 0, lambda data: cut_range(data, site.dim, at))
+    return plan.remap(new, rows, 0, lambda data: cut_range(data, plan.dim, at))
 
 
 _positional_index = along_axes(lax.index_in_dim, "index_in_dim", ("axis",))

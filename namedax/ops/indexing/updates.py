@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.annotations import AnyArray, ArrayLike
-from namedax.core.array import NamedArray, dims_of, refuse_assignment
+from namedax.core.array import NamedArray, dims_of, reject_assignment
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits
 from namedax.core.name_scopes import in_scope, names_in, scope_text
@@ -62,7 +62,7 @@ class At:
     if not TYPE_CHECKING:
 
         def __setitem__(self, index: object, value: object) -> None:
-            refuse_assignment(self._array, index, value)
+            reject_assignment(self._array, index, value)
 
     def __repr__(self) -> str:
         return f"<at of {type_text(self._array)}>"

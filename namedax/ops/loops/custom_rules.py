@@ -41,7 +41,7 @@ from namedax.ops.loops.carries import broadcast_to_dims
 from namedax.ops.operands.broadcasting import to_local
 from namedax.ops.operands.pytree import data_of, flatten, names_of
 from namedax.programs.evaluator import own_sources
-from namedax.programs.raw_collective_check import looked_through
+from namedax.programs.raw_collective_check import checked_as_body
 
 __all__ = ["custom_jvp", "custom_vjp", "values_like"]
 
@@ -225,7 +225,7 @@ class _Custom:
             with enter(region), own_sources(), explain_type_errors:
                 called: Callable[..., Any] = functools.partial(function, *args[:skipped])
                 if is_after and region is not None:
-                    called = looked_through(called, region.resources, self._name)
+                    called = checked_as_body(called, region.resources, self._name)
                 return _blocks(called(*_in_region(args[skipped:])), self._name)
 
         return inside

@@ -53,7 +53,7 @@ from namedax.resources.communication import sliced
 from namedax.resources.padding import padded, unpadded
 from namedax.resources.padding_masks import constant_padding
 from namedax.resources.row_moves import move_rows
-from namedax.resources.serial import LoopAxis, MicrobatchAxis, refuse_microbatches
+from namedax.resources.serial import LoopAxis, MicrobatchAxis, reject_microbatches
 
 __all__ = ["PRIMITIVE", "Fitted", "Parts", "Pipeline", "gate"]
 
@@ -139,7 +139,7 @@ class Pipeline:
                 yield
             except NameError as error:  # raised by a collective that treats this as a mesh axis
                 if ErrorKind.UNBOUND_AXIS.matches(error) and axis in unbound_axis(error):
-                    refuse_microbatches((axis,))
+                    reject_microbatches((axis,))
                 raise
             finally:
                 axis.number = None

@@ -37,7 +37,7 @@ from namedax.ops.operands.along_axes import Entries
 from namedax.ops.operands.operation import Explicit, operation
 from namedax.ops.operands.pytree import array_of, as_block, data_of, flatten
 from namedax.programs.evaluator import collective_axes
-from namedax.programs.raw_collective_check import check_agreement, looked_through, refuse_raw
+from namedax.programs.raw_collective_check import check_agreement, checked_as_body, reject_raw
 
 __all__ = ["map", "run_hidden", "vmap"]
 
@@ -69,7 +69,7 @@ def run_hidden(
             " over, such as a parameter. Rename that axis to a name with another sharding, or pass"
             f" that array as an argument{call}."
         )
-    refuse_raw(closed, _seen(placement), op)
+    reject_raw(closed, _seen(placement), op)
     check_agreement(closed, op)
     return jaxpr_as_fun(closed)(*datas)
 
@@ -356,7 +356,7 @@ def _vectorise(
     if region is not None and region.manual:
         # Vectorized, a reduction of all elements reduces only some; so the check applies to the
         # function of one element.
-        function = looked_through(function, _seen(placement), "vmap")
+        function = checked_as_body(function, _seen(placement), "vmap")
     vectorized = jax.vmap(function, axis_name=HiddenAxis(name, placement))
     outs = run_hidden("vmap", name, placement, vectorized, datas)
     return entry.tree.unflatten(

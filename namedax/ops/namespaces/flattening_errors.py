@@ -18,7 +18,7 @@ from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.errors import PositionalAxisError, show_names
 from namedax.messages.tracebacks import shorten_eager
-from namedax.ops.operands.axes import is_flat, names_alone, refuse_order
+from namedax.ops.operands.axes import is_flat, names_alone, reject_order
 
 __all__ = ["rejects_flattening"]
 
@@ -90,7 +90,7 @@ def rejects_flattening(function: Callable[..., Any], path: str) -> Callable[...,
             named = [x for x in arrays if names_alone(x)]
             if named and all(x.ndim == 0 for x in arrays) and not _gives_axes(path, args, kwargs):
                 if instead is None:
-                    return refuse_order(name, named[0])
+                    return reject_order(name, named[0])
                 names = names_alone(named[0])
                 op = name if instead == _ONE_ANSWER else path
                 raise PositionalAxisError(

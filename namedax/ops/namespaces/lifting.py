@@ -29,7 +29,7 @@ from namedax.core.functions import summary_of
 from namedax.core.names import DType, PyTree, Shape
 from namedax.core.region import ambient
 from namedax.errors import PositionalAxisError, hints
-from namedax.messages.call_errors import refuse_miscall
+from namedax.messages.call_errors import reject_miscall
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.elementwise import elementwise_call
 from namedax.ops.namespaces.flattening_errors import rejects_flattening
@@ -405,7 +405,7 @@ def or_of_jax(theirs: Callable[..., Any], own: Callable[..., Any]) -> Callable[.
             try:
                 return own(*args, **kwargs)
             except Exception as error:
-                refuse_miscall(own.__name__, own, args, kwargs, error)
+                reject_miscall(own.__name__, own, args, kwargs, error)
                 raise
         except Exception as error:
             shorten_eager(error)

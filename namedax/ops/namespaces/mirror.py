@@ -24,7 +24,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import accumulation_type, in_native_order
 from namedax.core.region import ambient
 from namedax.errors import UnsupportedArgumentError
-from namedax.messages.call_errors import bound, check_flags, flags_of, refuse_miscall
+from namedax.messages.call_errors import bound, check_flags, flags_of, reject_miscall
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.namespaces.docstrings import with_parameters
 from namedax.ops.operands.along_axes import names_in
@@ -128,7 +128,7 @@ def mirror(
                 except Exception as error:
                     if _has_rare_type(args):
                         return named(*args, **kwargs)
-                    refuse_miscall(own.__name__, theirs, args, kwargs, error)
+                    reject_miscall(own.__name__, theirs, args, kwargs, error)
                     raise
             return call_program(named, args, kwargs)
         except Exception as error:

@@ -17,7 +17,7 @@ import numpy as np
 from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
 from namedax.core.array import NamedArray, make_padded, padding_of
 from namedax.core.display import type_text
-from namedax.core.element_types import refuse_foreign
+from namedax.core.element_types import reject_foreign
 from namedax.core.names import DType
 from namedax.core.protocol_hints import for_a_list, iteration_hint
 from namedax.core.region import ambient
@@ -28,7 +28,7 @@ from namedax.ops.indexing.getitem import getitem
 from namedax.ops.indexing.take import take
 from namedax.ops.indexing.updates import at
 from namedax.ops.operands import kernels, pytree
-from namedax.ops.operands.axes import is_axis_name, is_flat, refuse_order, refuse_reversal
+from namedax.ops.operands.axes import is_axis_name, is_flat, reject_order, reject_reversal
 from namedax.ops.operands.broadcasting import make_result, to_local
 from namedax.ops.operands.nmap import Lifted, nmap
 from namedax.ops.operands.operation import elementwise_operation, operation
@@ -88,7 +88,7 @@ def _other(op: str, self: NamedArray, other: object) -> Any:
             f"{op}: the operands are {type_text(self)} and {format_value(other)}, and a"
             f" {type(other).__name__} is not an array. {for_a_list(other, self._names or ['day'])}"
         )
-    refuse_foreign(op, other)
+    reject_foreign(op, other)
     return NotImplemented
 
 
@@ -241,9 +241,9 @@ def _positional_method(name: str) -> Callable[..., Any]:
                     f" {format_value(entry)} is a name. Call {_BY_NAME[name]}."
                 )
         if name == "transpose" and all(axes is None for axes in (*args, *kwargs.values())):
-            refuse_reversal(name, self)
+            reject_reversal(name, self)
         if name in ("ravel", "flatten") or (name == "reshape" and is_flat(args)):
-            refuse_order(name, self)
+            reject_order(name, self)
         return Lifted(lambda data: getattr(data, name)(*args, **kwargs), name)(self)
 
     method.__doc__ = (
@@ -278,7 +278,7 @@ def _rename(
 
 def _transposed(self: NamedArray) -> LikeArguments:
     """Reverse the positional axes."""
-    refuse_reversal("T", self)
+    reject_reversal("T", self)
     return nmap(jnp.transpose)(self)
 
 

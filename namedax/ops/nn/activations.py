@@ -16,14 +16,14 @@ from namedax.core.functions import signature_of, summary_of
 from namedax.core.names import DType
 from namedax.core.variance import cast_data
 from namedax.messages.call_errors import bound as bound_arguments
-from namedax.messages.call_errors import check_flags, flags_of, refuse_miscall
+from namedax.messages.call_errors import check_flags, flags_of, reject_miscall
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.elementwise import apply_elementwise, elementwise_call
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key
 from namedax.ops.operands.operation import Explicit, elementwise_operation, operation
 from namedax.ops.reduction.computations import sharded_maximum
-from namedax.ops.reduction.site import ReductionPlan, reduction_site
+from namedax.ops.reduction.plan import ReductionPlan, reduction_plan
 from namedax.resources import communication as comm
 
 __all__ = ["ACTIVATIONS", "log_softmax", "softmax"]
@@ -68,7 +68,7 @@ def _activation(name: str) -> Callable[..., AnyArray]:
                     name, of_bound, (arrays, static), *(bound[k] for k in arrays)
                 )
             except Exception as error:
-                refuse_miscall(name, function, args, kwargs, error)
+                reject_miscall(name, function, args, kwargs, error)
                 raise
         except Exception as error:
             shorten_eager(error)
@@ -116,20 +116,20 @@ def _normalize(
     *mask: ArrayLike,
 ) -> AnyArray:
     # Planned as a reduction over `axis`, but the result keeps all axes of the argument.
-    site = reduction_site(op, x, axis, where=mask[0] if mask else None, supports_padding=True)
+    plan = reduction_plan(op, x, axis, where=mask[0] if mask else None, supports_padding=True)
 
     def normalize(data: jax.Array, dtype: DType | None) -> jax.Array:
         data = as_inexact(data)
-        if site.mesh_axes:
-            return sharded(site.replace(data=data))
-        return local(data, axis=site.axes, where=site.where)
+        if plan.mesh_axes:
+            return sharded(plan.replace(data=data))
+        return local(data, axis=plan.axes, where=plan.where)
 
-    return site.finish_whole(accumulate(op, normalize, site.data))
+    return plan.finish_whole(accumulate(op, normalize, plan.data))
 
 
-def _sum_over(site: ReductionPlan, data: jax.Array, mask: jax.Array | None) -> jax.Array:
-    total = comm.psum(jnp.sum(data, site.axes, keepdims=True, where=mask), site.mesh_axes)
-    return cast_data(total, site.mesh_axes)  # it combines with values that vary there
+def _sum_over(plan: ReductionPlan, data: jax.Array, mask: jax.Array | None) -> jax.Array:
+    total = comm.psum(jnp.sum(data, plan.axes, keepdims=True, where=mask), plan.mesh_axes)
+    return cast_data(total, plan.mesh_axes)  # it combines with values that vary there
 
 
 def _masked(data: jax.Array, mask: jax.Array | None, value: jax.typing.ArrayLike) -> jax.Array:
@@ -159,17 +159,17 @@ def softmax(x: ArrayLike, axis: AxisSpec = -1, where: ArrayLike | None = None) -
     return _normalized("softmax", x, axis, where, jax.nn.softmax, _sharded_softmax)
 
 
-def _sharded_softmax(site: ReductionPlan) -> jax.Array:
+def _sharded_softmax(plan: ReductionPlan) -> jax.Array:
     # The result in padding is a copy of the last real element under the original mask; the mask
     # without padding is for the sums.
-    values, where, counted, site = site.data, site.where, site.of_real().where, site.bare()
+    values, where, counted, plan = plan.data, plan.where, plan.of_real().where, plan.bare()
 
     @jax.custom_jvp
     def softmax(data: jax.Array, mask: jax.Array | None, counted: jax.Array | None) -> jax.Array:
         terms = jnp.exp(
-            data - sharded_maximum(site, _masked(data, counted, extreme(data.dtype, True)))
+            data - sharded_maximum(plan, _masked(data, counted, extreme(data.dtype, True)))
         )
-        return _masked(terms / _sum_over(site, terms, counted), mask, 0)
+        return _masked(terms / _sum_over(plan, terms, counted), mask, 0)
 
     @softmax.defjvp
     def _jvp(
@@ -177,7 +177,7 @@ def _sharded_softmax(site: ReductionPlan) -> jax.Array:
         tangents: tuple[jax.Array, ...],
     ) -> tuple[jax.Array, jax.Array]:
         result, tangent = softmax(*primals), tangents[0]
-        return result, result * (tangent - _sum_over(site, result * tangent, primals[2]))
+        return result, result * (tangent - _sum_over(plan, result * tangent, primals[2]))
 
     return softmax(values, where, counted)
 
@@ -207,17 +207,17 @@ def log_softmax(x: ArrayLike, axis: AxisSpec = -1, where: ArrayLike | None = Non
     return _normalized("log_softmax", x, axis, where, jax.nn.log_softmax, _sharded_log_softmax)
 
 
-def _sharded_log_softmax(site: ReductionPlan) -> jax.Array:
-    values, where, counted, site = site.data, site.where, site.of_real().where, site.bare()
+def _sharded_log_softmax(plan: ReductionPlan) -> jax.Array:
+    values, where, counted, plan = plan.data, plan.where, plan.of_real().where, plan.bare()
 
     @jax.custom_jvp
     def log_softmax(
         data: jax.Array, mask: jax.Array | None, counted: jax.Array | None
     ) -> jax.Array:
         data = _masked(data, mask, -jnp.inf)
-        shifted = data - sharded_maximum(site, _masked(data, counted, extreme(data.dtype, True)))
+        shifted = data - sharded_maximum(plan, _masked(data, counted, extreme(data.dtype, True)))
         return _masked(
-            shifted - jnp.log(_sum_over(site, jnp.exp(shifted), counted)), mask, -jnp.inf
+            shifted - jnp.log(_sum_over(plan, jnp.exp(shifted), counted)), mask, -jnp.inf
         )
 
     @log_softmax.defjvp
@@ -227,7 +227,7 @@ def _sharded_log_softmax(site: ReductionPlan) -> jax.Array:
     ) -> tuple[jax.Array, jax.Array]:
         result, tangent, (_, mask, counted) = log_softmax(*primals), tangents[0], primals
         return result, _masked(
-            tangent - _sum_over(site, jnp.exp(result) * tangent, counted), mask, 0
+            tangent - _sum_over(plan, jnp.exp(result) * tangent, counted), mask, 0
         )
 
     return log_softmax(values, where, counted)

@@ -43,7 +43,7 @@ from namedax.ops.operands.broadcasting import align_ranks
 from namedax.ops.operands.dispatch import in_program
 from namedax.ops.operands.operation import operation
 from namedax.ops.operands.pytree import array_of, as_block, data_of
-from namedax.ops.reduction.site import reduction_site
+from namedax.ops.reduction.plan import reduction_plan
 from namedax.resources import communication as comm
 
 __all__ = ["FUNCTIONS", "binary_cross_entropy", "softmax_cross_entropy"]
@@ -165,8 +165,8 @@ def _by_name(
         _OP, logits, labels, *(() if mask is None else (mask,))
     )
     data = _whole(data, shape)
-    site = reduction_site(_OP, make_in_region(data, dims), axis, supports_padding=True)
-    (dim,) = site.axes
+    plan = reduction_plan(_OP, make_in_region(data, dims), axis, supports_padding=True)
+    (dim,) = plan.axes
     if not data.shape[dim]:
         raise AxisSizeError(
             f"{_OP}: axis {format_value(axis)} of {type_text(logits)} has size 0; without classes"
@@ -176,9 +176,9 @@ def _by_name(
     tokens = (*shape[:dim], 1, *shape[dim + 1 :])
     label = _whole(label.astype(common_type(label.dtype, jnp.int32)), tokens)
     masks = [_whole(mask, shape if by_class else tokens) for mask in masks]
-    loss = _CrossEntropy(dim, site.mesh_axes, site.count, z, smoothing, by_class)
-    result = loss(as_inexact(site.data), label, masks[0] if masks else None, site.real())
-    return site.finish(lax.squeeze(result, (dim,)))
+    loss = _CrossEntropy(dim, plan.mesh_axes, plan.count, z, smoothing, by_class)
+    result = loss(as_inexact(plan.data), label, masks[0] if masks else None, plan.real())
+    return plan.finish(lax.squeeze(result, (dim,)))
 
 
 def _whole(data: jax.Array, shape: tuple[int, ...]) -> jax.Array:

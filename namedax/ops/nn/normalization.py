@@ -56,8 +56,8 @@ from namedax.ops.operands.dispatch import in_program
 from namedax.ops.operands.operation import Explicit, operation
 from namedax.ops.operands.pytree import names_of
 from namedax.ops.random.drawing import draw
+from namedax.ops.reduction.plan import ReductionPlan, reduction_plan
 from namedax.ops.reduction.reductions import REDUCTIONS
-from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.resources import communication as comm
 
 __all__ = [
@@ -88,41 +88,41 @@ class Moments(NamedTuple):
 # --- statistics over the axes of a plan -----------------------------------------------------------
 
 
-def _site(
+def _plan(
     op: str, x: ArrayLike, axis: AxisSpec, where: ArrayLike | None
 ) -> tuple[ReductionPlan, DType]:
     """Return the plan for the statistics, with values in a wide dtype, and the result's dtype."""
-    site = reduction_site(op, x, axis, False, where, supports_padding=True).of_real()
-    if jnp.issubdtype(site.data.dtype, jnp.complexfloating):
+    plan = reduction_plan(op, x, axis, False, where, supports_padding=True).of_real()
+    if jnp.issubdtype(plan.data.dtype, jnp.complexfloating):
         raise ArgumentTypeError(
             f"{op}: {type_text(x)} is complex. Normalize its real and imaginary parts."
         )
-    data = as_inexact(site.data)
-    return site.replace(data=data.astype(common_type(data.dtype, jnp.float32))), data.dtype
+    data = as_inexact(plan.data)
+    return plan.replace(data=data.astype(common_type(data.dtype, jnp.float32))), data.dtype
 
 
-def _sums(site: ReductionPlan, mask: jax.Array | None, *datas: jax.Array) -> list[jax.Array]:
+def _sums(plan: ReductionPlan, mask: jax.Array | None, *datas: jax.Array) -> list[jax.Array]:
     """Sum over the axes of the plan, keep these axes, and use one all-reduce."""
-    local = [_local_sum(site, mask, data) for data in datas]
-    if not site.mesh_axes or len(local) == 1:
-        return [comm.psum(data, site.mesh_axes) for data in local]
-    total = comm.psum(jnp.stack(local), site.mesh_axes)
+    local = [_local_sum(plan, mask, data) for data in datas]
+    if not plan.mesh_axes or len(local) == 1:
+        return [comm.psum(data, plan.mesh_axes) for data in local]
+    total = comm.psum(jnp.stack(local), plan.mesh_axes)
     return [total[i] for i in range(len(local))]
 
 
-def _local_sum(site: ReductionPlan, mask: jax.Array | None, data: jax.Array) -> jax.Array:
+def _local_sum(plan: ReductionPlan, mask: jax.Array | None, data: jax.Array) -> jax.Array:
     if mask is not None:
-        return jnp.sum(data, site.axes, keepdims=True, where=mask)
-    return lax.expand_dims(lax.reduce_sum(data, site.axes), site.axes)
+        return jnp.sum(data, plan.axes, keepdims=True, where=mask)
+    return lax.expand_dims(lax.reduce_sum(data, plan.axes), plan.axes)
 
 
 def _sums_and_count(
-    site: ReductionPlan, mask: jax.Array | None, *datas: jax.Array
+    plan: ReductionPlan, mask: jax.Array | None, *datas: jax.Array
 ) -> tuple[list[jax.Array], jax.Array]:
     """Return the sums and the number of summed elements, with one all-reduce for all."""
-    if not site.is_counted:
-        return _sums(site, mask, *datas), datas[0].dtype.type(site.count)
-    *sums, count = _sums(site, mask, *datas, cast_data(jnp.ones_like(datas[0]), varying(datas[0])))
+    if not plan.is_counted:
+        return _sums(plan, mask, *datas), datas[0].dtype.type(plan.count)
+    *sums, count = _sums(plan, mask, *datas, cast_data(jnp.ones_like(datas[0]), varying(datas[0])))
     return sums, count
 
 
@@ -133,37 +133,37 @@ Statistics = Callable[[jax.Array, jax.Array | None], Triple]
 Masked = tuple[jax.Array, jax.Array | None]
 
 
-def _two_passes(site: ReductionPlan) -> Statistics:
+def _two_passes(plan: ReductionPlan) -> Statistics:
     """Build the computation of mean, variance and count with two all-reduces."""
-    site = site.bare()
+    plan = plan.bare()
 
     def statistics(data: jax.Array, mask: jax.Array | None) -> Triple:
-        (total,), count = _sums_and_count(site, mask, data)
+        (total,), count = _sums_and_count(plan, mask, data)
         mean = total / count
-        (squares,) = _sums(site, mask, jnp.square(data - mean))
+        (squares,) = _sums(plan, mask, jnp.square(data - mean))
         return mean, squares / count, count
 
     return statistics
 
 
-def _one_pass(site: ReductionPlan) -> Statistics:
+def _one_pass(plan: ReductionPlan) -> Statistics:
     """Build the computation of mean, variance and count with one all-reduce.
 
     The variance is the difference of two means.
     """
-    site = site.bare()
+    plan = plan.bare()
 
     def statistics(data: jax.Array, mask: jax.Array | None) -> Triple:
-        (total, squares), count = _sums_and_count(site, mask, data, jnp.square(data))
+        (total, squares), count = _sums_and_count(plan, mask, data, jnp.square(data))
         mean = total / count
         return mean, jnp.maximum(squares / count - jnp.square(mean), 0), count
 
     return statistics
 
 
-def _normalize(site: ReductionPlan, statistics: Statistics, epsilon: float) -> Triple:
+def _normalize(plan: ReductionPlan, statistics: Statistics, epsilon: float) -> Triple:
     """Normalize the data of the plan to mean 0 and variance 1; return its mean and variance too."""
-    values, where, site = site.data, site.where, site.bare()
+    values, where, plan = plan.data, plan.where, plan.bare()
 
     def parts(data: jax.Array, mask: jax.Array | None) -> tuple[jax.Array, ...]:
         mean, var, count = statistics(data, mask)
@@ -180,10 +180,10 @@ def _normalize(site: ReductionPlan, statistics: Statistics, epsilon: float) -> T
         result, mean, var, factor, count = parts(*primals)
         tangent, mask = tangents[0], primals[1]
         local = [
-            jnp.sum(data, site.axes, keepdims=True, where=mask) / count
+            jnp.sum(data, plan.axes, keepdims=True, where=mask) / count
             for data in (tangent, tangent * result)
         ]
-        both = comm.psum(jnp.stack(local), site.mesh_axes)
+        both = comm.psum(jnp.stack(local), plan.mesh_axes)
         # Cast both together, so that both sums of the transpose are one all-reduce.
         of_mean, of_product = cast_data(both, varying(result))
         of_result = factor * (tangent - of_mean - result * of_product)
@@ -192,12 +192,12 @@ def _normalize(site: ReductionPlan, statistics: Statistics, epsilon: float) -> T
     return normalize(values, where)
 
 
-def _normalize_square(site: ReductionPlan, epsilon: float) -> jax.Array:
+def _normalize_square(plan: ReductionPlan, epsilon: float) -> jax.Array:
     """Divide the data of the plan by the root of its mean square."""
-    values, where, site = site.data, site.where, site.bare()
+    values, where, plan = plan.data, plan.where, plan.bare()
 
     def parts(data: jax.Array, mask: jax.Array | None) -> tuple[jax.Array, ...]:
-        (squares,), count = _sums_and_count(site, mask, lax.square(data))
+        (squares,), count = _sums_and_count(plan, mask, lax.square(data))
         factor = lax.rsqrt(lax.add(lax.div(squares, count), data.dtype.type(epsilon)))
         return lax.mul(data, factor), factor, count
 
@@ -208,7 +208,7 @@ def _normalize_square(site: ReductionPlan, epsilon: float) -> jax.Array:
     @normalize.defjvp
     def _jvp(primals: Masked, tangents: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
         result, factor, count = parts(*primals)
-        (of_product,) = _sums(site, primals[1], lax.div(lax.mul(tangents[0], result), count))
+        (of_product,) = _sums(plan, primals[1], lax.div(lax.mul(tangents[0], result), count))
         return result, lax.mul(factor, lax.sub(tangents[0], lax.mul(result, of_product)))
 
     return normalize(values, where)
@@ -240,7 +240,7 @@ def _run(
     where: ArrayLike | None,
     *static: Hashable,
 ) -> AnyArray:
-    """Run one norm, with `compute(site, *static)` applied to the plan of the reduction."""
+    """Run one norm, with `compute(plan, *static)` applied to the plan of the reduction."""
     _check_names(op, x, scale=scale, bias=bias)
     given = tuple(
         name
@@ -261,9 +261,9 @@ def _norm(
     *more: ArrayLike,
 ) -> AnyArray:
     known = dict(zip(given, more, strict=True))
-    site, dtype = _site(op, x, axis, known.get("where"))
+    plan, dtype = _plan(op, x, axis, known.get("where"))
     return _affine(
-        op, site.finish_whole(compute(site, *static)), known.get("scale"), known.get("bias"), dtype
+        op, plan.finish_whole(compute(plan, *static)), known.get("scale"), known.get("bias"), dtype
     )
 
 
@@ -342,9 +342,9 @@ def layer_norm(
 
 
 def _normalized(
-    site: ReductionPlan, passes: Callable[[ReductionPlan], Statistics], epsilon: float
+    plan: ReductionPlan, passes: Callable[[ReductionPlan], Statistics], epsilon: float
 ) -> jax.Array:
-    return _normalize(site, passes(site), epsilon)[0]
+    return _normalize(plan, passes(plan), epsilon)[0]
 
 
 @operation(explicit=Explicit.AS_JAX)
@@ -528,16 +528,16 @@ def batch_norm(
         )
     _check_names(op, x, scale=scale, bias=bias, mean=mean, var=var)
     if mean is not None and var is not None:
-        reduction_site(op, x, axis, supports_padding=True)  # raises for a missing axis
+        reduction_plan(op, x, axis, supports_padding=True)  # raises for a missing axis
         dtype: Any = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
         wide = common_type(dtype, jnp.float32)
         x = apply_elementwise(op, lambda x: jnp.asarray(x).astype(wide), x)
         values = _standardize_by(x, axis, mean, var, epsilon, None, "stable")
         return _affine(op, values, scale, bias, dtype), Moments(mean, var)
-    site, dtype = _site(op, x, axis, where)
-    data, *found = _normalize(site, _two_passes(site), epsilon)
-    values = _affine(op, site.finish_whole(data), scale, bias, dtype)
-    return values, Moments(*(site.finish(lax.squeeze(moment, site.axes)) for moment in found))
+    plan, dtype = _plan(op, x, axis, where)
+    data, *found = _normalize(plan, _two_passes(plan), epsilon)
+    values = _affine(op, plan.finish_whole(data), scale, bias, dtype)
+    return values, Moments(*(plan.finish(lax.squeeze(moment, plan.axes)) for moment in found))
 
 
 @operation(explicit=Explicit.AS_JAX, scope=True, on_blocks=True)
@@ -563,9 +563,9 @@ def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> 
     >>> nx.nn.moments(nx.named(jnp.array([1.0, 3.0]), ["batch"]), "batch")
     Moments(mean=Array(2., dtype=float32), var=Array(1., dtype=float32))
     """
-    site, _ = _site("moments", x, axis, where)
-    values, mask, site = site.data, site.where, site.bare()
-    statistics = _two_passes(site)
+    plan, _ = _plan("moments", x, axis, where)
+    values, mask, plan = plan.data, plan.where, plan.bare()
+    statistics = _two_passes(plan)
 
     @jax.custom_jvp
     def both(data: jax.Array, mask: jax.Array | None) -> tuple[jax.Array, jax.Array]:
@@ -577,10 +577,10 @@ def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> 
     ) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
         (data, mask), tangent = primals, tangents[0]
         mean, var, count = statistics(data, mask)
-        of_mean, of_square = _sums(site, mask, tangent / count, 2 * tangent * (data - mean) / count)
+        of_mean, of_square = _sums(plan, mask, tangent / count, 2 * tangent * (data - mean) / count)
         return (mean, var), (of_mean, of_square)
 
-    return Moments(*(site.finish(lax.squeeze(moment, site.axes)) for moment in both(values, mask)))
+    return Moments(*(plan.finish(lax.squeeze(moment, plan.axes)) for moment in both(values, mask)))
 
 
 @checks_signature

@@ -156,8 +156,8 @@ def _rotate(
     x: ArrayLike,
     positions: ArrayLike,
 ) -> AnyArray:
-    site = along(op, x, axis, supports_padding=True)
-    size = _checked_size(site, size, dict(scaling))
+    plan = along(op, x, axis, supports_padding=True)
+    size = _checked_size(plan, size, dict(scaling))
     frequencies, factor = _frequencies(size, base, scaling)
     (data, position), dims, _ = align_ranks(op, x, positions)
     dim = dims.index(axis)
@@ -169,18 +169,18 @@ def _rotate(
         angles = position * along_dim(jnp.asarray(of_features, wide), dim, data.ndim)
         return jnp.cos(angles) * factor, jnp.sin(angles) * factor
 
-    if not site.old:
+    if not plan.old:
         return make_result(_of_pairs(data, dim, size, pairing, turns(frequencies)), dims)
-    frequency, partner, sign = _of_features(site.size, size, frequencies, pairing)
+    frequency, partner, sign = _of_features(plan.size, size, frequencies, pairing)
     block = data.shape[dim]
-    if pairing == "interleaved" and block % 2 == 0 and not isinstance(site.old, Uneven):
+    if pairing == "interleaved" and block % 2 == 0 and not isinstance(plan.old, Uneven):
         swapped = jnp.flip(data.reshape(*data.shape[:dim], -1, 2, *data.shape[dim + 1 :]), dim + 1)
         other = swapped.reshape(data.shape)
     else:
-        moved = site.remap(None, partner, 0, lambda value: jnp.take(value, partner, site.dim))
+        moved = plan.remap(None, partner, 0, lambda value: jnp.take(value, partner, plan.dim))
         other = align_ranks(op, moved, positions)[0][0]
     index = jnp.minimum(
-        comm.block_index(plain(site.old)) * block + jnp.arange(block), site.size - 1
+        comm.block_index(plain(plan.old)) * block + jnp.arange(block), plan.size - 1
     )
     cosine, sine = turns(jnp.asarray(frequency)[index])
     signs = along_dim(jnp.asarray(sign, wide)[index], dim, data.ndim)
@@ -318,28 +318,28 @@ def _number(what: str, value: object) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
-def _checked_size(site: Along, size: int | None, scaling: Mapping[str, Any]) -> int:
+def _checked_size(plan: Along, size: int | None, scaling: Mapping[str, Any]) -> int:
     """Return the number of features to rotate.
 
     Raises:
       AxisSizeError: it is not even, or larger than the axis.
       ArgumentError: `scaling` has another one.
     """
-    wanted = site.size if size is None else size
+    wanted = plan.size if size is None else size
     is_integer = isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool)
-    if not is_integer or wanted % 2 or not 2 <= wanted <= site.size:
-        what = f"axis {site.name!r} has size" if size is None else "size is"
+    if not is_integer or wanted % 2 or not 2 <= wanted <= plan.size:
+        what = f"axis {plan.name!r} has size" if size is None else "size is"
         raise AxisSizeError(
             f"{_OP}: {what} {format_value(wanted)}, but pairs of features need an even number from"
-            f" 2 to {site.size}, the size of {site.name!r}. Pass size=, the number of features to"
+            f" 2 to {plan.size}, the size of {plan.name!r}. Pass size=, the number of features to"
             " rotate."
         )
     share = scaling.get("partial_rotary_factor")
-    if share is not None and int(site.size * share) != wanted:
+    if share is not None and int(plan.size * share) != wanted:
         raise ArgumentError(
             f"{_OP}: scaling has partial_rotary_factor={format_value(share)}, but"
-            f" {wanted} of {site.size} features {site.name!r} are rotated. Pass"
-            f" size={int(site.size * share)}."
+            f" {wanted} of {plan.size} features {plan.name!r} are rotated. Pass"
+            f" size={int(plan.size * share)}."
         )
     return int(wanted)
 

@@ -36,10 +36,10 @@ __all__ = [
     "names_alone",
     "new_names",
     "plain_axis",
-    "refuse_axes_apart",
-    "refuse_order",
-    "refuse_order_of_storage",
-    "refuse_reversal",
+    "reject_axes_apart",
+    "reject_order",
+    "reject_order_of_storage",
+    "reject_reversal",
     "resolve_axis",
     "unwrap_single",
 ]
@@ -173,7 +173,7 @@ def names_alone(x: object) -> Dims:
     return () if None in dims else dims
 
 
-def refuse_reversal(op: str, x: object) -> None:
+def reject_reversal(op: str, x: object) -> None:
     """Raise if the axes of an array with only named axes are to be reversed: names have no order.
 
     Args:
@@ -194,7 +194,7 @@ def refuse_reversal(op: str, x: object) -> None:
     )
 
 
-def refuse_order(op: str, x: object) -> None:
+def reject_order(op: str, x: object) -> None:
     """Raise if the positional axes are to be merged, and the array has only named axes.
 
     Raises:
@@ -217,7 +217,7 @@ def is_flat(shape: Shape) -> bool:
     return -1 in sizes and all(size in (1, -1) for size in sizes)
 
 
-def refuse_order_of_storage(op: str, x: object, axis: AxisSpec) -> None:
+def reject_order_of_storage(op: str, x: object, axis: AxisSpec) -> None:
     """Raise if `axis=...` means several axes of a named array and their order matters.
 
     An example is an index over all of them.
@@ -235,7 +235,7 @@ def refuse_order_of_storage(op: str, x: object, axis: AxisSpec) -> None:
     )
 
 
-def refuse_axes_apart(op: str, args: Sequence[Any], place: int) -> None:
+def reject_axes_apart(op: str, args: Sequence[Any], place: int) -> None:
     """Raise if the arguments from `place` on are several axes of an array, as separate arguments.
 
     The array may be an element of a list. The check runs before the call, because an axis may have

@@ -40,12 +40,12 @@ from namedax.core.element_types import (
     check_numbers,
     is_foreign_type,
     native_order,
-    refuse_foreign,
+    reject_foreign,
 )
 from namedax.core.names import Dims
 from namedax.core.region import Region, ambient, check_regions_live
 from namedax.core.variance import cast, cast_data, saves_when_cast, varying
-from namedax.errors import AxisSizeError, PositionalAxisError, refuse_names, rename_code
+from namedax.errors import AxisSizeError, PositionalAxisError, reject_names, rename_code
 from namedax.resources import communication as comm
 from namedax.resources.assignment import partition_spec
 from namedax.resources.layout import relayout
@@ -164,12 +164,12 @@ def to_local(array: object, op: str, region: Region | None) -> object:
 def _without_names(array: object, op: str, region: Region | None) -> object:
     """Return an operand without names as a value of the body of `region`, after checks."""
     if type(array) in _NO_ARRAYS:
-        refuse_names(op, array)
+        reject_names(op, array)
     elif isinstance(array, NUMPY):
         check_numbers(op, array)
         array = native_order(array)
     elif is_foreign_type(type(array)):
-        refuse_foreign(op, array)
+        reject_foreign(op, array)
     return array if region is None or not region.resources else _entered(array, region)
 
 

@@ -10,18 +10,18 @@ import jax
 
 from namedax.core.array import NamedArray
 from namedax.core.display import positional_type_text, type_text
-from namedax.core.element_types import refuse_foreign_among, refuse_overflow
+from namedax.core.element_types import reject_foreign_among, reject_overflow
 from namedax.errors import (
     ArgumentTypeError,
     NamedaxError,
     PositionalAxisError,
-    refuse_names,
+    reject_names,
     show_names,
     usage,
 )
-from namedax.messages.call_errors import refuse_miscall
+from namedax.messages.call_errors import reject_miscall
 from namedax.messages.jax_errors import ErrorKind
-from namedax.programs.raw_collective_check import said_of_names
+from namedax.programs.raw_collective_check import names_text
 
 __all__ = ["contraction_of", "explain_call", "explain_positional"]
 
@@ -54,10 +54,10 @@ def explain_call(
         error.explains if isinstance(error, NamedaxError) and error.explains is not None else error
     )
     try:
-        refuse_foreign_among(op, (args, kwargs))
+        reject_foreign_among(op, (args, kwargs))
         if isinstance(first, OverflowError):
-            refuse_overflow(op, (args, kwargs))
-        refuse_miscall(op, function, args, kwargs, first)
+            reject_overflow(op, (args, kwargs))
+        reject_miscall(op, function, args, kwargs, first)
     except NamedaxError as explained:
         explained.explains = first
         raise
@@ -92,7 +92,7 @@ def explain_positional(
       PositionalAxisError: it got positional axes that it does not support.
     """
     if isinstance(error, NameError) and is_of_library:
-        if (text := said_of_names(error, name)) is not None:
+        if (text := names_text(error, name)) is not None:
             raise ArgumentTypeError(text) from error
         return
     if not isinstance(error, (TypeError, ValueError, IndexError)) or isinstance(
@@ -102,9 +102,9 @@ def explain_positional(
     if is_of_library:
         if ErrorKind.STRING_OPERAND.matches(error):
             for value in others:
-                refuse_names(name, value)
+                reject_names(name, value)
         if isinstance(error, jax.errors.ConcretizationTypeError):
-            _refuse_unknown_shape(name, function, arrays, error)
+            _reject_unknown_shape(name, function, arrays, error)
     named = [
         x for x in arrays if isinstance(x, NamedArray) and any(dim is not None for dim in x.dims)
     ]
@@ -134,7 +134,7 @@ def _axes_text(name: str, is_of_library: bool, named: Sequence[NamedArray]) -> s
     return f"{name} acts on positional axes, and names are batch axes: it got {seen}. {remedy}"
 
 
-def _refuse_unknown_shape(
+def _reject_unknown_shape(
     name: str, function: Callable[..., object], arrays: Sequence[Any], error: Exception
 ) -> None:
     """Raise if a result's shape depends on unknown values and an argument can give it."""

@@ -51,7 +51,7 @@ from namedax.core.variance import (
     saves_when_cast,
     varying,
 )
-from namedax.errors import StoredPaddingError, refuse_names
+from namedax.errors import StoredPaddingError, reject_names
 from namedax.ops.operands.broadcasting import make_result, note_aligned, own_blocks, unify_variance
 from namedax.resources.mesh import retyped
 from namedax.resources.serial import LoopAxis
@@ -624,7 +624,7 @@ def _through_kernel(
                     data = native_order(data)
                 rank = 0 if type(data) in SCALARS else getattr(data, "ndim", None)
                 if rank is None:
-                    refuse_names(given[0], data)
+                    reject_names(given[0], data)
                     return function(*given, *operands)  # not an array: the operation reports it
                 entries.append(rank)
             datas.append(data)

@@ -18,7 +18,7 @@ from jax.extend.core import jaxpr_as_fun
 from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.cpu_workarounds import on_cpus
-from namedax.core.element_types import refuse_foreign
+from namedax.core.element_types import reject_foreign
 from namedax.core.explicit_fallback import (
     Explicit,
     may_fall_back,
@@ -242,7 +242,7 @@ class Lifted:
             datas = [data_of(block) for block in blocks]
         if self._is_of_library:  # a user's function may support an array of another library
             for leaf in leaves:
-                refuse_foreign(self._op, leaf)
+                reject_foreign(self._op, leaf)
         positional = self._of_positional(leaves, tree, places, names)
         try:
             result = self._apply(positional, names, [*map(dims_of, blocks)], datas, region)

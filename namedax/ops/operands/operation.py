@@ -38,11 +38,11 @@ from namedax.core.records import Record
 from namedax.core.region import active_regions, escaped_blocks
 from namedax.core.strict_broadcasting import is_strict, strict_scopes, suspended
 from namedax.errors import ArgumentTypeError, PositionalAxisError, StoredPaddingError, show_names
-from namedax.messages.call_errors import check_flags, flags_of, refuse_miscall
+from namedax.messages.call_errors import check_flags, flags_of, reject_miscall
 from namedax.messages.jax_errors import add_note
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.operands import dispatch
-from namedax.ops.operands.axes import names_alone, refuse_axes_apart
+from namedax.ops.operands.axes import names_alone, reject_axes_apart
 from namedax.ops.operands.call_arguments import array_parameters
 from namedax.ops.operands.explanations import explain_call
 from namedax.ops.operands.one_mesh import on_one_mesh
@@ -197,7 +197,7 @@ def _checked(
                     function.__name__, function, requires_axis, place, parameters[0], args, kwargs
                 )
             if len(args) > separate:
-                refuse_axes_apart(function.__name__, args, place)
+                reject_axes_apart(function.__name__, args, place)
             args, kwargs = in_native_order(args, kwargs)
             try:
                 try:
@@ -220,7 +220,7 @@ def _checked(
                     return checked(*moved[0], **moved[1])
                 add_note(error)
                 if isinstance(error, TypeError):
-                    _refuse_numpy(op, args, kwargs)
+                    _reject_numpy(op, args, kwargs)
                 explain_call(op, checked, args, kwargs, error)
                 raise
         except Exception as error:
@@ -306,12 +306,12 @@ def _require_axis(
         return
     names = names_alone(array)
     if names:
-        refuse_miscall(op, function, args, kwargs, TypeError())
+        reject_miscall(op, function, args, kwargs, TypeError())
         reason = requirement.remedy.format(op=op, names=show_names(names), last=names[-1])
         raise PositionalAxisError(f"{op}: {type_text(array)} has no positional axis, and {reason}")
 
 
-def _refuse_numpy(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _reject_numpy(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise if NumPy's own function called the method of an array with `out`, which JAX lacks."""
     if "out" in kwargs and args and type(args[0]) is NamedArray:
         names = [dim for dim in args[0]._dims if dim is not None]

@@ -20,7 +20,7 @@ from namedax.errors import (
     PositionalAxisError,
     format_value,
     raise_not_found,
-    refuse_names,
+    reject_names,
     show_names,
 )
 from namedax.ops.collectives.gathering import gather_entries
@@ -99,7 +99,7 @@ def categorical(
     >>> nx.positional(random.categorical(jax.random.key(0), logits, "classes"), ["batch"])
     Array([0, 2], dtype=int32)
     """
-    refuse_names("categorical", logits)
+    reject_names("categorical", logits)
     sizes = sizes_of("categorical", named_shape)
     if not sizes and not isinstance(key, NamedArray) and not isinstance(logits, NamedArray):
         return jax.random.categorical(

@@ -41,7 +41,7 @@ from namedax.errors import (
     PositionalAxisError,
     format_value,
 )
-from namedax.messages.call_errors import checks_signature, refuse_no_element_type
+from namedax.messages.call_errors import checks_signature, reject_no_element_type
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.operands.broadcasting import make_result, to_local
 from namedax.ops.operands.dispatch import call_program, in_program
@@ -331,7 +331,7 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, named_shape: Mapping[Hashable, int] | None = None, **kwargs: Any) -> Any:
         bound = _bind(name, signature, args, kwargs, bool(named_shape))
         given = bound.arguments
-        refuse_no_element_type(name, signature, given, True)
+        reject_no_element_type(name, signature, given, True)
         parameters = {
             p: v
             for p, v in given.items()

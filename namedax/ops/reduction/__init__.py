@@ -1,6 +1,6 @@
 """Reductions and cumulative operations over axes: sums, extrema, cumulative operations, segments.
 
-Read `site` first: it plans a reduction on the block and over the mesh. `reductions` (sums,
+Read `plan` first: it plans a reduction on the block and over the mesh. `reductions` (sums,
 means, variances, products, any and all, logsumexp), whose plans `computations` computes, and
 `extrema` (maximum, minimum, and their indices) combine a local reduction with a collective.
 

@@ -21,7 +21,7 @@ from namedax.core.element_types import (
 )
 from namedax.core.names import DType
 from namedax.core.variance import cast_data
-from namedax.ops.reduction.site import ReductionPlan
+from namedax.ops.reduction.plan import ReductionPlan
 from namedax.resources import communication as comm
 
 __all__ = [
@@ -40,49 +40,49 @@ __all__ = [
 
 
 def reduce_sum(
-    site: ReductionPlan,
+    plan: ReductionPlan,
     promote_integers: bool = True,
     initial: jax.Array | None = None,
     dtype: DType | None = None,
 ) -> jax.Array:
     """Sum elements."""
     local = jnp.sum(
-        site.data,
-        site.axes,
+        plan.data,
+        plan.axes,
         dtype=dtype,
-        keepdims=site.keepdims,
-        where=site.where,
+        keepdims=plan.keepdims,
+        where=plan.where,
         promote_integers=promote_integers,
-        initial=None if site.mesh_axes else initial,
+        initial=None if plan.mesh_axes else initial,
     )
-    if not site.mesh_axes:
+    if not plan.mesh_axes:
         return local
-    total = comm.psum(local, site.mesh_axes)
+    total = comm.psum(local, plan.mesh_axes)
     return total if initial is None else total + jnp.asarray(initial, total.dtype)
 
 
 def reduce_prod(
-    site: ReductionPlan,
+    plan: ReductionPlan,
     promote_integers: bool = True,
     initial: jax.Array | None = None,
     dtype: DType | None = None,
 ) -> jax.Array:
     """Multiply elements."""
     options: dict[str, Any] = {"dtype": dtype, "promote_integers": promote_integers}
-    data = site.data
+    data = plan.data
     if data.size == 0:  # its derivative loses the variance of the result (JAX 0.10 to 0.12)
         data = lax.stop_gradient(data)
     local = jnp.prod(
         data,
-        site.axes,
-        keepdims=site.keepdims,
-        where=site.where,
-        initial=None if site.mesh_axes else initial,
+        plan.axes,
+        keepdims=plan.keepdims,
+        where=plan.where,
+        initial=None if plan.mesh_axes else initial,
         **options,
     )
-    if not site.mesh_axes:
+    if not plan.mesh_axes:
         return local
-    total = jnp.prod(comm.all_gather(local[None], 0, site.mesh_axes, "invarying"), 0, **options)
+    total = jnp.prod(comm.all_gather(local[None], 0, plan.mesh_axes, "invarying"), 0, **options)
     return total if initial is None else total * jnp.asarray(initial, total.dtype)
 
 
@@ -93,11 +93,11 @@ def _mean_dtypes(data: jax.Array, dtype: DType | None) -> tuple[Any, Any]:
     return jnp.float32 if result in (jnp.float16, jnp.bfloat16) else result, result
 
 
-def _as_taken(f: Callable[..., Any], site: ReductionPlan, dtype: DType | None) -> None:
+def _as_taken(f: Callable[..., Any], plan: ReductionPlan, dtype: DType | None) -> None:
     """Raise for the dtypes that `jnp` rejects, with its message, for every sharding."""
     if dtype is not None:
         jax.eval_shape(
-            functools.partial(f, dtype=dtype), jax.ShapeDtypeStruct((1,), site.data.dtype)
+            functools.partial(f, dtype=dtype), jax.ShapeDtypeStruct((1,), plan.data.dtype)
         )
 
 
@@ -106,7 +106,7 @@ def _divided(total: jax.Array, count: jax.Array) -> jax.Array:
     return lax.div(total, jnp.broadcast_to(count, total.shape))
 
 
-def _mean_and_count(site: ReductionPlan, wide: DType, result: DType) -> tuple[Any, Any]:
+def _mean_and_count(plan: ReductionPlan, wide: DType, result: DType) -> tuple[Any, Any]:
     """Return the mean, and the number of elements in it, with one all-reduce for both.
 
     The operand of the sum always has the same form, without the axes, because XLA merges equal
@@ -114,47 +114,47 @@ def _mean_and_count(site: ReductionPlan, wide: DType, result: DType) -> tuple[An
     """
 
     def kept(data: jax.Array) -> jax.Array:
-        return jnp.expand_dims(data, site.axes) if site.keepdims else data
+        return jnp.expand_dims(data, plan.axes) if plan.keepdims else data
 
-    local = jnp.sum(site.data, site.axes, dtype=wide, where=site.where)
-    if site.where is None or not site.is_counted:
-        count = jnp.asarray(site.count, wide)
+    local = jnp.sum(plan.data, plan.axes, dtype=wide, where=plan.where)
+    if plan.where is None or not plan.is_counted:
+        count = jnp.asarray(plan.count, wide)
         if not jnp.issubdtype(wide, jnp.inexact):
-            return kept(_divided(comm.psum(local, site.mesh_axes), count)), count
+            return kept(_divided(comm.psum(local, plan.mesh_axes), count)), count
         # Divided first: the sum of a narrow dtype might overflow, and is sent in that dtype.
-        return kept(comm.psum((local / count).astype(result), site.mesh_axes)), count
+        return kept(comm.psum((local / count).astype(result), plan.mesh_axes)), count
     # In the same dtype, so that XLA combines both.
     count = comm.psum(
-        cast_data(jnp.sum(site.where, site.axes, dtype=wide), site.mesh_axes), site.mesh_axes
+        cast_data(jnp.sum(plan.where, plan.axes, dtype=wide), plan.mesh_axes), plan.mesh_axes
     )
-    return kept(_divided(comm.psum(local, site.mesh_axes), count).astype(result)), kept(count)
+    return kept(_divided(comm.psum(local, plan.mesh_axes), count).astype(result)), kept(count)
 
 
-def reduce_mean(site: ReductionPlan, dtype: DType | None = None) -> jax.Array:
+def reduce_mean(plan: ReductionPlan, dtype: DType | None = None) -> jax.Array:
     """Compute the mean."""
-    if not site.mesh_axes:
-        return jnp.mean(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where)
-    _as_taken(jnp.mean, site, dtype)
-    return _mean_and_count(site, *_mean_dtypes(site.data, dtype))[0]
+    if not plan.mesh_axes:
+        return jnp.mean(plan.data, plan.axes, dtype=dtype, keepdims=plan.keepdims, where=plan.where)
+    _as_taken(jnp.mean, plan, dtype)
+    return _mean_and_count(plan, *_mean_dtypes(plan.data, dtype))[0]
 
 
-def _included(site: ReductionPlan) -> jax.Array:
+def _included(plan: ReductionPlan) -> jax.Array:
     """Return the data with zeros in place of excluded elements, so that no derivative is NaN."""
-    if site.where is None:
-        return site.data
-    return jnp.where(site.where, site.data, lax.full_like(site.data, 0, shape=()))
+    if plan.where is None:
+        return plan.data
+    return jnp.where(plan.where, plan.data, lax.full_like(plan.data, 0, shape=()))
 
 
-def _sharded_var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.Array:
+def _sharded_var(plan: ReductionPlan, dtype: DType | None, ddof: float) -> jax.Array:
     """Compute the variance by one all-reduce for the mean and one for the squares.
 
     The gradient adds none. The derivative needs no derivative of the mean, since the deviations sum
     to zero. Automatic differentiation would send these zeros.
     """
-    wide, result = _mean_dtypes(site.data, dtype)
+    wide, result = _mean_dtypes(plan.data, dtype)
     if dtype is None and jnp.issubdtype(result, jnp.complexfloating):
         result = jnp.zeros((), result).real.dtype
-    kept = site.bare().replace(keepdims=True)
+    kept = plan.bare().replace(keepdims=True)
 
     def parts(data: jax.Array, mask: jax.Array | None) -> tuple[Any, Any]:
         mean, count = _mean_and_count(kept.replace(data=data, where=mask), wide, wide)
@@ -188,69 +188,69 @@ def _sharded_var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.A
         slope = jnp.where(is_nan, jnp.asarray(jnp.nan, slope.dtype), 2) * slope
         return of_some(value, divisor, jnp.nan), of_some(slope, divisor, 0.0)
 
-    data = site.data.astype(wide)
+    data = plan.data.astype(wide)
     if jnp.issubdtype(wide, jnp.inexact):
-        data = variance(data, site.where).astype(result)
+        data = variance(data, plan.where).astype(result)
     else:  # requested integers: `jnp` divides them as integers, and NaN converts them to floats
-        centred, divisor = parts(data, site.where)
-        total = reduce_sum(kept.replace(data=centred * centred, where=site.where), dtype=wide)
+        centred, divisor = parts(data, plan.where)
+        total = reduce_sum(kept.replace(data=centred * centred, where=plan.where), dtype=wide)
         data = jnp.where(divisor > 0, _divided(total, divisor), jnp.nan)
-    return data if site.keepdims else lax.squeeze(data, site.axes)
+    return data if plan.keepdims else lax.squeeze(data, plan.axes)
 
 
 def _whole_var(
-    function: Callable[..., jax.Array], site: ReductionPlan, ddof: float, dtype: DType | None
+    function: Callable[..., jax.Array], plan: ReductionPlan, ddof: float, dtype: DType | None
 ) -> jax.Array:
     """Compute the variance or the standard deviation of unsharded axes, by a function of `jnp`."""
     return function(
-        _included(site),
-        site.axes,
+        _included(plan),
+        plan.axes,
         dtype=dtype,
         ddof=ddof,
-        keepdims=site.keepdims,
-        where=site.where,
+        keepdims=plan.keepdims,
+        where=plan.where,
     )
 
 
-def reduce_var(site: ReductionPlan, ddof: float, dtype: DType | None = None) -> jax.Array:
+def reduce_var(plan: ReductionPlan, ddof: float, dtype: DType | None = None) -> jax.Array:
     """Compute the variance."""
-    if not site.mesh_axes:
-        return _whole_var(jnp.var, site, ddof, dtype)
-    _as_taken(jnp.var, site, dtype)
-    return _sharded_var(site, dtype, ddof)
+    if not plan.mesh_axes:
+        return _whole_var(jnp.var, plan, ddof, dtype)
+    _as_taken(jnp.var, plan, dtype)
+    return _sharded_var(plan, dtype, ddof)
 
 
-def reduce_std(site: ReductionPlan, ddof: float, dtype: DType | None = None) -> jax.Array:
+def reduce_std(plan: ReductionPlan, ddof: float, dtype: DType | None = None) -> jax.Array:
     """Compute the standard deviation."""
-    if not site.mesh_axes:
-        return _whole_var(jnp.std, site, ddof, dtype)
-    _as_taken(jnp.std, site, dtype)
-    return jnp.sqrt(_sharded_var(site, dtype, ddof))
+    if not plan.mesh_axes:
+        return _whole_var(jnp.std, plan, ddof, dtype)
+    _as_taken(jnp.std, plan, dtype)
+    return jnp.sqrt(_sharded_var(plan, dtype, ddof))
 
 
-def reduce_any(site: ReductionPlan) -> jax.Array:
+def reduce_any(plan: ReductionPlan) -> jax.Array:
     """Return True if an element is true."""
     return comm.pmax(
-        jnp.any(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes
+        jnp.any(plan.data, plan.axes, keepdims=plan.keepdims, where=plan.where), plan.mesh_axes
     )
 
 
-def reduce_all(site: ReductionPlan) -> jax.Array:
+def reduce_all(plan: ReductionPlan) -> jax.Array:
     """Return True if all elements are true."""
     return comm.pmin(
-        jnp.all(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes
+        jnp.all(plan.data, plan.axes, keepdims=plan.keepdims, where=plan.where), plan.mesh_axes
     )
 
 
-def reduce_count_nonzero(site: ReductionPlan) -> jax.Array:
+def reduce_count_nonzero(plan: ReductionPlan) -> jax.Array:
     """Count the elements that are not zero."""
-    data = _included(site)
-    return comm.psum(jnp.count_nonzero(data, site.axes, keepdims=site.keepdims), site.mesh_axes)
+    data = _included(plan)
+    return comm.psum(jnp.count_nonzero(data, plan.axes, keepdims=plan.keepdims), plan.mesh_axes)
 
 
-def sharded_maximum(site: ReductionPlan, data: jax.Array) -> jax.Array:
+def sharded_maximum(plan: ReductionPlan, data: jax.Array) -> jax.Array:
     """Take the maximum of `data` over the axes of the plan (kept), without a gradient."""
-    return comm.pmax(local_maximum(lax.stop_gradient(data.real), site.axes), site.mesh_axes)
+    return comm.pmax(local_maximum(lax.stop_gradient(data.real), plan.axes), plan.mesh_axes)
 
 
 def local_maximum(data: jax.Array, axes: Sequence[int]) -> jax.Array:
@@ -260,16 +260,16 @@ def local_maximum(data: jax.Array, axes: Sequence[int]) -> jax.Array:
     )
 
 
-def reduce_logsumexp(site: ReductionPlan) -> jax.Array:
+def reduce_logsumexp(plan: ReductionPlan) -> jax.Array:
     """Compute `log(sum(exp(x)))`; if sharded, the largest element is reduced first."""
-    if not site.mesh_axes:
-        return jax.nn.logsumexp(site.data, site.axes, keepdims=site.keepdims, where=site.where)
-    data = as_inexact(site.data)
-    if site.where is not None:
-        data = jnp.where(site.where, data, jnp.asarray(-jnp.inf, data.dtype))
-    shift = sharded_maximum(site, data)
+    if not plan.mesh_axes:
+        return jax.nn.logsumexp(plan.data, plan.axes, keepdims=plan.keepdims, where=plan.where)
+    data = as_inexact(plan.data)
+    if plan.where is not None:
+        data = jnp.where(plan.where, data, jnp.asarray(-jnp.inf, data.dtype))
+    shift = sharded_maximum(plan, data)
     shift = jnp.where(jnp.isfinite(shift), shift, jnp.zeros((), shift.dtype))
     terms = jnp.exp(data - shift)
-    total = comm.psum(jnp.sum(terms, site.axes, keepdims=True), site.mesh_axes)
+    total = comm.psum(jnp.sum(terms, plan.axes, keepdims=True), plan.mesh_axes)
     result = jnp.log(total) + shift
-    return result if site.keepdims else lax.squeeze(result, site.axes)
+    return result if plan.keepdims else lax.squeeze(result, plan.axes)

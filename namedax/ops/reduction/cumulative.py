@@ -30,7 +30,7 @@ from namedax.ops.operands.axes import axis_key, is_axis_name
 from namedax.ops.operands.broadcasting import constrain_sharding, make_result, to_local
 from namedax.ops.operands.one_axis import along
 from namedax.ops.operands.operation import MOVED, Explicit, operation
-from namedax.ops.reduction.site import ReductionPlan, reduction_site
+from namedax.ops.reduction.plan import ReductionPlan, reduction_plan
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import masked, only_real, real_blocks, real_entries
 from namedax.resources.row_moves import FILL
@@ -40,11 +40,11 @@ __all__ = [
     "cumprod",
     "cumsum",
     "flatten_positional",
-    "site_of_one_axis",
+    "plan_of_one_axis",
 ]
 
 
-def site_of_one_axis(
+def plan_of_one_axis(
     op: str, x: ArrayLike, axis: AxisSpec, supports_padding: bool = False
 ) -> ReductionPlan:
     """Plan an operation along one axis; `supports_padding` as for any reduction.
@@ -53,12 +53,12 @@ def site_of_one_axis(
       AxisNotFoundError: `x` has no axis of that name.
       PositionalAxisError: `axis` is not a single axis, or is out of range.
     """
-    site = reduction_site(op, x, axis, supports_padding=supports_padding)
-    if axis is None or len(site.axes) != 1:
+    plan = reduction_plan(op, x, axis, supports_padding=supports_padding)
+    if axis is None or len(plan.axes) != 1:
         raise PositionalAxisError(
             f"{op}: axis={format_value(axis)} must be one positional or named axis."
         )
-    return site
+    return plan
 
 
 def flatten_positional(op: str, x: ArrayLike) -> AnyArray:
@@ -145,12 +145,12 @@ _SCANS: dict[str, tuple[Scan, Callable[[Any, Any], Any]]] = {
 
 
 def _continue_over_blocks(
-    kind: str, local: jax.Array, site: ReductionPlan, reverse: bool
+    kind: str, local: jax.Array, plan: ReductionPlan, reverse: bool
 ) -> jax.Array:
     """Combine the scans of the blocks, `local`, into the scan of the complete axis."""
     scan, combine = _SCANS[kind]
-    (dim,) = site.axes
-    local = cast_data(local, site.mesh_axes)
+    (dim,) = plan.axes
+    local = cast_data(local, plan.mesh_axes)
     n = local.shape[dim]
     if n == 0:
         return local
@@ -159,12 +159,12 @@ def _continue_over_blocks(
         if reverse
         else lax.slice_in_dim(local, n - 1, n, axis=dim)
     )
-    totals = comm.all_gather(total, dim, site.mesh_axes, "varying")
-    if reverse and site.uneven:  # without totals of padding only, where the scan would begin
-        totals = lax.slice_in_dim(totals, 0, real_blocks(site.uneven[0][1], n), axis=dim)
+    totals = comm.all_gather(total, dim, plan.mesh_axes, "varying")
+    if reverse and plan.uneven:  # without totals of padding only, where the scan would begin
+        totals = lax.slice_in_dim(totals, 0, real_blocks(plan.uneven[0][1], n), axis=dim)
     totals = scan(totals, axis=dim, reverse=reverse)
     devices = totals.shape[dim]
-    before = comm.block_index(site.mesh_axes) + (1 if reverse else -1)
+    before = comm.block_index(plan.mesh_axes) + (1 if reverse else -1)
     exists = (before >= 0) & (before < devices)
     prefix = lax.dynamic_slice_in_dim(totals, jnp.clip(before, 0, devices - 1), 1, dim)
     # The first block has no prefix. The identity keeps the unused branch finite, so that its
@@ -176,7 +176,7 @@ def _continue_over_blocks(
 
 
 def _scan_with_padding(
-    local: Callable[[Any, int], Any], kind: str, site: ReductionPlan, reverse: bool
+    local: Callable[[Any, int], Any], kind: str, plan: ReductionPlan, reverse: bool
 ) -> jax.Array:
     """Scan an axis with padding in its last blocks; `local` scans one dimension of a block.
 
@@ -185,19 +185,19 @@ def _scan_with_padding(
     it: there each block is rotated so that its padding comes first. (As the identity, padding would
     tie with a real infinity.)
     """
-    ((dim, place),) = site.uneven
-    block = site.data.shape[dim]
-    nothing: Any = _identity(kind, site.data.dtype)
-    data = masked(cast_data(site.data, site.mesh_axes), dim, place, nothing)
+    ((dim, place),) = plan.uneven
+    block = plan.data.shape[dim]
+    nothing: Any = _identity(kind, plan.data.dtype)
+    data = masked(cast_data(plan.data, plan.mesh_axes), dim, place, nothing)
     if not reverse:
-        data = _continue_over_blocks(kind, local(data, dim), site, reverse)
+        data = _continue_over_blocks(kind, local(data, dim), plan, reverse)
         return only_real(data, data, dim, place)
     real = real_entries(place, block)
     data = _turned(local(_turned(data, dim, real), dim), dim, block - real)
-    data = _continue_over_blocks(kind, data, site, reverse)
+    data = _continue_over_blocks(kind, data, plan, reverse)
     # The last result is the result of the last element alone, and padding copies it.
-    alone = local(jnp.expand_dims(site.data, site.data.ndim), site.data.ndim)
-    return only_real(data, lax.squeeze(alone, [site.data.ndim]), dim, place)
+    alone = local(jnp.expand_dims(plan.data, plan.data.ndim), plan.data.ndim)
+    return only_real(data, lax.squeeze(alone, [plan.data.ndim]), dim, place)
 
 
 def _turned(data: jax.Array, dim: int, start: jax.Array | int) -> jax.Array:
@@ -250,23 +250,23 @@ def _scan(
     static: tuple[Any, ...],
     x: ArrayLike,
 ) -> AnyArray:
-    site = site_of_one_axis(
+    plan = plan_of_one_axis(
         op, x, dims_of(x).count(None) - 1 if axis is None else axis, supports_padding=True
     )
-    if site.uneven:
-        return site.finish_whole(
+    if plan.uneven:
+        return plan.finish_whole(
             _scan_with_padding(
-                lambda data, dim: local(op, data, dim, reverse, *static), kind, site, reverse
+                lambda data, dim: local(op, data, dim, reverse, *static), kind, plan, reverse
             )
         )
     # XLA's partitioner pads shards with zeros, which are not an identity of the maximum.
-    whole = tuple(None if i in site.axes else dim for i, dim in enumerate(site.dims_in))
+    whole = tuple(None if i in plan.axes else dim for i, dim in enumerate(plan.dims_in))
     data = constrain_sharding(
-        local(op, constrain_sharding(site.data, whole), site.axes[0], reverse, *static), whole
+        local(op, constrain_sharding(plan.data, whole), plan.axes[0], reverse, *static), whole
     )
-    if site.mesh_axes:
-        data = _continue_over_blocks(kind, data, site, reverse)
-    return site.finish_whole(data)
+    if plan.mesh_axes:
+        data = _continue_over_blocks(kind, data, plan, reverse)
+    return plan.finish_whole(data)
 
 
 def _numpy_scan(
@@ -433,7 +433,7 @@ def _run_cumulative(
                 f" {type_text(x)} has {dims_of(x).count(None)}. Pass a positional or named axis."
             )
         axis = 0
-    if include_initial and site_of_one_axis(op, x, axis).named:
+    if include_initial and plan_of_one_axis(op, x, axis).named:
         raise PositionalAxisError(
             f"{op}: include_initial=True makes axis {format_value(axis)} longer by one, but a name"
             " has one size. Leave it out, or use a positional axis."
@@ -443,14 +443,14 @@ def _run_cumulative(
 
 def _prepended(x: AnyArray, axis: Hashable, value: int, out_axis: Hashable | None) -> LikeArguments:
     """Prepend one element along a named axis, which may get another name."""
-    site = along("pad", x, axis, supports_padding=True)
+    plan = along("pad", x, axis, supports_padding=True)
 
     def whole(data: jax.Array) -> jax.Array:
-        widths = [(int(dim == site.dim), 0) for dim in range(data.ndim)]
+        widths = [(int(dim == plan.dim), 0) for dim in range(data.ndim)]
         return jnp.pad(data, widths, constant_values=value)
 
-    rows = np.pad(np.arange(site.size), (1, 0), constant_values=FILL)
-    return site.remap(out_axis, rows, value, whole)
+    rows = np.pad(np.arange(plan.size), (1, 0), constant_values=FILL)
+    return plan.remap(out_axis, rows, value, whole)
 
 
 def _cumulative_scan(

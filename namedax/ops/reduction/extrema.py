@@ -20,11 +20,11 @@ from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, PositionalAxisError, format_value
-from namedax.ops.operands.axes import refuse_order_of_storage
+from namedax.ops.operands.axes import reject_order_of_storage
 from namedax.ops.operands.broadcasting import make_result
 from namedax.ops.operands.operation import REDUCED, SEARCHED, Explicit, operation
 from namedax.ops.reduction.cumulative import flatten_positional
-from namedax.ops.reduction.site import ReductionPlan, reduction_site, run_reduction
+from namedax.ops.reduction.plan import ReductionPlan, reduction_plan, run_reduction
 from namedax.resources import communication as comm
 
 __all__ = ["argmax", "argmin", "max", "max_with_index", "min", "min_with_index", "minmax"]
@@ -100,39 +100,39 @@ def among_steps(
     return jnp.sum(wins * comm.of_all_steps(count, loops), 0), comm.of_this_step(wins, loops)
 
 
-def _extremum(site: ReductionPlan, largest: bool, initial: jax.Array | None = None) -> jax.Array:
+def _extremum(plan: ReductionPlan, largest: bool, initial: jax.Array | None = None) -> jax.Array:
     # An empty array has no NaN to lose.
-    may_lose = site.data.size > 0 and (
-        jnp.iscomplexobj(site.data)
+    may_lose = plan.data.size > 0 and (
+        jnp.iscomplexobj(plan.data)
         or (
-            jnp.issubdtype(site.data.dtype, jnp.floating)
+            jnp.issubdtype(plan.data.dtype, jnp.floating)
             and (comm.is_partitioned() or cpu_workarounds.on_cpus())
         )
     )
-    if not site.mesh_axes and not may_lose:
+    if not plan.mesh_axes and not may_lose:
         return (jnp.max if largest else jnp.min)(
-            site.data, site.axes, keepdims=site.keepdims, initial=initial, where=site.where
+            plan.data, plan.axes, keepdims=plan.keepdims, initial=initial, where=plan.where
         )
-    data = site.data
+    data = plan.data
     if initial is not None:
         initial = jnp.asarray(initial, data.dtype)
-    if site.where is not None:
+    if plan.where is not None:
         # Not `initial`, which may equal an element: masked elements would then share that element's
         # gradient.
-        data = jnp.where(site.where, data, extreme(data.dtype, largest))
+        data = jnp.where(plan.where, data, extreme(data.dtype, largest))
     if initial is not None and data.size == 0:  # an empty array has no extremum, and no gradient
-        shape = [1 if i in site.axes else n for i, n in enumerate(data.shape)]
+        shape = [1 if i in plan.axes else n for i, n in enumerate(data.shape)]
         result = cast_data(
-            jnp.broadcast_to(initial, shape), varying(data).difference(site.mesh_axes)
+            jnp.broadcast_to(initial, shape), varying(data).difference(plan.mesh_axes)
         )
-        return result if site.keepdims else lax.squeeze(result, site.axes)
-    result = sharded_extremum(largest, site.axes, site.mesh_axes)(data, site.real())
+        return result if plan.keepdims else lax.squeeze(result, plan.axes)
+    result = sharded_extremum(largest, plan.axes, plan.mesh_axes)(data, plan.real())
     if initial is not None and jnp.iscomplexobj(data):
         both = jnp.stack(jnp.broadcast_arrays(result, initial))
         result = lax.squeeze(cpu_workarounds.extremum(both, (0,), largest), (0,))
     elif initial is not None:
         result = (jnp.maximum if largest else jnp.minimum)(result, initial)
-    return result if site.keepdims else lax.squeeze(result, site.axes)
+    return result if plan.keepdims else lax.squeeze(result, plan.axes)
 
 
 def _run_extremum(
@@ -152,16 +152,16 @@ def _run_extremum(
     return run_reduction(op, _extremum, x, axis, keepdims, where, largest, initial=initial)
 
 
-def _arg_extremum(site: ReductionPlan, largest: bool) -> jax.Array:
+def _arg_extremum(plan: ReductionPlan, largest: bool) -> jax.Array:
     # NaN precedes all values, and the first of equal elements wins. Each device offers its winner
     # and its index in the complete axis. One all-reduce finds the best value, one the least index
     # of it. A NaN offers an index below zero.
-    if not site.mesh_axes and len(site.axes) == 1:
-        return _find(site.data, site.axes[0], largest, site.keepdims)
-    value, winner = _local_winner(_without_padding(site, largest), largest)
-    if site.mesh_axes:
-        _, winner = _winner(value, winner, site, largest)
-    return winner if site.keepdims else lax.squeeze(winner, site.axes)
+    if not plan.mesh_axes and len(plan.axes) == 1:
+        return _find(plan.data, plan.axes[0], largest, plan.keepdims)
+    value, winner = _local_winner(_without_padding(plan, largest), largest)
+    if plan.mesh_axes:
+        _, winner = _winner(value, winner, plan, largest)
+    return winner if plan.keepdims else lax.squeeze(winner, plan.axes)
 
 
 def _find(data: jax.Array, axis: int, largest: bool, keepdims: bool = True) -> jax.Array:
@@ -175,58 +175,58 @@ def _find(data: jax.Array, axis: int, largest: bool, keepdims: bool = True) -> j
     return (jnp.argmax if largest else jnp.argmin)(data, axis, keepdims=keepdims)
 
 
-def _without_padding(site: ReductionPlan, largest: bool) -> ReductionPlan:
+def _without_padding(plan: ReductionPlan, largest: bool) -> ReductionPlan:
     """Replace padding in the plan by the least (or greatest) value.
 
     Padding follows all elements, so an equal real element wins.
     """
-    real = site.real()
+    real = plan.real()
     return (
-        site
+        plan
         if real is None
-        else site.replace(data=jnp.where(real, site.data, extreme(site.data.dtype, largest)))
+        else plan.replace(data=jnp.where(real, plan.data, extreme(plan.data.dtype, largest)))
     )
 
 
-def _local_winner(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
+def _local_winner(plan: ReductionPlan, largest: bool) -> tuple[Any, Any]:
     """Return the extremum of the block over the axes (kept, with size 1), and its global index.
 
     The index is row-major over the axes.
     """
-    if len(site.axes) == 1:
-        (axis,) = site.axes
-        index = _find(site.data, axis, largest)
-        value = jnp.take_along_axis(site.data, index, axis)
-        if site.mesh_axes:
+    if len(plan.axes) == 1:
+        (axis,) = plan.axes
+        index = _find(plan.data, axis, largest)
+        value = jnp.take_along_axis(plan.data, index, axis)
+        if plan.mesh_axes:
             index = (
-                index + comm.block_index(site.mesh_axes).astype(index.dtype) * site.data.shape[axis]
+                index + comm.block_index(plan.mesh_axes).astype(index.dtype) * plan.data.shape[axis]
             )
         return value, index
-    rest = [i for i in range(site.data.ndim) if i not in site.axes]
-    flat = lax.transpose(site.data, (*rest, *site.axes))
-    flat = as_one(flat, len(rest), len(site.axes))
+    rest = [i for i in range(plan.data.ndim) if i not in plan.axes]
+    flat = lax.transpose(plan.data, (*rest, *plan.axes))
+    flat = as_one(flat, len(rest), len(plan.axes))
     found = _find(flat, -1, largest)
     value, place = jnp.take_along_axis(flat, found, -1)[..., 0], found[..., 0]
     index = jnp.zeros((), place.dtype)
     region = ambient()
-    blocks = [site.data.shape[axis] for axis in site.axes]
-    for i, (axis, n) in enumerate(zip(site.axes, blocks, strict=True)):
+    blocks = [plan.data.shape[axis] for axis in plan.axes]
+    for i, (axis, n) in enumerate(zip(plan.axes, blocks, strict=True)):
         along = place // math.prod(blocks[i + 1 :]) % n
-        if region is not None and site.mesh_axes and axis in site.named:
-            placement = region.place(site.dims_in[axis])
+        if region is not None and plan.mesh_axes and axis in plan.named:
+            placement = region.place(plan.dims_in[axis])
             if placement:
                 along = along + comm.block_index(placement).astype(along.dtype) * n
-            n = region.global_size(site.dims_in[axis], n)
+            n = region.global_size(plan.dims_in[axis], n)
         index = index * n + along
-    kept = tuple(sorted(site.axes))
+    kept = tuple(sorted(plan.axes))
     return jnp.expand_dims(value, kept), jnp.expand_dims(index, kept)
 
 
 def _winner(
-    value: jax.Array, index: jax.Array, site: ReductionPlan, largest: bool
+    value: jax.Array, index: jax.Array, plan: ReductionPlan, largest: bool
 ) -> tuple[Any, Any]:
     """Return the extremum of the offers of all devices, and its index."""
-    devices, loops = comm.loops_among(site.mesh_axes)
+    devices, loops = comm.loops_among(plan.mesh_axes)
     values, indices = (
         comm.of_all_steps(part, loops) if loops else part[None] for part in (value, index)
     )
@@ -238,16 +238,16 @@ def _winner(
     )
     # The first NaN has the most negative offer; if there is one, no value equals `best`.
     offers = jnp.where(
-        jnp.isnan(values), indices - site.count, jnp.where(values == best, indices, site.count)
+        jnp.isnan(values), indices - plan.count, jnp.where(values == best, indices, plan.count)
     )
     winner = comm.pmin(cast_data(jnp.min(offers, 0), devices), devices)
-    return lax.squeeze(best, (0,)), jnp.where(winner < 0, winner + site.count, winner)
+    return lax.squeeze(best, (0,)), jnp.where(winner < 0, winner + plan.count, winner)
 
 
-def _extremum_with_index(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
-    value, index = _local_winner(_without_padding(site, largest), largest)
-    if site.mesh_axes:
-        mesh_axes = site.mesh_axes  # the rule must not hold the plan, which has arrays
+def _extremum_with_index(plan: ReductionPlan, largest: bool) -> tuple[Any, Any]:
+    value, index = _local_winner(_without_padding(plan, largest), largest)
+    if plan.mesh_axes:
+        mesh_axes = plan.mesh_axes  # the rule must not hold the plan, which has arrays
 
         @jax.custom_jvp
         def attach(
@@ -262,9 +262,9 @@ def _extremum_with_index(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
 
         # For JAX the extremum is a function of the offered values, without the collectives that
         # found it.
-        best, winner = _winner(lax.stop_gradient(value), index, site, largest)
+        best, winner = _winner(lax.stop_gradient(value), index, plan, largest)
         value, index = attach(lax.stop_gradient(best), winner, value, index), winner
-    return lax.squeeze(weak_as(value, site.data), site.axes), lax.squeeze(index, site.axes)
+    return lax.squeeze(weak_as(value, plan.data), plan.axes), lax.squeeze(index, plan.axes)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True, on_blocks=True)
@@ -380,7 +380,7 @@ def minmax(
 
 
 def _run_arg(op: str, largest: bool, x: ArrayLike, axis: AxisSpec, keepdims: bool) -> AnyArray:
-    refuse_order_of_storage(op, x, axis)
+    reject_order_of_storage(op, x, axis)
     if isinstance(axis, set) and len(axis) > 1:
         raise PositionalAxisError(
             f"{op}: axis={format_value(axis)} has no order for the index. Write a tuple."
@@ -480,13 +480,13 @@ def _run_with_index(op: str, largest: bool, x: ArrayLike, axis: AxisSpec) -> Wit
         raise PositionalAxisError(
             f"{op}: axis={format_value(axis)} must be one positional or named axis."
         )
-    site = reduction_site(op, x, axis, supports_padding=True)
+    plan = reduction_plan(op, x, axis, supports_padding=True)
 
     def of(data: jax.Array, dtype: DType | None) -> tuple[Any, Any]:
-        return _extremum_with_index(site.replace(data=data), largest)
+        return _extremum_with_index(plan.replace(data=data), largest)
 
-    values, indices = accumulate(op, of, site.data)
-    return WithIndex(site.finish(values), site.finish(indices))
+    values, indices = accumulate(op, of, plan.data)
+    return WithIndex(plan.finish(values), plan.finish(indices))
 
 
 @operation(explicit=Explicit.KEPT)

@@ -50,7 +50,7 @@ from namedax.ops.reduction.computations import (
     reduce_var,
 )
 from namedax.ops.reduction.extrema import argmax, argmin, max, min
-from namedax.ops.reduction.site import reduction_site, run_reduction
+from namedax.ops.reduction.plan import reduction_plan, run_reduction
 
 __all__ = [
     "LAX_FUNCTIONS",
@@ -526,7 +526,7 @@ def logmeanexp(
         return _positional_logmeanexp(x, axis, where, keepdims)
     total = REDUCTIONS["logsumexp"](x, axis, where=where, keepdims=keepdims)
     if where is None:
-        count = reduction_site("logmeanexp", x, axis, supports_padding=True).count
+        count = reduction_plan("logmeanexp", x, axis, supports_padding=True).count
         return total - jnp.log(count).astype(total.dtype)
     counted = where + nmap(lambda data: jnp.zeros_like(data, int))(x)
     return total - _log(REDUCTIONS["sum"](counted, axis, keepdims=keepdims).astype(total.dtype))

@@ -22,7 +22,7 @@ from namedax.errors import (
     AxisSizeError,
     PositionalAxisError,
     format_value,
-    refuse_names,
+    reject_names,
 )
 from namedax.ops.operands.axes import resolve_axis
 from namedax.ops.operands.broadcasting import make_result, to_local
@@ -74,7 +74,7 @@ def broadcast_to(
     (2,)
     """
     op = "broadcast_to"
-    refuse_names(op, array)
+    reject_names(op, array)
     if isinstance(shape, str):
         raise ArgumentTypeError(
             f"{op}: shape={format_value(shape)} is an axis name. Write it with its size,"

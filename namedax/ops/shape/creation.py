@@ -12,7 +12,7 @@ import numpy as np
 from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.element_types import as_jax, check_fits, refuse_foreign
+from namedax.core.element_types import as_jax, check_fits, reject_foreign
 from namedax.core.names import DType, Shape, check_dims, check_name, is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
@@ -420,7 +420,7 @@ def _as_array(
 ) -> AnyArray:
     leaves = jax.tree.leaves(a, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
     for leaf in leaves:
-        refuse_foreign(op, leaf)
+        reject_foreign(op, leaf)
     if not any(isinstance(leaf, NamedArray) for leaf in leaves):
         return as_jax(op, a, dtype, copy=bool(copy), order=order or "K", ndmin=ndmin)
     if order not in (None, "C", "K"):

@@ -33,7 +33,7 @@ from namedax.errors import (
     format_value,
 )
 from namedax.ops.operands.along_axes import along_axes, checks_axes, names_in
-from namedax.ops.operands.axes import refuse_axes_apart, unwrap_single
+from namedax.ops.operands.axes import reject_axes_apart, unwrap_single
 from namedax.ops.operands.broadcasting import align, constrain_sharding, make_result, to_local
 from namedax.ops.operands.nmap import Lifted, nmap
 from namedax.ops.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
@@ -85,7 +85,7 @@ def concatenate(
     Array([1, 2, 3], dtype=int32)
     """
     arrays = _list_of("concatenate", arrays)
-    refuse_axes_apart("concatenate", (arrays, axis, dtype), 1)
+    reject_axes_apart("concatenate", (arrays, axis, dtype), 1)
     axis = unwrap_single(axis, dims_of(arrays[0]))
     if not is_name(axis):
         if axis is not None:
@@ -115,16 +115,16 @@ def _concatenate(
     op: str, axes: tuple[Any, Any], dtype: DType | None, *arrays: ArrayLike
 ) -> AnyArray:
     axis, out_axis = axes
-    sites = [along(op, array, axis, supports_padding=True) for array in arrays]
+    plans = [along(op, array, axis, supports_padding=True) for array in arrays]
     region = ambient()
-    dtype = jnp.result_type(*(site.data for site in sites)) if dtype is None else dtype
-    datas, dims, dim = _broadcast_other_axes(op, arrays, sites)
+    dtype = jnp.result_type(*(plan.data for plan in plans)) if dtype is None else dtype
+    datas, dims, dim = _broadcast_other_axes(op, arrays, plans)
     datas = with_one_sharding([data.astype(dtype) for data in datas])
-    sizes = [site.size for site in sites]
+    sizes = [plan.size for plan in plans]
     total = sum(sizes)
-    joined = Along(op, datas[0], dims, dim, total, sites[0].old, region, supports_padding=True)
+    joined = Along(op, datas[0], dims, dim, total, plans[0].old, region, supports_padding=True)
     dims, new = joined.result(out_axis, total)
-    old = sites[0].old
+    old = plans[0].old
     count = joined.blocks(old)
     blocked = joined.stays_in_blocks(new, total)
     gathered = frozenset(old) - frozenset(new)
@@ -157,7 +157,7 @@ def _labels(dims: Dims) -> list[Hashable]:
 
 
 def _broadcast_other_axes(
-    op: str, arrays: Sequence[Any], sites: Sequence[Along]
+    op: str, arrays: Sequence[Any], plans: Sequence[Along]
 ) -> tuple[list[Any], Dims, int]:
     """Broadcast all operands to equal dims and sizes, except along the axis of `sites`.
 
@@ -165,17 +165,17 @@ def _broadcast_other_axes(
     """
     region = ambient()
     thin = []
-    for site in sites:  # `align` broadcasts all other axes, and raises for invalid ones
-        shape = [n for i, n in enumerate(site.data.shape) if i != site.dim]
+    for plan in plans:  # `align` broadcasts all other axes, and raises for invalid ones
+        shape = [n for i, n in enumerate(plan.data.shape) if i != plan.dim]
         thin.append(
             make_in_region(
                 jnp.zeros(shape, bool),
-                tuple(dim for i, dim in enumerate(site.dims) if i != site.dim),
+                tuple(dim for i, dim in enumerate(plan.dims) if i != plan.dim),
             )
         )
     aligned, rest = align(op, *thin)
     sizes = jnp.broadcast_shapes(*(np.shape(data) for data in aligned))
-    first = sites[0]
+    first = plans[0]
     before = {label for label in _labels(first.dims)[: first.dim] if label != first.name}
     labels = _labels(rest)
     dim = max((i + 1 for i, label in enumerate(labels) if label in before), default=0)
@@ -184,17 +184,17 @@ def _broadcast_other_axes(
     if region is not None and region.resources:
         region.check_placement(op, names_of(dims))
     union = (
-        frozenset[str]().union(*(varying(site.data) for site in sites))
+        frozenset[str]().union(*(varying(plan.data) for plan in plans))
         if region is not None and region.manual
         else frozenset()
     )
     datas = []
-    for array, site in zip(arrays, sites, strict=True):
+    for array, plan in zip(arrays, plans, strict=True):
         block = to_local(array, op, region)
-        data = cast(block, union) if union else site.data
-        own = _labels(site.dims)
+        data = cast(block, union) if union else plan.data
+        own = _labels(plan.dims)
         order = sorted(range(len(own)), key=lambda i: labels.index(own[i]))
-        target = (*sizes[:dim], data.shape[site.dim], *sizes[dim:])
+        target = (*sizes[:dim], data.shape[plan.dim], *sizes[dim:])
         data = lax.transpose(data, order)
         datas.append(lax.broadcast_in_dim(data, target, [labels.index(own[i]) for i in order]))
     return datas, dims, dim
@@ -397,8 +397,8 @@ def _split(
         data, dims = data_and_dims(op, ary)
         parts = getattr(jnp, op)(data, where, position_of(op, ary, axis))
         return [make_result(part, dims) for part in parts]
-    site = along(op, ary, axis, supports_padding=True)
-    cuts = _split_points(op, site, where)
+    plan = along(op, ary, axis, supports_padding=True)
+    cuts = _split_points(op, plan, where)
     sizes = [end - begin for begin, end in itertools.pairwise(cuts)]
     names = list(out_axis) if isinstance(out_axis, list) else [out_axis] * len(sizes)
     if len(names) != len(sizes):
@@ -406,8 +406,8 @@ def _split(
             f"{op}: out_axis={format_value(out_axis)} has {len(names)} names for {len(sizes)}"
             " parts. Pass one for each, or one for all."
         )
-    results = [site.result(name, size) for name, size in zip(names, sizes, strict=True)]
-    old, count = site.old, site.blocks(site.old)
+    results = [plan.result(name, size) for name, size in zip(names, sizes, strict=True)]
+    old, count = plan.old, plan.blocks(plan.old)
     together = (
         bool(old)
         and not isinstance(old, Uneven)
@@ -416,11 +416,11 @@ def _split(
     if together:
         # The blocks of all sections are concatenated: one exchange for all of them.
         rows = np.argsort(rows_of_parts(sizes, count)).reshape(count, -1)
-        blocks = move_rows(site.data, site.dim, old, rows)
+        blocks = move_rows(plan.data, plan.dim, old, rows)
     # Slices of one value that XLA's partitioner shards, next to another use of it, cause an
     # internal error of XLA.
     data = constrain_sharding(
-        site.data, tuple(None if i == site.dim else dim for i, dim in enumerate(site.dims))
+        plan.data, tuple(None if i == plan.dim else dim for i, dim in enumerate(plan.dims))
     )
     parts = []
     at = 0
@@ -435,10 +435,10 @@ def _split(
         ) -> jax.Array:
             keep |= frozenset(new)
             if together:
-                part = lax.slice_in_dim(blocks, at, at + (end - begin) // count, axis=site.dim)
-                return site.relaid(part, old, new, keep)
-            whole = site.relaid(data, old, (), keep)
-            return site.relaid(lax.slice_in_dim(whole, begin, end, axis=site.dim), (), new, keep)
+                part = lax.slice_in_dim(blocks, at, at + (end - begin) // count, axis=plan.dim)
+                return plan.relaid(part, old, new, keep)
+            whole = plan.relaid(data, old, (), keep)
+            return plan.relaid(lax.slice_in_dim(whole, begin, end, axis=plan.dim), (), new, keep)
 
         parts.append(finish(compute, dims, frozenset(old) - frozenset(new)))
         at += (end - begin) // count
@@ -457,28 +457,28 @@ def _check_sections(op: str, indices_or_sections: Any) -> int | list[int]:
     return [as_integer(op, f"{what}[{i}]", index) for i, index in enumerate(indices_or_sections)]
 
 
-def _split_points(op: str, site: Along, indices_or_sections: int | list[int]) -> list[int]:
+def _split_points(op: str, plan: Along, indices_or_sections: int | list[int]) -> list[int]:
     if isinstance(indices_or_sections, int):
         count = indices_or_sections
         if count <= 0:
             raise AxisSizeError(
-                f"{op}: the number of parts of axis {site.name!r} must be a positive integer, got"
+                f"{op}: the number of parts of axis {plan.name!r} must be a positive integer, got"
                 f" {count}."
             )
-        part, larger = divmod(site.size, count)
+        part, larger = divmod(plan.size, count)
         if larger and op == "split":
             raise AxisSizeError(
-                f"split: axis {site.name!r} of size {site.size} does not divide into {count} equal"
+                f"split: axis {plan.name!r} of size {plan.size} does not divide into {count} equal"
                 " parts. Use array_split, or pass the split indices."
             )
         return [i * part + min(i, larger) for i in range(count + 1)]
-    inner = [min(max(i + (site.size if i < 0 else 0), 0), site.size) for i in indices_or_sections]
+    inner = [min(max(i + (plan.size if i < 0 else 0), 0), plan.size) for i in indices_or_sections]
     if inner != sorted(inner):
         raise AxisSizeError(
-            f"{op}: the indices {format_value(indices_or_sections)} along axis {site.name!r} of"
-            f" size {site.size} must not decrease."
+            f"{op}: the indices {format_value(indices_or_sections)} along axis {plan.name!r} of"
+            f" size {plan.size} must not decrease."
         )
-    return [0, *inner, site.size]
+    return [0, *inner, plan.size]
 
 
 _positional_concatenate = along_axes(lax.concatenate, "concatenate", ("dimension",))

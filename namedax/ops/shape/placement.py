@@ -26,7 +26,7 @@ from namedax.core.array import (
 from namedax.core.display import type_text
 from namedax.core.element_types import (
     as_jax,
-    refuse_foreign,
+    reject_foreign,
 )
 from namedax.core.names import Dims, MeshAxes, PyTree
 from namedax.core.records import Record
@@ -140,7 +140,7 @@ def check_leaves(tree: PyTree) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_named):
         if isinstance(leaf, (NamedArray, jax.Array, bool, int, float, complex)):
             continue
-        refuse_foreign(leaf_text("shard", path), leaf)
+        reject_foreign(leaf_text("shard", path), leaf)
         is_numeric = (
             isinstance(leaf, (np.ndarray, np.generic))
             and leaf.dtype.kind not in "MmOSU"

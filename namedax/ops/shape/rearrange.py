@@ -23,7 +23,7 @@ from namedax.errors import (
     did_you_mean,
     format_value,
     raise_not_found,
-    refuse_names,
+    reject_names,
     show_names,
     usage,
 )
@@ -297,7 +297,7 @@ def repeat(
     """
     if isinstance(repeats, str):  # any identifier may be the name of an axis
         if "->" not in repeats and (axis is not None or repeats in dims_of(x)):
-            refuse_names("repeat", repeats, "a number of repetitions or a pattern")
+            reject_names("repeat", repeats, "a number of repetitions or a pattern")
         own = {"axis": axis, "total_repeat_length": total_repeat_length, "out_axis": out_axis}
         return _run_pattern(
             "repeat",

@@ -23,7 +23,7 @@ from namedax.errors import (
     PositionalAxisError,
     as_integer,
     format_value,
-    refuse_names,
+    reject_names,
 )
 from namedax.ops.operands.along_axes import checks_axes, entries_of
 from namedax.ops.operands.axes import axis_key, new_names, resolve_axis, unwrap_single
@@ -69,8 +69,8 @@ def _flip(op: str, axis: AxisSpec, m: ArrayLike) -> AnyArray:
         [] if region is None else [dims[place] for place in places if dims[place] in region.uneven]
     )
     for name in uneven:  # their rows do not move as complete blocks
-        site = along("flip", make_in_region(data, dims), name, supports_padding=True)
-        data = site.remap(None, np.arange(site.size)[::-1], 0, lambda data: data)._data
+        plan = along("flip", make_in_region(data, dims), name, supports_padding=True)
+        data = plan.remap(None, np.arange(plan.size)[::-1], 0, lambda data: data)._data
     places = tuple(place for place in places if dims[place] not in uneven)
     data = lax.rev(data, places)
     for place in places:
@@ -116,19 +116,19 @@ def tile(
     >>> nx.positional(nx.tile(nx.named(jnp.arange(2), ["k"]), {"k": 2}), ["k"])
     Array([0, 1, 0, 1], dtype=int32)
     """
-    refuse_names("tile", A)
-    refuse_names("tile", reps, "a number or a dict of numbers")
+    reject_names("tile", A)
+    reject_names("tile", reps, "a number or a dict of numbers")
     if not isinstance(reps, Mapping):
         return Lifted(lambda data: jnp.tile(data, reps), "tile")(A)
     renamed = new_names("tile", out_axis, reps, f"reps={reps!r}")
     for name, times in reps.items():
         times = as_integer("tile", f"reps[{name!r}]", times, 0)
-        site = along("tile", A, name, supports_padding=True)
+        plan = along("tile", A, name, supports_padding=True)
 
-        def whole(data: jax.Array, times: int = times, dim: int = site.dim) -> jax.Array:
+        def whole(data: jax.Array, times: int = times, dim: int = plan.dim) -> jax.Array:
             return jnp.tile(data, [times if i == dim else 1 for i in range(data.ndim)])
 
-        A = site.remap(renamed.get(name), np.tile(np.arange(site.size), times), 0, whole)
+        A = plan.remap(renamed.get(name), np.tile(np.arange(plan.size), times), 0, whole)
     return as_array(A, "tile")
 
 
@@ -200,46 +200,46 @@ def repeat(
         if not isinstance(repeats, NamedArray):
             return Lifted(lambda data: along_position(data, repeats, axis), "repeat")(a)
         return Lifted(lambda data, n: along_position(data, n, axis), "repeat")(a, repeats)
-    site = along("repeat", a, axis, supports_padding=True)
+    plan = along("repeat", a, axis, supports_padding=True)
     even = known and np.ndim(repeats) == 0 and total_repeat_length is None
     if even:
-        size = site.size * int(repeats)
+        size = plan.size * int(repeats)
     elif total_repeat_length is not None:
         size = total_repeat_length
     else:
-        size = int(np.broadcast_to(np.asarray(repeats), (site.size,)).sum())
-    dims, new = site.result(out_axis, size)
-    is_uneven = isinstance(site.old, Uneven) or isinstance(new, Uneven)
-    if even and site.old == new and not is_uneven:
-        return make_result(jnp.repeat(site.data, int(repeats), site.dim), dims)
+        size = int(np.broadcast_to(np.asarray(repeats), (plan.size,)).sum())
+    dims, new = plan.result(out_axis, size)
+    is_uneven = isinstance(plan.old, Uneven) or isinstance(new, Uneven)
+    if even and plan.old == new and not is_uneven:
+        return make_result(jnp.repeat(plan.data, int(repeats), plan.dim), dims)
     if not known or total_repeat_length is not None:
         return apply_to_complete_axis(
-            site,
+            plan,
             out_axis,
             size,
-            lambda data: jnp.repeat(data, repeats, site.dim, total_repeat_length=size),
+            lambda data: jnp.repeat(data, repeats, plan.dim, total_repeat_length=size),
         )
-    rows = np.repeat(np.arange(site.size), np.asarray(repeats))
+    rows = np.repeat(np.arange(plan.size), np.asarray(repeats))
     if is_uneven:
-        return site.remap(out_axis, rows, 0, lambda data: jnp.take(data, rows, site.dim))
-    return apply_to_complete_axis(site, out_axis, size, lambda data: jnp.take(data, rows, site.dim))
+        return plan.remap(out_axis, rows, 0, lambda data: jnp.take(data, rows, plan.dim))
+    return apply_to_complete_axis(plan, out_axis, size, lambda data: jnp.take(data, rows, plan.dim))
 
 
 def apply_to_complete_axis(
-    site: Along,
+    plan: Along,
     out_axis: Hashable | None,
     size: int,
     function: Callable[[jax.Array], jax.Array],
 ) -> AnyArray:
     """Apply a function to blocks with the complete axis, which is gathered if it is sharded."""
-    dims, new = site.result(out_axis, size)
+    dims, new = plan.result(out_axis, size)
 
     def compute(keep: frozenset[str]) -> jax.Array:
         keep |= frozenset(new)
-        data = function(site.relaid(site.data, site.old, (), keep))
-        return site.relaid(data, (), new, keep)
+        data = function(plan.relaid(plan.data, plan.old, (), keep))
+        return plan.relaid(data, (), new, keep)
 
-    return finish(compute, dims, frozenset(site.old) - frozenset(new))
+    return finish(compute, dims, frozenset(plan.old) - frozenset(new))
 
 
 @checks_axes

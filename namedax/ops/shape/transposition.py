@@ -14,7 +14,7 @@ from namedax.core.array import as_array, dims_of
 from namedax.core.display import type_text
 from namedax.errors import AxisNameError, format_value, raise_not_found
 from namedax.ops.operands.along_axes import checks_axes, names_in
-from namedax.ops.operands.axes import is_axis_name, refuse_reversal, resolve_axis
+from namedax.ops.operands.axes import is_axis_name, reject_reversal, resolve_axis
 from namedax.ops.operands.nmap import nmap
 from namedax.ops.operands.pytree import names_of
 
@@ -26,7 +26,7 @@ _rollaxis, _swapaxes = nmap(jnp.rollaxis), nmap(jnp.swapaxes)
 
 def _reorder(op: str, a: ArrayLike, axes: Sequence[Hashable] | None) -> LikeArguments:
     if axes is None:
-        refuse_reversal(op, a)
+        reject_reversal(op, a)
         resolve_axis(op, a, ())
         return _transpose(a)
     names = names_in(axes)

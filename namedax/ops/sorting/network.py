@@ -29,11 +29,11 @@ from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying
-from namedax.ops.reduction.site import ReductionPlan
+from namedax.ops.reduction.plan import ReductionPlan
 from namedax.resources import communication as comm
 from namedax.resources.mesh import replicated
 from namedax.resources.padding_masks import is_real, real_blocks
-from namedax.resources.serial import refuse_loops
+from namedax.resources.serial import reject_loops
 
 __all__ = ["global_positions", "merge_exchange", "sort_blocks", "sort_local", "sort_values"]
 
@@ -142,22 +142,22 @@ def _sorted(
     ]
 
 
-def global_positions(site: ReductionPlan, dtype: DType) -> jax.Array:
-    """Return the row-major index along the axes of the plan, in the shape of `site.data`."""
+def global_positions(plan: ReductionPlan, dtype: DType) -> jax.Array:
+    """Return the row-major index along the axes of the plan, in the shape of `plan.data`."""
     region = ambient()
     index: Any = jnp.zeros((), dtype)
-    for axis in sorted(site.axes):
-        n: Any = site.data.shape[axis]
-        mine: Any = lax.broadcasted_iota(dtype, site.data.shape, axis)
-        dim = site.dims_in[axis]
+    for axis in sorted(plan.axes):
+        n: Any = plan.data.shape[axis]
+        mine: Any = lax.broadcasted_iota(dtype, plan.data.shape, axis)
+        dim = plan.dims_in[axis]
         placement = (
-            region.place(dim) if region is not None and dim is not None and site.mesh_axes else ()
+            region.place(dim) if region is not None and dim is not None and plan.mesh_axes else ()
         )
         if placement:
             mine = mine + comm.block_index(tuple(placement)).astype(dtype) * n
             n *= region.mesh_axis_size(placement)  # type: ignore[union-attr]
         index = index * n + mine
-    return jnp.broadcast_to(index, site.data.shape)
+    return jnp.broadcast_to(index, plan.data.shape)
 
 
 def sort_local(
@@ -183,7 +183,7 @@ def sort_values(
     """
     if not jnp.issubdtype(data.dtype, jnp.inexact):
         return sort_blocks((data,), dim, axes, 1, last_first)[0]
-    refuse_loops(tuple(axes), data)  # the error names the type of the data, not of the keys
+    reject_loops(tuple(axes), data)  # the error names the type of the data, not of the keys
 
     @jax.custom_jvp
     def values(data: jax.Array, index: jax.Array) -> jax.Array:

@@ -26,7 +26,7 @@ from namedax.errors import (
     NamedAxesLeftError,
     format_value,
     raise_not_found,
-    refuse_names,
+    reject_names,
 )
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -411,7 +411,7 @@ def where(
     if isinstance(condition, NamedArray) and size is not None:
         find = Lifted(lambda data: jnp.where(data, size=size, fill_value=fill_value), "where")
         return find(condition)
-    refuse_names("where", condition)
+    reject_names("where", condition)
     if any(isinstance(array, NamedArray) for array in (condition, x, y)):
         names = [dim for dim in dims_of(condition) if dim is not None] or ["k"]
         raise NamedAxesLeftError(

@@ -37,7 +37,7 @@ from namedax.ops.operands.new_axis import finish_with_new_axis
 from namedax.ops.operands.nmap import Lifted
 from namedax.ops.operands.operation import operation
 from namedax.ops.operands.pytree import data_of
-from namedax.ops.reduction.cumulative import flatten_positional, site_of_one_axis
+from namedax.ops.reduction.cumulative import flatten_positional, plan_of_one_axis
 from namedax.ops.sorting.network import global_positions, sort_blocks, sort_local, sort_values
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import real_blocks, real_entries, refilled
@@ -111,14 +111,14 @@ def sort(
 def _sort(op: str, axis: AxisSpec, stable: bool, descending: bool, x: AnyArray) -> AnyArray:
     if axis is None:
         x = flatten_positional(op, x)
-    site = site_of_one_axis(op, x, -1 if axis is None else axis, supports_padding=True)
-    (dim,) = site.axes
-    if not site.mesh_axes:
-        return site.finish_whole(sort_local(site.data, dim, stable, descending))
-    index = global_positions(site, jnp.int32)
-    data = sort_values(site.data, index, dim, site.place, descending)
-    return site.finish_whole(
-        refilled(lax.rev(data, [dim]) if descending else data, dim, site.place)
+    plan = plan_of_one_axis(op, x, -1 if axis is None else axis, supports_padding=True)
+    (dim,) = plan.axes
+    if not plan.mesh_axes:
+        return plan.finish_whole(sort_local(plan.data, dim, stable, descending))
+    index = global_positions(plan, jnp.int32)
+    data = sort_values(plan.data, index, dim, plan.place, descending)
+    return plan.finish_whole(
+        refilled(lax.rev(data, [dim]) if descending else data, dim, plan.place)
     )
 
 
@@ -168,17 +168,17 @@ def _argsort(
 ) -> AnyArray:
     if axis is None:
         x = flatten_positional(op, x)
-    site = site_of_one_axis(op, x, -1 if axis is None else axis, supports_padding=True)
-    (dim,) = site.axes
-    if not site.mesh_axes:
-        order = jnp.argsort(site.data, dim, stable=stable, descending=descending, dtype=dtype)
+    plan = plan_of_one_axis(op, x, -1 if axis is None else axis, supports_padding=True)
+    (dim,) = plan.axes
+    if not plan.mesh_axes:
+        order = jnp.argsort(plan.data, dim, stable=stable, descending=descending, dtype=dtype)
         # JAX (0.10 to 0.12) declares the result as the same on all devices.
-        return site.finish_whole(cast_data(order, varying(site.data)))
-    index = global_positions(site, jnp.int32)
+        return plan.finish_whole(cast_data(order, varying(plan.data)))
+    index = global_positions(plan, jnp.int32)
     key = -index if descending else index  # reversed in the end, together with its ties
-    _, key = sort_blocks((lax.stop_gradient(site.data), key), dim, site.place, 2, descending)
-    index = refilled(lax.rev(-key, [dim]) if descending else key, dim, site.place)
-    return site.finish_whole(index.astype(jnp.arange(0).dtype if dtype is None else dtype))
+    _, key = sort_blocks((lax.stop_gradient(plan.data), key), dim, plan.place, 2, descending)
+    index = refilled(lax.rev(-key, [dim]) if descending else key, dim, plan.place)
+    return plan.finish_whole(index.astype(jnp.arange(0).dtype if dtype is None else dtype))
 
 
 @operation(on_blocks=True)
@@ -211,19 +211,19 @@ def lexsort(keys: Iterable[ArrayLike], axis: AxisSpec = -1) -> AnyArray:
 def _lexsort(op: str, axis: AxisSpec, *keys: AnyArray) -> AnyArray:
     datas, dims = align(op, *keys)
     datas = [data.astype(widened_type(op, data.dtype)) for data in jnp.broadcast_arrays(*datas)]
-    site = site_of_one_axis(
+    plan = plan_of_one_axis(
         op,
         make_in_region(datas[0], dims) if set(dims) != {None} else datas[0],
         axis,
         supports_padding=True,
     )
-    (dim,) = site.axes
-    index = global_positions(site, jnp.arange(0).dtype)
+    (dim,) = plan.axes
+    index = global_positions(plan, jnp.arange(0).dtype)
     operands = [*map(lax.stop_gradient, reversed(datas)), index]
-    if site.mesh_axes:
-        order = sort_blocks(operands, dim, site.place, len(operands))[-1]
-        return site.finish_whole(refilled(order, dim, site.place))
-    return site.finish_whole(lax.sort(operands, dimension=dim, num_keys=len(operands) - 1)[-1])
+    if plan.mesh_axes:
+        order = sort_blocks(operands, dim, plan.place, len(operands))[-1]
+        return plan.finish_whole(refilled(order, dim, plan.place))
+    return plan.finish_whole(lax.sort(operands, dimension=dim, num_keys=len(operands) - 1)[-1])
 
 
 def _run_partition(
@@ -245,13 +245,13 @@ def _partition(
     kth: int,
     x: AnyArray,
 ) -> AnyArray:
-    site = site_of_one_axis(op, x, axis, supports_padding=True)
-    (dim,) = site.axes
-    data = site.data
-    if site.mesh_axes:
-        data = comm.all_gather(data, dim, site.place, "varying")
+    plan = plan_of_one_axis(op, x, axis, supports_padding=True)
+    (dim,) = plan.axes
+    data = plan.data
+    if plan.mesh_axes:
+        data = comm.all_gather(data, dim, plan.place, "varying")
     data = function(data, kth, dim)
-    return site.finish_whole(comm.cut(data, dim, site.place) if site.mesh_axes else data)
+    return plan.finish_whole(comm.cut(data, dim, plan.place) if plan.mesh_axes else data)
 
 
 @operation(on_blocks=True)
@@ -341,41 +341,41 @@ def top_k(x: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | Non
     """
     k = as_integer("top_k", "k", k)
     x = to_local(x, "top_k", ambient())
-    site = site_of_one_axis("top_k", x, axis, supports_padding=True)
-    (dim,) = site.axes
-    if not 0 <= k <= site.count:
+    plan = plan_of_one_axis("top_k", x, axis, supports_padding=True)
+    (dim,) = plan.axes
+    if not 0 <= k <= plan.count:
         raise AxisSizeError(
-            f"top_k: k={k} is not between 0 and {site.count}, the size of axis {format_value(axis)}"
+            f"top_k: k={k} is not between 0 and {plan.count}, the size of axis {format_value(axis)}"
             f" in {type_text(x)}."
         )
-    data = jnp.moveaxis(site.data, dim, -1)
+    data = jnp.moveaxis(plan.data, dim, -1)
     values, index = (
-        _real_top_k(data, k, site.uneven[0][1])
-        if site.uneven
+        _real_top_k(data, k, plan.uneven[0][1])
+        if plan.uneven
         else lax.top_k(data, min(k, data.shape[-1]))
     )
     index = lax.convert_element_type(
         index, index.dtype
     )  # JAX's indices are weakly typed if the values are
-    if site.mesh_axes:
-        index = index + comm.block_index(site.mesh_axes).astype(index.dtype) * site.data.shape[dim]
+    if plan.mesh_axes:
+        index = index + comm.block_index(plan.mesh_axes).astype(index.dtype) * plan.data.shape[dim]
         # A loop comes last in a placement. Merging its steps first leaves `k` values per device.
-        loops = tuple(axis for axis in site.mesh_axes if isinstance(axis, LoopAxis))
-        devices = tuple(axis for axis in site.mesh_axes if not isinstance(axis, LoopAxis))
-        levels = (site.mesh_axes,) if site.uneven or not loops else (loops, devices)
+        loops = tuple(axis for axis in plan.mesh_axes if isinstance(axis, LoopAxis))
+        devices = tuple(axis for axis in plan.mesh_axes if not isinstance(axis, LoopAxis))
+        levels = (plan.mesh_axes,) if plan.uneven or not loops else (loops, devices)
         for axes in filter(None, levels):
             values = comm.all_gather(values, values.ndim - 1, axes, "invarying")
             index = comm.all_gather(index, index.ndim - 1, axes, "invarying")
-            if site.uneven:
-                real = _real_candidates(site.uneven[0][1], k, data.shape[-1])
+            if plan.uneven:
+                real = _real_candidates(plan.uneven[0][1], k, data.shape[-1])
                 values, index = values[..., :real], index[..., :real]
             values, chosen = lax.top_k(values, min(k, values.shape[-1]))
             index = jnp.take_along_axis(index, chosen, -1)
-    dims: Dims = (*(d for i, d in enumerate(site.dims_in) if i != dim), None)
+    dims: Dims = (*(d for i, d in enumerate(plan.dims_in) if i != dim), None)
     place = len(dims) - 1
-    if not site.named:
+    if not plan.named:
         values, index = jnp.moveaxis(values, -1, dim), jnp.moveaxis(index, -1, dim)
-        dims, place = site.dims_in, dim
+        dims, place = plan.dims_in, dim
     return TopK(
         *(finish_with_new_axis("top_k", data, dims, place, out_axis) for data in (values, index))
     )
@@ -529,13 +529,13 @@ def searchsorted(
         return lifted(a, v, *more)
     region = ambient()
     a, v = to_local(a, "searchsorted", region), to_local(v, "searchsorted", region)
-    site = site_of_one_axis("searchsorted", a, axis, supports_padding=True)
-    if dims_of(a).count(None) > (0 if site.named else 1):
+    plan = plan_of_one_axis("searchsorted", a, axis, supports_padding=True)
+    if dims_of(a).count(None) > (0 if plan.named else 1):
         raise PositionalAxisError(
             f"searchsorted: {type_text(a)} has positional axes in addition to axis"
             f" {format_value(axis)}. Name them."
         )
-    if not site.named:
+    if not plan.named:
         return lifted(a, v, *more)
     if axis in dims_of(v):
         raise AxisSizeError(
@@ -546,7 +546,7 @@ def searchsorted(
         names = dict.fromkeys(dim for dim in (*dims_of(a), *dims_of(v)) if dim is not None)
         region.check_placement("searchsorted", names)
         region.seen.update(names)
-    if site.mesh_axes and sorter is not None:
+    if plan.mesh_axes and sorter is not None:
         a, more = take_along_axis(a, sorter, axis), ()
 
     def as_position(x: ArrayLike) -> ArrayLike:
@@ -557,11 +557,11 @@ def searchsorted(
         return make_in_region(block.data, dims)
 
     real = (
-        real_entries(site.place, site.data.shape[site.axes[0]])
-        if isinstance(site.place, Uneven)
+        real_entries(plan.place, plan.data.shape[plan.axes[0]])
+        if isinstance(plan.place, Uneven)
         else None
     )
     result = lifted(as_position(a), v, *map(as_position, more), real=real)
-    if not site.mesh_axes:
+    if not plan.mesh_axes:
         return result
-    return make_result(comm.psum(data_of(result), site.mesh_axes), dims_of(result))
+    return make_result(comm.psum(data_of(result), plan.mesh_axes), dims_of(result))

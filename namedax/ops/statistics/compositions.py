@@ -26,8 +26,8 @@ from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key, resolve_axis
 from namedax.ops.operands.broadcasting import make_result
 from namedax.ops.operands.operation import REDUCED, Explicit, operation
+from namedax.ops.reduction.plan import reduction_plan
 from namedax.ops.reduction.reductions import REDUCTIONS
-from namedax.ops.reduction.site import reduction_site
 from namedax.resources import communication as comm
 
 __all__ = ["average", "norm", "ptp", "vector_norm"]
@@ -105,7 +105,7 @@ def average(
         result = _mean(x, axis, keepdims=keepdims)
         if not returned:
             return result
-        count = reduction_site("average", x, axis, supports_padding=True).count
+        count = reduction_plan("average", x, axis, supports_padding=True).count
         return result, apply_elementwise(
             "average", lambda r: jnp.full(r.shape, count, r.dtype), result
         )
@@ -126,7 +126,7 @@ def average(
     entries = [dims[:i].count(None) if dims[i] is None else dims[i] for i in reduced]
     counted = tuple(e for e in entries if (weights.ndim > 0 if isinstance(e, int) else e in own))
     repeats = (
-        reduction_site(
+        reduction_plan(
             "average", x, tuple(e for e in entries if e not in counted), supports_padding=True
         ).count
         if len(counted) < len(entries)
@@ -283,20 +283,20 @@ def norm(
 def _singular_norm(
     op: str, axes: AxisSpec, ord: float | str | None, keepdims: bool, x: AnyArray
 ) -> AnyArray:
-    site = reduction_site(op, x, axes, keepdims)
-    data = site.data
+    plan = reduction_plan(op, x, axes, keepdims)
+    data = plan.data
     region = ambient()
-    for i in site.named:
+    for i in plan.named:
         placement = (
-            region.placement(site.dims_in[i]) if region is not None and site.mesh_axes else ()
+            region.placement(plan.dims_in[i]) if region is not None and plan.mesh_axes else ()
         )
         if placement:
             data = comm.all_gather(data, i, placement, "invarying")
     if data.dtype in (jnp.bfloat16, jnp.float16):  # JAX 0.12 has no svd for these dtypes
-        return site.finish(
-            jnp.linalg.norm(data.astype(jnp.float32), ord, site.axes, keepdims).astype(data.dtype)
+        return plan.finish(
+            jnp.linalg.norm(data.astype(jnp.float32), ord, plan.axes, keepdims).astype(data.dtype)
         )
-    return site.finish(jnp.linalg.norm(data, ord, site.axes, keepdims))
+    return plan.finish(jnp.linalg.norm(data, ord, plan.axes, keepdims))
 
 
 @operation(

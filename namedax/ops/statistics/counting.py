@@ -28,8 +28,8 @@ from namedax.ops.operands.broadcasting import align, make_result, to_local
 from namedax.ops.operands.new_axis import finish_with_new_axis, new_axis_placement
 from namedax.ops.operands.operation import MOVED, operation
 from namedax.ops.operands.pytree import data_of
+from namedax.ops.reduction.plan import ReductionPlan, reduction_plan
 from namedax.ops.reduction.reductions import REDUCTIONS
-from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.ops.sorting.sorting import search
 from namedax.resources import communication as comm
 
@@ -59,19 +59,19 @@ def _scatter_add(index: jax.Array, weights: jax.Array, length: int) -> jax.Array
 
 
 def _combine_counts(
-    op: str, partial: jax.Array, site: ReductionPlan, out_axis: Hashable | None
+    op: str, partial: jax.Array, plan: ReductionPlan, out_axis: Hashable | None
 ) -> AnyArray:
     """Sum over all devices along a new last axis.
 
     This is one all-reduce, or one reduce-scatter if the new axis has the same sharding.
     """
-    dims = (*site.dims, None)
-    placement = new_axis_placement(op, out_axis, partial.shape[-1], site.dims)
-    if placement and placement == site.mesh_axes:
+    dims = (*plan.dims, None)
+    placement = new_axis_placement(op, out_axis, partial.shape[-1], plan.dims)
+    if placement and placement == plan.mesh_axes:
         partial = comm.psum_scatter(partial, partial.ndim - 1, placement)
-        return make_result(partial, (*site.dims, out_axis))
-    if site.mesh_axes:
-        partial = comm.psum(cast_data(partial, site.mesh_axes), site.mesh_axes)
+        return make_result(partial, (*plan.dims, out_axis))
+    if plan.mesh_axes:
+        partial = comm.psum(cast_data(partial, plan.mesh_axes), plan.mesh_axes)
     return finish_with_new_axis(op, partial, dims, len(dims) - 1, out_axis)
 
 
@@ -80,15 +80,15 @@ def _prepared(
 ) -> tuple[ReductionPlan, jax.Array | None]:
     """Return the plan for `x`, and weights of the shape of its data; both broadcast by name."""
     if weights is None:
-        return reduction_site(op, x, axis, supports_padding=True), None
+        return reduction_plan(op, x, axis, supports_padding=True), None
     datas, dims = align(op, x, weights)
     data, weight = jnp.broadcast_arrays(*datas)
-    return reduction_site(op, make_result(data, dims), axis, supports_padding=True), weight
+    return reduction_plan(op, make_result(data, dims), axis, supports_padding=True), weight
 
 
-def _without_padding(index: jax.Array, site: ReductionPlan, nowhere: int) -> jax.Array:
+def _without_padding(index: jax.Array, plan: ReductionPlan, nowhere: int) -> jax.Array:
     """Assign padding to a bin that does not exist."""
-    real = site.real()
+    real = plan.real()
     if real is None:
         return index
     index = (
@@ -96,7 +96,7 @@ def _without_padding(index: jax.Array, site: ReductionPlan, nowhere: int) -> jax
         if index.dtype.itemsize < 4
         else index
     )
-    return jnp.where(_flat_last(jnp.broadcast_to(real, site.data.shape), site.axes), index, nowhere)
+    return jnp.where(_flat_last(jnp.broadcast_to(real, plan.data.shape), plan.axes), index, nowhere)
 
 
 @operation(requires_axis=MOVED)
@@ -165,17 +165,17 @@ def bincount(
 def _bincount(
     op: str, axes: kernels.AxesAndNew, length: int, x: AnyArray, *more: AnyArray
 ) -> AnyArray:
-    site, weight = _prepared(op, x, more[0] if more else None, axes.axes)
-    index = _flat_last(site.data, site.axes)
+    plan, weight = _prepared(op, x, more[0] if more else None, axes.axes)
+    index = _flat_last(plan.data, plan.axes)
     index = _without_padding(
-        jnp.maximum(index.astype(jnp.int32) if index.dtype == jnp.bool_ else index, 0), site, length
+        jnp.maximum(index.astype(jnp.int32) if index.dtype == jnp.bool_ else index, 0), plan, length
     )
     flat = (
         jnp.ones(index.shape, jnp.arange(0).dtype)
         if weight is None
-        else _flat_last(weight, site.axes)
+        else _flat_last(weight, plan.axes)
     )
-    return _combine_counts(op, _scatter_add(index, flat, length), site, axes.new)
+    return _combine_counts(op, _scatter_add(index, flat, length), plan, axes.new)
 
 
 @operation(requires_axis=MOVED)
@@ -255,17 +255,17 @@ def histogram(
 def _histogram(
     op: str, axes: kernels.AxesAndNew, dtype: DType, x: AnyArray, edges: AnyArray, *more: AnyArray
 ) -> AnyArray:
-    site, weight = _prepared(op, x, more[0] if more else None, axes.axes)
-    values = _flat_last(site.data, site.axes)
-    flat = jnp.ones(values.shape, dtype) if weight is None else _flat_last(weight, site.axes)
+    plan, weight = _prepared(op, x, more[0] if more else None, axes.axes)
+    values = _flat_last(plan.data, plan.axes)
+    flat = jnp.ones(values.shape, dtype) if weight is None else _flat_last(weight, plan.axes)
     if isinstance(edges, NamedArray) or edges.ndim > 1:
-        (ends, _), dims = align(op, edges, make_result(values[..., :1], (*site.dims, None)))
+        (ends, _), dims = align(op, edges, make_result(values[..., :1], (*plan.dims, None)))
         # In the order of the values: the dims of the plan, then the edges.
-        ends = _reorder(ends, dims, (*site.dims, None))
+        ends = _reorder(ends, dims, (*plan.dims, None))
         ends = jnp.broadcast_to(ends, (*values.shape[:-1], ends.shape[-1]))
     else:
         ends = edges
-    ends = cast_data(ends, site.mesh_axes)
+    ends = cast_data(ends, plan.mesh_axes)
     if ends.ndim == 1:
         index, last = search(ends, values, "right"), ends[-1]
     else:
@@ -275,9 +275,9 @@ def _histogram(
     index = jnp.where(values == last, count, index)
     # 0 precedes the first bin, count + 1 follows the last: both are dropped.
     counts = _scatter_add(
-        _without_padding(jnp.where(index == 0, count + 1, index) - 1, site, count), flat, count
+        _without_padding(jnp.where(index == 0, count + 1, index) - 1, plan, count), flat, count
     )
-    return _combine_counts(op, counts, site, axes.new)
+    return _combine_counts(op, counts, plan, axes.new)
 
 
 def _reorder(data: jax.Array, dims: Dims, target: Dims) -> jax.Array:

@@ -24,7 +24,7 @@ from namedax.errors import (
     PositionalAxisError,
     did_you_mean,
     format_value,
-    refuse_names,
+    reject_names,
 )
 from namedax.ops.operands import kernels
 from namedax.ops.operands.along_axes import entries_of, to_front
@@ -33,7 +33,7 @@ from namedax.ops.operands.broadcasting import make_result
 from namedax.ops.operands.nmap import nmap
 from namedax.ops.operands.operation import REDUCED, operation
 from namedax.ops.operands.pytree import data_of
-from namedax.ops.reduction.site import ReductionPlan, reduction_site
+from namedax.ops.reduction.plan import ReductionPlan, reduction_plan
 from namedax.ops.sorting.network import global_positions, sort_local, sort_values
 from namedax.resources import communication as comm
 
@@ -57,36 +57,36 @@ def _at_rank(ordered: jax.Array, rank: jax.Array, mesh_axes: tuple[str, ...]) ->
     return comm.psum(comm.only_where(here, values), mesh_axes)
 
 
-def _quantile(site: ReductionPlan, q: jax.Array, method: str, skip_nans: bool) -> jax.Array:
+def _quantile(plan: ReductionPlan, q: jax.Array, method: str, skip_nans: bool) -> jax.Array:
     """Compute quantiles of shape `[*q.shape, *rest]`."""
-    dtype = inexact_type(site.data.dtype)
+    dtype = inexact_type(plan.data.dtype)
     if jnp.issubdtype(dtype, jnp.complexfloating):
         raise ArgumentTypeError(
             "quantile: complex numbers have no order. Take their nx.abs, nx.real or nx.imag first."
         )
-    data = site.data.astype(dtype)
+    data = plan.data.astype(dtype)
     q = jnp.asarray(q)
     q = q.astype(common_type(dtype, q.dtype if jnp.issubdtype(q.dtype, jnp.floating) else dtype))
-    rest = [i for i in range(data.ndim) if i not in site.axes]
-    order = [*rest, *sorted(site.axes)]
+    rest = [i for i in range(data.ndim) if i not in plan.axes]
+    order = [*rest, *sorted(plan.axes)]
 
     def flat(array: jax.Array) -> jax.Array:
         array = lax.transpose(array, order)
-        return as_one(array, len(rest), len(site.axes))
+        return as_one(array, len(rest), len(plan.axes))
 
     missing = jnp.isnan(data)
-    if (real := site.real()) is not None:  # a NaN follows all numbers, and counts if it is real
+    if (real := plan.real()) is not None:  # a NaN follows all numbers, and counts if it is real
         missing, data = missing & real, jnp.where(real, data, jnp.nan)
-    invalid = jnp.sum(missing, site.axes, dtype=jnp.int32)
-    if site.mesh_axes:
-        invalid = comm.psum(invalid, site.mesh_axes)
-    data, index = flat(data), flat(global_positions(site, jnp.int32))
+    invalid = jnp.sum(missing, plan.axes, dtype=jnp.int32)
+    if plan.mesh_axes:
+        invalid = comm.psum(invalid, plan.mesh_axes)
+    data, index = flat(data), flat(global_positions(plan, jnp.int32))
     last = data.ndim - 1
-    if site.mesh_axes:
-        ordered = sort_values(data, index, last, site.mesh_axes, False)
+    if plan.mesh_axes:
+        ordered = sort_values(data, index, last, plan.mesh_axes, False)
     else:
         ordered = sort_local(data, last)
-    count = site.count - invalid if skip_nans else jnp.full(invalid.shape, site.count, jnp.int32)
+    count = plan.count - invalid if skip_nans else jnp.full(invalid.shape, plan.count, jnp.int32)
     top = jnp.maximum(count - 1, 0)[..., None]
     position = jnp.broadcast_to(jnp.ravel(q), (*count.shape, q.size)) * (
         count[..., None] - 1
@@ -94,7 +94,7 @@ def _quantile(site: ReductionPlan, q: jax.Array, method: str, skip_nans: bool) -
     low, high = jnp.floor(position), jnp.ceil(position)
     above = position - low
     ranks = [jnp.clip(rank.astype(jnp.int32), 0, top) for rank in (low, high)]
-    picked = _at_rank(ordered, jnp.concatenate(ranks, -1), site.mesh_axes)
+    picked = _at_rank(ordered, jnp.concatenate(ranks, -1), plan.mesh_axes)
     low_value, high_value = jnp.split(picked, 2, -1)
     if method == "linear":
         result = low_value.astype(q.dtype) * (1 - above) + high_value.astype(q.dtype) * above
@@ -140,13 +140,13 @@ def _run_quantile(
 def _quantiles(
     op: str, axis: AxisSpec, method: str, keepdims: bool, skip_nans: bool, x: AnyArray, q: jax.Array
 ) -> AnyArray:
-    site = reduction_site(op, x, axis, keepdims, supports_padding=True)
-    data = _quantile(site, q, method, skip_nans)
+    plan = reduction_plan(op, x, axis, keepdims, supports_padding=True)
+    data = _quantile(plan, q, method, skip_nans)
     leading = np.ndim(q)
     if keepdims:
-        data = jnp.expand_dims(data, [leading + i for i in sorted(site.axes)])
-        data = lax.squeeze(data, [leading + i for i in site.named])
-    return make_result(data, (None,) * leading + site.dims)
+        data = jnp.expand_dims(data, [leading + i for i in sorted(plan.axes)])
+        data = lax.squeeze(data, [leading + i for i in plan.named])
+    return make_result(data, (None,) * leading + plan.dims)
 
 
 def _check_fractions(op: str, q: object, top: int) -> None:
@@ -171,7 +171,7 @@ def _run_weighted(
     weights: ArrayLike | None,
 ) -> AnyArray:
     """Run one of the functions with weights; `inverted_cdf` and weights gather named axes."""
-    refuse_names(op, q, "a number")
+    reject_names(op, q, "a number")
     top = 100 if op.endswith("percentile") else 1
     _check_fractions(op, q, top)
     q = jnp.asarray(q) if isinstance(q, (list, tuple)) else q

@@ -14,10 +14,10 @@ from namedax.core.element_types import accumulates, extreme
 from namedax.core.names import DType
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.operands.along_axes import along_axes, checks_axes, names_in
-from namedax.ops.operands.axes import refuse_order_of_storage
+from namedax.ops.operands.axes import reject_order_of_storage
 from namedax.ops.operands.operation import REDUCED, SEARCHED, Explicit, operation
+from namedax.ops.reduction.plan import check_mask
 from namedax.ops.reduction.reductions import REDUCTIONS, resolve_ddof
-from namedax.ops.reduction.site import check_mask
 from namedax.ops.shape.inspection import size
 
 __all__ = [
@@ -401,7 +401,7 @@ def nanmin(
 @accumulates("x")
 def _nan_arg(name: str, x: ArrayLike, axis: AxisSpec, keepdims: bool) -> AnyArray:
     x = as_array(x)
-    refuse_order_of_storage(f"nan{name}", x, axis)
+    reject_order_of_storage(f"nan{name}", x, axis)
     reduce = REDUCTIONS[name]
     if not _has_nans(x):
         return reduce(x, axis, keepdims=keepdims)

@@ -502,25 +502,25 @@ def convolve(
             f"convolve: the kernel {type_text(v)} must have exactly one positional axis, the taps."
         )
     axis = unwrap_single(axis, dims_of(a))
-    site = along("convolve", a, axis, supports_padding=True)
+    line = along("convolve", a, axis, supports_padding=True)
     taps = v.shape[0] if isinstance(v, NamedArray) else np.shape(v)[0]
-    if not taps or not site.size:
+    if not taps or not line.size:
         raise PositionalAxisError(
-            f"convolve: the kernel {type_text(v)} and axis {format_value(axis)} of size {site.size}"
+            f"convolve: the kernel {type_text(v)} and axis {format_value(axis)} of size {line.size}"
             " must not be empty."
         )
     # Element i of the result is element i + first of the full convolution. It reads the rows from i
     # + first - (taps - 1).
-    long, short = max(site.size, taps), min(site.size, taps)
+    long, short = max(line.size, taps), min(line.size, taps)
     first = {"full": 0, "same": (short - 1) // 2, "valid": short - 1}[mode]
-    size = {"full": site.size + taps - 1, "same": long, "valid": long - short + 1}[mode]
-    dims, new = site.result(out_axis, size)
-    block = site.block(new, size)
-    return _convolve(site, v, dims, new, block, block + taps - 1, first - (taps - 1), precision)
+    size = {"full": line.size + taps - 1, "same": long, "valid": long - short + 1}[mode]
+    dims, new = line.result(out_axis, size)
+    block = line.block(new, size)
+    return _convolve(line, v, dims, new, block, block + taps - 1, first - (taps - 1), precision)
 
 
 def _convolve(
-    site: Along,
+    line: Along,
     v: ArrayLike,
     dims: Dims,
     new: MeshAxes,
@@ -529,8 +529,8 @@ def _convolve(
     first: int,
     precision: lax.PrecisionLike,
 ) -> AnyArray:
-    """Convolve windows with the kernel; all axes except the axis of `site` are batch axes."""
-    ranks = sum(dim is None for dim in site.dims)
+    """Convolve windows with the kernel; all axes except the axis of `line` are batch axes."""
+    ranks = sum(dim is None for dim in line.dims)
 
     def rows(x: jax.Array, k: jax.Array) -> jax.Array:
         flat = as_one(x, 0, x.ndim - 1)
@@ -538,15 +538,15 @@ def _convolve(
         return out.reshape(*x.shape[:-1], out.shape[-1])
 
     def compute(keep: frozenset[str]) -> AnyArray:
-        data = site.windows(new, first, block, length, "fill", 0, keep | frozenset(new))
-        batch = [i for i in range(data.ndim) if i != site.dim]
-        labelled = [i for i in batch if site.dims[i] is not None]
-        order = [*labelled, *(i for i in batch if site.dims[i] is None), site.dim]
+        data = line.windows(new, first, block, length, "fill", 0, keep | frozenset(new))
+        batch = [i for i in range(data.ndim) if i != line.dim]
+        labelled = [i for i in batch if line.dims[i] is not None]
+        order = [*labelled, *(i for i in batch if line.dims[i] is None), line.dim]
         x = constrain_sharding(
-            lax.transpose(data, order), (*(site.dims[i] for i in order[:-1]), None)
+            lax.transpose(data, order), (*(line.dims[i] for i in order[:-1]), None)
         )
-        labels = tuple(site.dims[i] for i in labelled) + (None,) * (ranks + 1)
-        with without_constraints(site.region):
+        labels = tuple(line.dims[i] for i in labelled) + (None,) * (ranks + 1)
+        with without_constraints(line.region):
             result = nmap(rows)(make_in_region(x, labels) if labelled else x, v)
         if not isinstance(new, Uneven):
             return result
@@ -554,13 +554,13 @@ def _convolve(
         return make_in_region(refilled(data, data.ndim - 1, new), dims_of(result))
 
     def named_result(value: AnyArray) -> tuple[Any, Dims]:
-        own, out_axis = dims_of(value), dims[site.dim]
+        own, out_axis = dims_of(value), dims[line.dim]
         data = data_of(value)
         return constrain_sharding(data, own), (*own[:-1], out_axis)
 
-    gathered = frozenset(site.old) - frozenset(new)
+    gathered = frozenset(line.old) - frozenset(new)
     data, out = named_result(compute(frozenset()))
-    check_together(site.op, out)
+    check_together(line.op, out)
     if not gathered:
         return make_result(data, out)
     return with_varying_form(data, out, gathered, lambda: named_result(compute(gathered))[0])

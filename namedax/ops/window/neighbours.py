@@ -30,7 +30,7 @@ from namedax.errors import (
     PositionalAxisError,
     as_integer,
     format_value,
-    refuse_names,
+    reject_names,
     show_names,
 )
 from namedax.ops.operands.along_axes import by_name, entries_of, names_in
@@ -149,27 +149,27 @@ def _roll_one(a: ArrayLike, by: int | AnyArray, axis: Any) -> AnyArray:
     if not is_name(axis):
         data, dims = data_and_dims("roll", a)
         return make_result(jnp.roll(data, by, position_of("roll", a, axis)), dims)
-    site = along("roll", a, axis, supports_padding=isinstance(by, int))
-    if not site.old:
-        return make_result(jnp.roll(site.data, by, site.dim), site.dims)
+    plan = along("roll", a, axis, supports_padding=isinstance(by, int))
+    if not plan.old:
+        return make_result(jnp.roll(plan.data, by, plan.dim), plan.dims)
     if isinstance(by, int):
-        return site.remap(
-            None, np.roll(np.arange(site.size), by), 0, lambda data: jnp.roll(data, by, site.dim)
+        return plan.remap(
+            None, np.roll(np.arange(plan.size), by), 0, lambda data: jnp.roll(data, by, plan.dim)
         )
-    return make_result(_roll_at_run_time(site, by), site.dims)
+    return make_result(_roll_at_run_time(plan, by), plan.dims)
 
 
-def _roll_at_run_time(site: Along, by: jax.Array) -> jax.Array:
-    devices, block = site.blocks(site.old), site.data.shape[site.dim]
-    by = jnp.mod(by, site.size)
+def _roll_at_run_time(plan: Along, by: jax.Array) -> jax.Array:
+    devices, block = plan.blocks(plan.old), plan.data.shape[plan.dim]
+    by = jnp.mod(by, plan.size)
     blocks, rest = by // block, by % block
-    data = cast_data(site.data, site.old)
+    data = cast_data(plan.data, plan.old)
     for bit in range((devices - 1).bit_length()):
-        moved = comm.ppermute(data, site.old, [(d, (d + 2**bit) % devices) for d in range(devices)])
+        moved = comm.ppermute(data, plan.old, [(d, (d + 2**bit) % devices) for d in range(devices)])
         data = jnp.where((blocks >> bit) & 1, moved, data)
-    before = comm.ppermute(data, site.old, [(d, (d + 1) % devices) for d in range(devices)])
+    before = comm.ppermute(data, plan.old, [(d, (d + 1) % devices) for d in range(devices)])
     return lax.dynamic_slice_in_dim(
-        lax.concatenate([before, data], site.dim), block - rest, block, site.dim
+        lax.concatenate([before, data], plan.dim), block - rest, block, plan.dim
     )
 
 
@@ -228,12 +228,12 @@ def _shift(
     if not is_name(axis):
         data, dims = data_and_dims(op, x)
         return make_result(whole(data, position_of(op, x, axis)), dims)
-    site = along(op, x, axis, supports_padding=True)
-    if not site.old:
-        return make_result(whole(site.data, site.dim), site.dims)
-    source = np.arange(site.size) - by
-    rows = np.where((source < 0) | (source >= site.size), FILL, source)
-    return site.remap(None, rows, fill_value, lambda data: whole(data, site.dim))
+    plan = along(op, x, axis, supports_padding=True)
+    if not plan.old:
+        return make_result(whole(plan.data, plan.dim), plan.dims)
+    source = np.arange(plan.size) - by
+    rows = np.where((source < 0) | (source >= plan.size), FILL, source)
+    return plan.remap(None, rows, fill_value, lambda data: whole(data, plan.dim))
 
 
 def _check_fill(op: str, parameter: str, value: object, x: Any) -> None:
@@ -322,25 +322,25 @@ def _halo(
     x: ArrayLike,
 ) -> AnyArray:
     axis, out_axis = axes
-    site = along(op, x, axis, supports_padding=True)
-    if out_axis is not None and (not is_name(out_axis) or out_axis in site.dims):
+    plan = along(op, x, axis, supports_padding=True)
+    if out_axis is not None and (not is_name(out_axis) or out_axis in plan.dims):
         raise AxisNameError(
             f"{op}: out_axis={format_value(out_axis)} must be an axis name that {type_text(x)}"
             " lacks."
         )
-    block = site.data.shape[site.dim]
-    data = site.windows(
-        site.old, -before, block, before + block + after, _MODES[mode], value, frozenset()
+    block = plan.data.shape[plan.dim]
+    data = plan.windows(
+        plan.old, -before, block, before + block + after, _MODES[mode], value, frozenset()
     )
     width = before + 1 + after
     window = jnp.stack(
-        [lax.slice_in_dim(data, j, j + block, axis=site.dim) for j in range(width)], -1
+        [lax.slice_in_dim(data, j, j + block, axis=plan.dim) for j in range(width)], -1
     )
-    window = refilled(window, site.dim, site.old)
+    window = refilled(window, plan.dim, plan.old)
     if out_axis is None:
-        return make_result(window, (*site.dims, None))
+        return make_result(window, (*plan.dims, None))
     # The window's axis is first a positional axis, so that it is sliced if its name is sharded.
-    return named(make_result(window, (*site.dims, None)), {site.dims.count(None): out_axis})
+    return named(make_result(window, (*plan.dims, None)), {plan.dims.count(None): out_axis})
 
 
 _PAD_MODES = (
@@ -401,7 +401,7 @@ def pad(
     >>> nx.positional(nx.pad(nx.named(jnp.array([5, 6]), ["k"]), {"k": (1, 2)}), ["k"])
     Array([0, 5, 6, 0, 0], dtype=int32)
     """
-    refuse_names("pad", array)
+    reject_names("pad", array)
     if isinstance(pad_width, str):
         width = (1, 2) if isinstance(mode, str) or callable(mode) else mode
         raise ArgumentTypeError(
@@ -477,18 +477,18 @@ def _pad_one(
     if not is_name(axis):
         data, dims = data_and_dims("pad", x)
         return make_result(whole(data, position_of("pad", x, axis)), dims)
-    site = along("pad", x, axis, supports_padding=True)
-    if not site.old or mode not in ("constant", "edge", "wrap", "reflect", "symmetric"):
+    plan = along("pad", x, axis, supports_padding=True)
+    if not plan.old or mode not in ("constant", "edge", "wrap", "reflect", "symmetric"):
         return apply_to_complete_axis(
-            site, out_axis, site.size + before + after, lambda data: whole(data, site.dim)
+            plan, out_axis, plan.size + before + after, lambda data: whole(data, plan.dim)
         )
     if mode == "constant":
-        rows = np.pad(np.arange(site.size), (before, after), constant_values=FILL)
+        rows = np.pad(np.arange(plan.size), (before, after), constant_values=FILL)
     else:
         padded: Callable[..., np.ndarray] = np.pad
-        rows = padded(np.arange(site.size), (before, after), mode, **options)
-    return site.remap(
-        out_axis, rows, options.get("constant_values", 0), lambda data: whole(data, site.dim)
+        rows = padded(np.arange(plan.size), (before, after), mode, **options)
+    return plan.remap(
+        out_axis, rows, options.get("constant_values", 0), lambda data: whole(data, plan.dim)
     )
 
 
@@ -563,34 +563,34 @@ def diff(
         out_axis = axis if out_axis is None else out_axis
         axis, prepend, append, ends = _Joined(axis), None, None, []
     if n == 0:
-        site = along("diff", a, axis, supports_padding=True)
+        plan = along("diff", a, axis, supports_padding=True)
         return (
-            apply_to_complete_axis(site, out_axis, site.size, lambda data: data)
+            apply_to_complete_axis(plan, out_axis, plan.size, lambda data: data)
             if out_axis not in (None, axis)
             else as_array(a)
         )
     if ends:
         a = _broadcast_to_all("diff", a, ends)
-    site = along("diff", a, axis, supports_padding=True)
+    plan = along("diff", a, axis, supports_padding=True)
     lead = prepend is not None
-    size = site.size + len(ends) - n
+    size = plan.size + len(ends) - n
     if size < 0:
         size = 0
-    dims, new = site.result(out_axis, size)
-    block = site.block(new, size)
+    dims, new = plan.result(out_axis, size)
+    block = plan.block(new, size)
 
     def compute(keep: frozenset[str]) -> jax.Array:
         keep |= frozenset(new)
-        data = site.windows(new, -int(lead), block, block + n if size else 0, "fill", 0, keep)
+        data = plan.windows(new, -int(lead), block, block + n if size else 0, "fill", 0, keep)
         if ends:
             first = (comm.block_index(new) if new else 0) * block - int(lead)
-            row = along_dim(first + jnp.arange(data.shape[site.dim]), site.dim, data.ndim)
-            for end, at in ((prepend, -1), (append, site.size)):
+            row = along_dim(first + jnp.arange(data.shape[plan.dim]), plan.dim, data.ndim)
+            for end, at in ((prepend, -1), (append, plan.size)):
                 if end is not None:
-                    data = jnp.where(row == at, _entry(end, site, data), data)
-        return refilled(jnp.diff(data, n, site.dim), site.dim, new) if size else data
+                    data = jnp.where(row == at, _entry(end, plan, data), data)
+        return refilled(jnp.diff(data, n, plan.dim), plan.dim, new) if size else data
 
-    return finish(compute, dims, frozenset(site.old) - frozenset(new))
+    return finish(compute, dims, frozenset(plan.old) - frozenset(new))
 
 
 def _broadcast_to_all(op: str, a: ArrayLike, others: Sequence[Any]) -> NamedArray:
@@ -600,14 +600,14 @@ def _broadcast_to_all(op: str, a: ArrayLike, others: Sequence[Any]) -> NamedArra
     return make_in_region(jnp.broadcast_to(datas[0], shape).astype(jnp.result_type(*datas)), dims)
 
 
-def _entry(end: ArrayLike, site: Along, data: jax.Array) -> jax.Array:
-    """Expand `end` to one row along the axis of `site`."""
-    like = tuple(dim for i, dim in enumerate(site.dims) if i != site.dim)
+def _entry(end: ArrayLike, plan: Along, data: jax.Array) -> jax.Array:
+    """Expand `end` to one row along the axis of `plan`."""
+    like = tuple(dim for i, dim in enumerate(plan.dims) if i != plan.dim)
     (_, value), _ = align(
-        site.op, make_in_region(lax.index_in_dim(data, 0, site.dim, keepdims=False), like), end
+        plan.op, make_in_region(lax.index_in_dim(data, 0, plan.dim, keepdims=False), like), end
     )
     value = jnp.asarray(value)
-    return jnp.expand_dims(value, site.dim) if value.ndim else value
+    return jnp.expand_dims(value, plan.dim) if value.ndim else value
 
 
 # --- shifts of the zero frequency -----------------------------------------------------------------

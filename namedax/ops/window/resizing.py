@@ -101,26 +101,26 @@ def _resize_one(
     antialias: bool,
     precision: lax.PrecisionLike,
 ) -> ArrayLike:
-    site = along("resize", x, name)
-    if size == site.size and new_name in (None, name):
+    plan = along("resize", x, name)
+    if size == plan.size and new_name in (None, name):
         return x
-    weights = _weights(site.size, size, method, antialias)
+    weights = _weights(plan.size, size, method, antialias)
     if method == jax.image.ResizeMethod.NEAREST:
         rows = weights.argmax(1)
-        return site.remap(new_name, rows, 0, lambda data: jnp.take(data, rows, axis=site.dim))
-    dims, new = site.result(new_name, size)
-    dtype = inexact_type(site.data.dtype)
+        return plan.remap(new_name, rows, 0, lambda data: jnp.take(data, rows, axis=plan.dim))
+    dims, new = plan.result(new_name, size)
+    dtype = inexact_type(plan.data.dtype)
 
     def weighted(matrix: jax.typing.ArrayLike, data: jax.Array) -> jax.Array:
         summed = jnp.tensordot(
-            jnp.asarray(matrix, dtype), data.astype(dtype), ((1,), (site.dim,)), precision=precision
+            jnp.asarray(matrix, dtype), data.astype(dtype), ((1,), (plan.dim,)), precision=precision
         )
-        return jnp.moveaxis(summed, 0, site.dim)
+        return jnp.moveaxis(summed, 0, plan.dim)
 
-    if site.old and site.old == new:
-        return make_result(_on_blocks(site, weights, weighted), dims)
+    if plan.old and plan.old == new:
+        return make_result(_on_blocks(plan, weights, weighted), dims)
 
-    return apply_to_complete_axis(site, new_name, size, lambda data: weighted(weights, data))
+    return apply_to_complete_axis(plan, new_name, size, lambda data: weighted(weights, data))
 
 
 @functools.lru_cache(maxsize=256)
@@ -132,10 +132,10 @@ def _weights(
         return np.asarray(jax.image.resize(jnp.eye(before), (after, before), method, antialias))
 
 
-def _on_blocks(site: Along, weights: np.ndarray, weighted: Callable[[Any, Any], Any]) -> jax.Array:
+def _on_blocks(plan: Along, weights: np.ndarray, weighted: Callable[[Any, Any], Any]) -> jax.Array:
     """Compute each device's block from its nonzero weights and the rows that they apply to."""
-    devices = site.blocks(site.old)
-    parts = weights.reshape(devices, -1, site.size)
+    devices = plan.blocks(plan.old)
+    parts = weights.reshape(devices, -1, plan.size)
     used = [np.flatnonzero(part.any(0)) for part in parts]
     first = np.array([rows[0] if rows.size else 0 for rows in used])
     length = max(
@@ -148,12 +148,12 @@ def _on_blocks(site: Along, weights: np.ndarray, weighted: Callable[[Any, Any], 
         1,
     )
     wanted = first[:, None] + np.arange(length)
-    here = wanted < site.size
+    here = wanted < plan.size
     table = np.where(
-        here[:, None], np.take_along_axis(parts, np.minimum(wanted, site.size - 1)[:, None], 2), 0
+        here[:, None], np.take_along_axis(parts, np.minimum(wanted, plan.size - 1)[:, None], 2), 0
     )
-    value = move_rows(site.data, site.dim, site.old, np.where(here, wanted, FILL))
-    mine = cast_data(jnp.asarray(table), site.old)[comm.block_index(site.old)]
+    value = move_rows(plan.data, plan.dim, plan.old, np.where(here, wanted, FILL))
+    mine = cast_data(jnp.asarray(table), plan.old)[comm.block_index(plan.old)]
     return weighted(mine, value)
 
 

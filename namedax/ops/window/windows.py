@@ -185,21 +185,21 @@ def plan_window(
       AxisSizeError: no window fits, or the size of the result differs from its name's size in the
         mapped function or does not divide.
     """
-    site = along(op, x, axis, supports_padding=True)
+    line = along(op, x, axis, supports_padding=True)
     low, high = padding
-    size = max(0, (site.size + low + high - reach) // stride + 1)
+    size = max(0, (line.size + low + high - reach) // stride + 1)
     if size == 0:
         raise AxisSizeError(
             f"{op}: the {what} covers {reach} elements, but axis {format_value(axis)} has"
-            f" {site.size + low + high} including its padding."
+            f" {line.size + low + high} including its padding."
         )
-    dims, new = site.result(out_axis, size)
-    block = site.block(new, size)
+    dims, new = line.result(out_axis, size)
+    block = line.block(new, size)
     return Plan(
         axis,
-        dims[site.dim],
+        dims[line.dim],
         size,
-        site.old,
+        line.old,
         new,
         -low,
         block * stride,
@@ -249,20 +249,20 @@ def plan_transposed(
       AxisSizeError: the result is empty, or its size differs from its name's size in the mapped
         function or does not divide. Also if its blocks begin between two elements of the axis.
     """
-    site = along(op, x, axis)
+    line = along(op, x, axis)
     low, high = padding
-    size = max(0, (site.size - 1) * stride + 1 + low + high - reach + 1)
+    size = max(0, (line.size - 1) * stride + 1 + low + high - reach + 1)
     if size == 0:
         raise AxisSizeError(
             f"{op}: the padding {padding} leaves no element of axis {format_value(axis)}, which has"
-            f" {site.size} elements."
+            f" {line.size} elements."
         )
-    dims, new = site.result(out_axis, size)
-    devices = site.blocks(new)
+    dims, new = line.result(out_axis, size)
+    devices = line.blocks(new)
     block = size // devices
     if devices > 1 and block % stride:
         raise AxisSizeError(
-            f"{op}: axis {dims[site.dim]!r} of size {size} has blocks of {block} elements over mesh"
+            f"{op}: axis {dims[line.dim]!r} of size {size} has blocks of {block} elements over mesh"
             f" axes {new}, which is not a multiple of the stride {stride}. Choose a padding that"
             f" makes it one (padding='SAME' does if axis {format_value(axis)} divides), or another"
             " out_axis."
@@ -271,7 +271,7 @@ def plan_transposed(
     length = max(1, (block + reach - 2 - low) // stride - first + 1)
     before = stride * first + low
     after = block + reach - 1 - before - ((length - 1) * stride + 1)
-    return Plan(axis, dims[site.dim], size, site.old, new, first, block // stride, length), (
+    return Plan(axis, dims[line.dim], size, line.old, new, first, block // stride, length), (
         before,
         after,
     )
@@ -295,12 +295,12 @@ def spread(
     """
     value = x
     for plan in plans:
-        site = along(op, value, plan.axis, supports_padding=True)
-        is_whole = not (plan.old or plan.new) and (plan.first, plan.length) == (0, site.size)
+        line = along(op, value, plan.axis, supports_padding=True)
+        is_whole = not (plan.old or plan.new) and (plan.first, plan.length) == (0, line.size)
         moved = (
-            site.data
+            line.data
             if is_whole
-            else site.windows(
+            else line.windows(
                 plan.new,
                 plan.first,
                 plan.step,
@@ -311,7 +311,8 @@ def spread(
             )
         )
         value = make_in_region(
-            moved, tuple(Window(dim) if i == site.dim else dim for i, dim in enumerate(site.dims))
+            moved,
+            tuple(Window(dim) if i == line.dim else dim for i, dim in enumerate(line.dims)),
         )
     return value
 

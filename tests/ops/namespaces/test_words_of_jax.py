@@ -284,7 +284,7 @@ def test_arguments_that_do_not_match_the_signature(call, text):
 
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "var", "median", "cumsum", "flip", "logsumexp", "argmax"])
 @pytest.mark.parametrize("word", ["dim", "axes"])
-def test_other_words_for_the_axis(name, word):
+def test_migration_hints_for_the_axis(name, word):
     text = message(lambda: getattr(nx, name)(X, **{word: "k"}), ArgumentTypeError)
     assert text.startswith(f"{name}: got an unexpected keyword argument {word!r}. Write nx.{name}(")
     assert text.endswith("Did you mean axis=?")

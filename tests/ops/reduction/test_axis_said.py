@@ -210,7 +210,7 @@ def test_other_spellings_take_none_either(call, axis):
         call(axis)
 
 
-def test_methods_of_positional_axes_refuse_names_in_words():
+def test_methods_of_positional_axes_reject_names_in_words():
     for call in (
         lambda: ODD.transpose("k", "q"),
         lambda: ODD.transpose(("k", "q")),

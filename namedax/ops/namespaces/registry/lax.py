@@ -13,7 +13,7 @@ from namedax.core.array import is_named
 from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError
-from namedax.messages.call_errors import call_or_refuse
+from namedax.messages.call_errors import call_or_reject
 from namedax.messages.tracebacks import shorten_eager
 from namedax.ops.collectives import permuting, reducing
 from namedax.ops.collectives.gathering import pgather
@@ -53,8 +53,8 @@ def _of_devices(name: str, is_collective: bool, remedy: str) -> Callable[..., An
                     f" called for {of}. {remedy}"
                 )
             if is_collective:
-                return call_or_refuse(function, args, kwargs)
-            return call_program(call_or_refuse, (function, args, kwargs), {})
+                return call_or_reject(function, args, kwargs)
+            return call_program(call_or_reject, (function, args, kwargs), {})
         except Exception as error:
             shorten_eager(error)
             raise

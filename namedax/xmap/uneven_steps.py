@@ -15,10 +15,10 @@ from namedax.resources.assignment import partition_spec
 from namedax.resources.padding import padded, unpadded
 from namedax.resources.serial import on_devices
 
-__all__ = ["ShortSteps"]
+__all__ = ["UnevenSteps"]
 
 
-class ShortSteps(Record):
+class UnevenSteps(Record):
     """Arguments and results along axes whose number of steps does not divide their size.
 
     Padding is added before the steps and removed after them.

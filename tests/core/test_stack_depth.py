@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from namedax.core.stack_room import with_stack_room
+from namedax.core.stack_depth import with_stack_depth
 
 
 def depth(n):
@@ -12,8 +12,8 @@ def depth(n):
 
 
 def test_arguments_and_results_pass_through():
-    assert with_stack_room(lambda *args, **kwargs: (args, kwargs), 1, 2, word=3) == ((1, 2), {"word": 3})
-    assert with_stack_room(with_stack_room, depth, 300) == 300
+    assert with_stack_depth(lambda *args, **kwargs: (args, kwargs), 1, 2, word=3) == ((1, 2), {"word": 3})
+    assert with_stack_depth(with_stack_depth, depth, 300) == 300
 
 
 def test_errors_pass_through():
@@ -21,7 +21,7 @@ def test_errors_pass_through():
         raise ValueError("mine")
 
     with pytest.raises(ValueError, match="mine"):
-        with_stack_room(raises)
+        with_stack_depth(raises)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts page faults, as Linux does")
@@ -40,4 +40,4 @@ def test_calls_across_the_end_of_a_chunk_map_no_memory():
                 depth(n)
 
     often()
-    assert faults(lambda: with_stack_room(often)) < 100
+    assert faults(lambda: with_stack_depth(often)) < 100

@@ -29,7 +29,7 @@ from namedax.ops.operands.broadcasting import align, make_result, to_local
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import is_real
 
-__all__ = ["ReductionPlan", "check_mask", "reduction_site", "run_reduction"]
+__all__ = ["ReductionPlan", "check_mask", "reduction_plan", "run_reduction"]
 
 
 class ReductionPlan(Record):
@@ -95,7 +95,7 @@ class ReductionPlan(Record):
         return make_result(data, self.dims)
 
 
-def reduction_site(
+def reduction_plan(
     op: str,
     x: ArrayLike,
     axis: AxisSpec,
@@ -218,7 +218,7 @@ def run_reduction(
 ) -> AnyArray:
     """Run one reduction, in the accumulation type of the elements.
 
-    `reduce(site, *static, initial, dtype=dtype)` returns the reduced data, with `keepdims` as in
+    `reduce(plan, *static, initial, dtype=dtype)` returns the reduced data, with `keepdims` as in
     the plan; it receives `initial` and `dtype` only if the caller passed them.
     """
     try:
@@ -249,12 +249,12 @@ def _reduce(
     """Run `reduce` on a plan; `more` has its further arguments, then the operands."""
     count = len(more) - 1 - has_mask - has_initial
     static, x, others = more[:count], more[count], more[count + 1 :]
-    site = reduction_site(
+    plan = reduction_plan(
         op, x, axis, keepdims, others[0] if has_mask else None, supports_padding=True
     ).of_real()
 
     def of(data: jax.Array, dtype: DType | None) -> jax.Array:
         options = {} if dtype is None else {"dtype": dtype}
-        return reduce(site.replace(data=data), *static, *others[has_mask:], **options)
+        return reduce(plan.replace(data=data), *static, *others[has_mask:], **options)
 
-    return site.finish(accumulate(op, of, site.data, dtype))
+    return plan.finish(accumulate(op, of, plan.data, dtype))

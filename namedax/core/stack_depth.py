@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-__all__ = ["with_stack_room"]
+__all__ = ["with_stack_depth"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,7 +23,7 @@ R = TypeVar("R")
 _FRAME = 16_500
 
 
-def with_stack_room(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+def with_stack_depth(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a function that calls deeply, and does so for milliseconds.
 
     Tracing the step of a transformer (4 layers, tensor parallel) takes 0.83 of the time, at any
@@ -32,4 +32,4 @@ def with_stack_room(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs)
     return function(*args, **kwargs)
 
 
-with_stack_room.__code__ = with_stack_room.__code__.replace(co_stacksize=_FRAME)
+with_stack_depth.__code__ = with_stack_depth.__code__.replace(co_stacksize=_FRAME)

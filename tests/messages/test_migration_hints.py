@@ -16,7 +16,7 @@ import pytest
 
 import namedax as nx
 from namedax.errors import ArrayAttributeError
-from namedax.messages import hints, other_words
+from namedax.messages import hints, migration_hints
 from tests import make
 from tests.harness import Lazily, array, make_mesh, said
 
@@ -121,7 +121,7 @@ def test_what_is_to_be_written(word, written):
 
 
 def test_the_table_has_words_that_arrays_lack_and_functions_that_there_are():
-    for word in other_words.ATTRIBUTES:
+    for word in migration_hints.ATTRIBUTES:
         assert not hasattr(nx.NamedArray, word), word
         text = hints.what_to_write(nx, word, ("q", "k"))
         for path in re.findall(r"\bnx((?:\.\w+)+)", text):
@@ -251,8 +251,8 @@ def variables(code):
 
 def texts():
     """Every text of the tables, with one of its words."""
-    found = {hints.what_to_write(nx, word, ("b", "k")): word for word in other_words.ATTRIBUTES}
-    return found | {hints.at_face(word): word for word in other_words.FUNCTIONS}
+    found = {hints.what_to_write(nx, word, ("b", "k")): word for word in migration_hints.ATTRIBUTES}
+    return found | {hints.at_face(word): word for word in migration_hints.FUNCTIONS}
 
 
 def run_hint(word, text):
@@ -362,7 +362,7 @@ def test_a_function_that_is_not_at_the_top(word, written):
     with pytest.raises(AttributeError) as error:
         getattr(nx, word)
     assert str(error.value) == f"module 'namedax' has no attribute {word!r}{written}"
-    assert not set(other_words.FUNCTIONS) & set(nx.__all__)
+    assert not set(migration_hints.FUNCTIONS) & set(nx.__all__)
 
 
 @pytest.mark.parametrize(
