@@ -10,7 +10,7 @@ import pytest
 import namedax as nx
 from tests.harness import array, make_mesh
 
-SEGMENTS = nx.named(np.array([2, 0, 1, 1, 0, 2, 2, 0]), ["a"])
+SEGMENTS = np.array([2, 0, 1, 1, 0, 2, 2, 0])
 
 # Functions of an array with the axes a (8), b (4) and c (3).
 OPERATIONS = {
@@ -31,7 +31,7 @@ OPERATIONS = {
     "max": lambda x: nx.max(x, ("a", "b")),
     "argmax": lambda x: x * nx.argmax(x, "a"),
     "flip": lambda x: nx.flip(x, "a"),
-    "segment_max": lambda x: nx.segment_max(x, SEGMENTS, 3, axis="a", out_axis="s"),
+    "segment_max": lambda x: nx.segment_max(x, nx.named(SEGMENTS, ["a"]), 3, axis="a", out_axis="s"),
     "an element": lambda x: x["a", 5],
     "at[...].set": lambda x: x.at["a", 2:5].set(0.5),
     "avg_pool": lambda x: nx.nn.avg_pool(x, {"a": 3}, strides={"a": 1}, padding="SAME"),
@@ -88,17 +88,12 @@ def test_sizes_that_do_not_divide(name):
 
 # --- functions of the user ------------------------------------------------------------------------
 
-TOKENS, WEIGHTS, ROUTER, SCALE = (
-    nx.named(np.asarray(array(*shape, seed=seed)), names)
-    for seed, (shape, names) in enumerate(
-        [
-            ((8, 4), ["token", "embed"]),
-            ((4, 4, 6), ["expert", "embed", "out"]),
-            ((4, 4), ["embed", "route"]),
-            ((4, 6), ["expert", "out"]),
-        ]
-    )
-)
+OPERANDS = {
+    "tokens": ((8, 4), ["token", "embed"]),
+    "weights": ((4, 4, 6), ["expert", "embed", "out"]),
+    "router": ((4, 4), ["embed", "route"]),
+    "scale": ((4, 6), ["expert", "out"]),
+}
 
 
 def with_data(x, data):
@@ -133,7 +128,7 @@ def test_experts_get_global_arrays(name, capacity, resources):
         y = nx.nn.mixture_of_experts(EXPERTS[name](scale), w, x, routing, tokens="token", capacity=capacity)
         return nx.sum(y * y, ...)
 
-    operands = TOKENS, WEIGHTS, ROUTER, SCALE
+    operands = [nx.named(array(*shape, seed=seed), names) for seed, (shape, names) in enumerate(OPERANDS.values())]
     step = jax.value_and_grad(loss, argnums=(0, 1, 2, 3))
     result = nx.xmap(step, axis_resources=resources, mesh=make_mesh((2, 2)), partitioning="global")(*operands)
     for have, want in zip(jax.tree.leaves(result), jax.tree.leaves(step(*operands)), strict=True):
