@@ -57,6 +57,7 @@ from namedax.primitives.partition import (
 from namedax.primitives.recomputation import remat_again
 from namedax.primitives.record import AnyJaxpr, Atom, Kind, aval_of, is_inexact, shape_of
 from namedax.programs.evaluator import consts_to_inputs, in_plain_layout, source_of
+from namedax.resources import communication as comm
 from namedax.resources.layout import Layout
 from namedax.resources.mesh import entry_of
 from namedax.resources.padding_masks import without_gradient_of_padding
@@ -414,9 +415,9 @@ def _once(eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
     if is_ordered(eqn) or not axes:
         bind(eqn, values)
     elif is_call_on_devices(eqn):
-        bind(eqn, [lax.axis_index(axes) == 0, *values[1:]])
+        bind(eqn, [comm.block_index(axes) == 0, *values[1:]])
     else:
-        lax.cond(lax.axis_index(axes) == 0, lambda: bind(eqn, values), list)
+        lax.cond(comm.block_index(axes) == 0, lambda: bind(eqn, values), list)
     return []
 
 

@@ -34,6 +34,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
@@ -228,26 +229,47 @@ def run_on_blocks(
     """Run an operation as a mapped function in a body that is traced on global shapes.
 
     The partitioner evaluates it on the blocks. Functions of the user that it calls are traced on
-    global shapes, as the body is. Return `None` if the operation runs on global shapes too: along a
-    `SerialLoop`, and if a stage of a pipeline would gather its microbatches.
+    global shapes, as the body is. Return `None` if the operation runs on global shapes too: if a
+    name has a `SerialLoop`, if the operation does not support padding, and if a stage of a pipeline
+    would gather its microbatches.
     """
     call = _call_of(op, function, args, kwargs)
     call.leaves = [
         on_global_shapes(leaf) if _is_function(leaf) and _is_of_user(leaf) else leaf
         for leaf in call.leaves
     ]
+    if any(isinstance(axis, LoopAxis) for at in region.resources.values() for axis in at):
+        return None
     names = {*axes, *(dim for x in call.operands for dim in dims_of(x))}
     resources = {name: at for name, at in region.resources.items() if name in names}
-    if any(isinstance(axis, LoopAxis) for at in resources.values() for axis in at):
-        return None
+    others, placed = _over_other_axes(region, resources)
     mesh = auto_mesh(region.mesh)
     mesh = mesh.abstract_mesh if isinstance(mesh, jax.sharding.Mesh) else mesh
-    mapped = _mapped(call, resources, mesh)
+    mapped = _mapped(call, {**resources, **placed}, mesh, lambda given: call.of(given[0]))
     try:
         with use_mesh(mesh, from_context=False):
-            return (without_region(mapped, call.operands),)
-    except PipelineError:  # a stage cannot gather its microbatches
+            return (without_region(mapped, [call.operands, others]),)
+    except (PipelineError, UnevenAxisError):
         return None
+
+
+def _over_other_axes(
+    region: Region, resources: Assignment
+) -> tuple[list[NamedArray], dict[Hashable, tuple[str, ...]]]:
+    """Return unused operands that are sharded over the other mesh axes of a region, and how.
+
+    JAX combines values of a body only with those of a body over the same mesh axes.
+    """
+    taken = {axis for at in resources.values() for axis in at}
+    operands: list[NamedArray] = []
+    placed: dict[Hashable, tuple[str, ...]] = {}
+    for at in region.resources.values():
+        if axes := tuple(axis for axis in at if axis not in taken):
+            taken.update(axes)
+            name = _UniqueName(axes, -1)
+            operands.append(make(jnp.zeros(region.mesh_axis_size(axes)), (name,)))
+            placed[name] = axes
+    return operands, placed
 
 
 def _mesh_of_padded(op: str, padded: Sequence[NamedArray], mesh: Mesh | None) -> Mesh:

@@ -88,6 +88,8 @@ def on_global_shapes(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
         if region is None or not region.manual:
             return function(*args, **kwargs)
         leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=is_named)
+        if not any(map(is_named, leaves)):  # such as single elements: nothing is sharded
+            return function(*args, **kwargs)
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (NamedArray, jax.Array))]
         arrays = [to_local(leaves[i], "xmap", region) for i in places]
         all_dims = [dims_of(array) for array in arrays]

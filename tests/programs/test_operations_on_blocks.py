@@ -66,12 +66,63 @@ def test_values_gradients_and_collectives(name, resources, kind):
     np.testing.assert_allclose(outside(x).data, jax.grad(total(f))(x).data, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("resources", [{"a": "x", "b": nx.SerialLoop(2)}, {"a": ("x", nx.SerialLoop(2))}], ids=str)
-def test_beside_and_along_loops(resources):
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
+@pytest.mark.parametrize("kind", ["auto", "explicit"])
+@pytest.mark.parametrize("resources", [{"a": "x", "z": "y"}, {"b": "y", "z": "x"}, {"z": ("x", "y")}], ids=str)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_beside_names_that_only_other_arrays_have(name, resources, kind):
+    """The operation runs over all mesh axes of the body: JAX combines no values of bodies over different ones."""
+    x, z = nx.named(array(8, 4, 3), ["a", "b", "c"]), nx.named(array(4, seed=1), ["z"])
+
+    def step(x, z):
+        y = OPERATIONS[name](x) * nx.sum(z, "z")
+        return y, jax.grad(lambda x: nx.sum(nx.sin(OPERATIONS[name](x)) * nx.roll(x, 1, "a") * nx.max(z, "z"), ...))(x)
+
+    result = nx.xmap(step, axis_resources=resources, mesh=make_mesh((2, 2), kind), partitioning="global")(x, z)
+    for have, want in zip(result, step(x, z), strict=True):
+        np.testing.assert_allclose(nx.order_like(have, want).data, want.data, rtol=1e-4, atol=1e-4)
+
+
+SEVERAL = {
+    "a maximum of maxima": lambda x: nx.max(nx.max(x, "a"), "b"),
+    "an element of an element": lambda x: x["a", -1]["b", 1],
+    "two axes": lambda x: nx.flip(x, ("a", "b")),
+    "at[...].apply": lambda x: x.at["a", 1:4].apply(lambda v: nx.sin(v) * 2),
+}
+
+
+@pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(1))])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_operations_and_axes(name, kind):
     x = nx.named(array(8, 4, 3), ["a", "b", "c"])
-    gradient = jax.grad(lambda x: nx.sum(nx.cumsum(nx.sin(x), "a") * nx.cumsum(x * x, "b"), ...))
-    result = nx.xmap(gradient, axis_resources=resources, mesh=make_mesh((2, 2)), partitioning="global")(x)
-    np.testing.assert_allclose(result.data, gradient(x).data, rtol=1e-5, atol=1e-5)
+    f = nx.xmap(SEVERAL[name], axis_resources={"a": "x", "b": "y"}, mesh=make_mesh((2, 2), kind), partitioning="global")
+    np.testing.assert_allclose(f(x).data, SEVERAL[name](x).data, rtol=1e-6)
+
+
+def test_what_does_not_support_padding_runs_on_global_shapes():
+    x = nx.named(array(7, 4), ["a", "b"])
+
+    def body(x):
+        return nx.roll(x, nx.argmax(x["b", 0], "a"), "a")
+
+    f = nx.xmap(body, axis_resources={"a": "x"}, mesh=make_mesh((2, 2)), partitioning="global")
+    np.testing.assert_array_equal(f(x).data, body(x).data)
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [{"a": "x", "b": nx.SerialLoop(2)}, {"a": ("x", nx.SerialLoop(2))}, {"a": "x", "z": ("y", nx.SerialLoop(2))}],
+    ids=str,
+)
+def test_beside_and_along_loops(resources):
+    x, z = nx.named(array(8, 4, 3), ["a", "b", "c"]), nx.named(array(4, seed=1), ["z"])
+
+    def gradient(x, z):
+        return jax.grad(lambda x: nx.sum(nx.cumsum(nx.sin(x), "a") * nx.cumsum(x * x, "b") * nx.sum(z, "z"), ...))(x)
+
+    result = nx.xmap(gradient, axis_resources=resources, mesh=make_mesh((2, 2)), partitioning="global")(x, z)
+    np.testing.assert_allclose(result.data, gradient(x, z).data, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -133,6 +184,22 @@ def test_experts_get_global_arrays(name, capacity, resources):
     result = nx.xmap(step, axis_resources=resources, mesh=make_mesh((2, 2)), partitioning="global")(*operands)
     for have, want in zip(jax.tree.leaves(result), jax.tree.leaves(step(*operands)), strict=True):
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4)
+
+
+def test_an_expert_prints_once(capfd):
+    def body(x, w, router):
+        def expert(w, x):
+            jax.debug.print("expert {}", nx.sum(w, ...))
+            return nx.dot(x, w, "embed")
+
+        routing = nx.nn.top_k_routing(nx.dot(x, router, "embed"), "route", 2)
+        return nx.nn.mixture_of_experts(expert, w, x, routing, tokens="token", capacity=4)
+
+    operands = [nx.named(array(*shape), names) for shape, names in list(OPERANDS.values())[:3]]
+    f = nx.xmap(body, axis_resources={"token": "x", "expert": "x"}, mesh=make_mesh((2, 2)), partitioning="global")
+    jax.block_until_ready(f(*operands))
+    jax.effects_barrier()
+    assert capfd.readouterr().out.count("expert") == 1
 
 
 def layer(w, x):
