@@ -27,6 +27,7 @@ from jax.sharding import PartitionSpec
 from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.names import MeshAxes
 from namedax.core.padded_sharding import Uneven
+from namedax.core.variance import cast_data
 from namedax.primitives.equations import (
     Scan,
     While,
@@ -72,6 +73,7 @@ def partition(
     operands: Sequence[Block],
     tracing: Callable[[], Scope],
     check: Callable[[ClosedJaxpr], None],
+    over: frozenset[str] = frozenset(),
 ) -> list[Block]:
     """Evaluate a closed jaxpr, which was traced on global shapes, on blocks of its operands.
 
@@ -83,16 +85,23 @@ def partition(
       tracing: makes the context in which functions of the user are traced on global shapes: rules
         for derivatives, which JAX calls when it differentiates.
       check: inspects each traced jaxpr, and raises an error if it finds a mistake.
+      over: mesh axes over which operands vary without being sharded. All values are cast to vary
+        over them, so that the types of branches and of carries agree.
     """
     check(closed)
-    return _Partitioner(tracing, check).of_jaxpr(closed, operands)
+    return _Partitioner(tracing, check, over).of_jaxpr(closed, operands)
 
 
 class _Partitioner:
     """The evaluation of one program, with the context for functions of the user."""
 
-    def __init__(self, tracing: Callable[[], Scope], check: Callable[[ClosedJaxpr], None]):
-        self._tracing, self._check = tracing, check
+    def __init__(
+        self,
+        tracing: Callable[[], Scope],
+        check: Callable[[ClosedJaxpr], None],
+        over: frozenset[str],
+    ):
+        self._tracing, self._check, self._over = tracing, check, over
         self._rules: dict[Kind, Callable[[JaxprEqn, list[Block]], list[Block]]] = {
             Kind.CALL: self._call,
             Kind.REMAT: self._remat,
@@ -116,16 +125,30 @@ class _Partitioner:
         )
 
         def read(var: Any) -> Block:
-            return (
-                replicated(var.val, len(shape_of(var))) if isinstance(var, Literal) else known[var]
-            )
+            if not isinstance(var, Literal):
+                return known[var]
+            return self._cast(replicated(var.val, len(shape_of(var))))
 
         wanted = wanted_layouts(jaxpr)
+        for var in (*jaxpr.constvars, *jaxpr.invars):
+            known[var] = self._cast(known[var])
         for eqn in jaxpr.eqns:
             with source_of(eqn):
                 results = self._run(eqn, [read(var) for var in eqn.invars], jaxpr, wanted)
+                results = list(map(self._cast, results))
             known.update(zip(eqn.outvars, results, strict=True))
         return [read(var) for var in jaxpr.outvars]
+
+    def _cast(self, block: Block) -> Block:
+        if not self._over:
+            return block
+        value = jnp.asarray(block.value)
+        if jnp.issubdtype(value.dtype, jax.dtypes.extended):
+            return Block(comm.over_words(self._cast_data, value), block.layout)
+        return Block(self._cast_data(value), block.layout)
+
+    def _cast_data(self, data: jax.Array) -> jax.Array:
+        return cast_data(data, self._over)
 
     def _run(
         self,

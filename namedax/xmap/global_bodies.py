@@ -14,6 +14,7 @@ from jax.extend.core import ClosedJaxpr
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.names import Dims, PyTree
 from namedax.core.region import Region, ambient, enter
+from namedax.core.variance import varying
 from namedax.ops.operands.broadcasting import make_result, to_local
 from namedax.primitives.partition import Block, in_layout
 from namedax.programs.partitioner import partition
@@ -71,12 +72,22 @@ def run_partitioned(
     operands = [
         Block(block, _layout(dims, region)) for block, dims in zip(blocks, all_dims, strict=True)
     ]
-    results = partition(closed, operands, tracing, check)
+    results = partition(closed, operands, tracing, check, _varying_besides(operands))
     leaves = [
         make_result(in_layout(result, _layout(dims, region)).value, dims)
         for result, dims in zip(results, result_dims, strict=True)
     ]
     return jax.tree.unflatten(tree, leaves)
+
+
+def _varying_besides(blocks: Sequence[Block]) -> frozenset[str]:
+    """Return the mesh axes over which blocks vary, although their layouts do not have them.
+
+    An operation may have cast them, so that their gradients are summed once.
+    """
+    return frozenset(
+        axis for block in blocks for axis in varying(block.value).difference(*block.layout)
+    )
 
 
 def on_global_shapes(function: Callable[..., PyTree]) -> Callable[..., PyTree]:

@@ -159,7 +159,24 @@ def of_the_data(w, x):
     return with_data(y, jnp.sort(y.data, y.dims.index("out")) * jnp.arange(1.0, shape[at] + 1).reshape(shape) / w.data.shape[0])
 
 
+@jax.custom_vjp
+def halved(v):
+    return v / 2
+
+
+halved.defvjp(lambda v: (v / 2, v.shape), lambda shape, ct: (ct / 2,))
+
+
+def of_loops_and_rules(w, x):
+    """Functions of JAX whose constants, carries and branches have the types of the operands."""
+    y = nx.dot(x, w, "embed")
+    scale = jax.lax.scan(lambda c, v: (c + v.mean(), None), 0.0, w.data)[0]
+    scale = jax.lax.cond(scale > 0, lambda s: s * 2, lambda s: 1.0, scale)
+    return with_data(y, halved(jax.nn.relu(y.data)) * scale + jnp.arange(y.data.shape[0], dtype=np.float32)[:, None, None])
+
+
 EXPERTS = {
+    "of loops and rules": lambda scale: of_loops_and_rules,
     "of named arrays": lambda scale: lambda w, x: nx.tanh(nx.dot(x, w, "embed")),
     "with a closed-over array": lambda scale: lambda w, x: nx.dot(x, w, "embed") * scale,
     "of the data": lambda scale: of_the_data,
