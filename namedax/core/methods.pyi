@@ -14,35 +14,35 @@ from namedax.resources.wire import Wire
 
 class Methods:
     def __add__(self, other: ArrayLike, /) -> NamedArray: ...
-    def __radd__(self, other: ArrayLike, /) -> NamedArray: ...
     def __sub__(self, other: ArrayLike, /) -> NamedArray: ...
-    def __rsub__(self, other: ArrayLike, /) -> NamedArray: ...
     def __mul__(self, other: ArrayLike, /) -> NamedArray: ...
-    def __rmul__(self, other: ArrayLike, /) -> NamedArray: ...
     def __truediv__(self, other: ArrayLike, /) -> NamedArray: ...
-    def __rtruediv__(self, other: ArrayLike, /) -> NamedArray: ...
     def __floordiv__(self, other: ArrayLike, /) -> NamedArray: ...
-    def __rfloordiv__(self, other: ArrayLike, /) -> NamedArray: ...
     def __mod__(self, other: ArrayLike, /) -> NamedArray: ...
-    def __rmod__(self, other: ArrayLike, /) -> NamedArray: ...
     def __pow__(self, exponent: ArrayLike, /) -> NamedArray: ...
-    def __rpow__(self, other: ArrayLike, /) -> NamedArray: ...
     def __and__(self, other: ArrayLike, /) -> NamedArray: ...
-    def __rand__(self, other: ArrayLike, /) -> NamedArray: ...
     def __or__(self, other: ArrayLike, /) -> NamedArray: ...
-    def __ror__(self, other: ArrayLike, /) -> NamedArray: ...
     def __xor__(self, other: ArrayLike, /) -> NamedArray: ...
-    def __rxor__(self, other: ArrayLike, /) -> NamedArray: ...
     def __lshift__(self, other: ArrayLike, /) -> NamedArray: ...
-    def __rlshift__(self, other: ArrayLike, /) -> NamedArray: ...
     def __rshift__(self, other: ArrayLike, /) -> NamedArray: ...
-    def __rrshift__(self, other: ArrayLike, /) -> NamedArray: ...
     def __eq__(self, other: object, /) -> NamedArray: ...  # type: ignore[override]
     def __ne__(self, other: object, /) -> NamedArray: ...  # type: ignore[override]
     def __lt__(self, other: ArrayLike, /) -> NamedArray: ...
     def __le__(self, other: ArrayLike, /) -> NamedArray: ...
     def __gt__(self, other: ArrayLike, /) -> NamedArray: ...
     def __ge__(self, other: ArrayLike, /) -> NamedArray: ...
+    def __radd__(self, other: ArrayLike, /) -> NamedArray: ...
+    def __rsub__(self, other: ArrayLike, /) -> NamedArray: ...
+    def __rmul__(self, other: ArrayLike, /) -> NamedArray: ...
+    def __rtruediv__(self, other: ArrayLike, /) -> NamedArray: ...
+    def __rfloordiv__(self, other: ArrayLike, /) -> NamedArray: ...
+    def __rmod__(self, other: ArrayLike, /) -> NamedArray: ...
+    def __rpow__(self, other: ArrayLike, /) -> NamedArray: ...
+    def __rand__(self, other: ArrayLike, /) -> NamedArray: ...
+    def __ror__(self, other: ArrayLike, /) -> NamedArray: ...
+    def __rxor__(self, other: ArrayLike, /) -> NamedArray: ...
+    def __rlshift__(self, other: ArrayLike, /) -> NamedArray: ...
+    def __rrshift__(self, other: ArrayLike, /) -> NamedArray: ...
     def __neg__(self) -> NamedArray: ...
     def __pos__(self) -> NamedArray: ...
     def __abs__(self) -> NamedArray: ...
@@ -403,6 +403,50 @@ class Methods:
         Raises:
           AxisNotFoundError: `x` has no axis of that name.
         """
+    def any(
+        self, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None,
+    ) -> AnyArray:
+        """Return True if any element is true, over positional and named axes.
+
+        Args:
+          x: an array, named or not.
+          axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+            (default) all positional ones. Required if every axis is named.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+            named axes are removed.
+          where: a boolean array, named or not, by default `None`; elements where it is false are
+            excluded.
+
+        Returns:
+          A boolean array with the remaining axes.
+
+        Communication: over a sharded axis, one all-reduce of the result.
+
+        Raises:
+          AxisNotFoundError: `x` has no axis of that name.
+        """
+    def all(
+        self, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None,
+    ) -> AnyArray:
+        """Return True if all elements are true, over positional and named axes.
+
+        Args:
+          x: an array, named or not.
+          axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+            (default) all positional ones. Required if every axis is named.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+            named axes are removed.
+          where: a boolean array, named or not, by default `None`; elements where it is false are
+            excluded.
+
+        Returns:
+          A boolean array with the remaining axes.
+
+        Communication: over a sharded axis, one all-reduce of the result.
+
+        Raises:
+          AxisNotFoundError: `x` has no axis of that name.
+        """
     def max(
         self,
         axis: AxisSpec = None,
@@ -460,50 +504,6 @@ class Methods:
           An array with the remaining axes; a plain `jax.Array` if no named axis remains.
 
         Communication: as for `nx.max`.
-
-        Raises:
-          AxisNotFoundError: `x` has no axis of that name.
-        """
-    def any(
-        self, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None,
-    ) -> AnyArray:
-        """Return True if any element is true, over positional and named axes.
-
-        Args:
-          x: an array, named or not.
-          axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
-            (default) all positional ones. Required if every axis is named.
-          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
-            named axes are removed.
-          where: a boolean array, named or not, by default `None`; elements where it is false are
-            excluded.
-
-        Returns:
-          A boolean array with the remaining axes.
-
-        Communication: over a sharded axis, one all-reduce of the result.
-
-        Raises:
-          AxisNotFoundError: `x` has no axis of that name.
-        """
-    def all(
-        self, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None,
-    ) -> AnyArray:
-        """Return True if all elements are true, over positional and named axes.
-
-        Args:
-          x: an array, named or not.
-          axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
-            (default) all positional ones. Required if every axis is named.
-          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
-            named axes are removed.
-          where: a boolean array, named or not, by default `None`; elements where it is false are
-            excluded.
-
-        Returns:
-          A boolean array with the remaining axes.
-
-        Communication: over a sharded axis, one all-reduce of the result.
 
         Raises:
           AxisNotFoundError: `x` has no axis of that name.
