@@ -84,9 +84,8 @@ FIGURES: dict[str, tuple[str, str, Callable[[Scope], Any]]] = {
 # The widths of drawings for a column of text, in inches.
 _NARROW: tuple[tuple[str, dict[str, Any]], ...] = (
     ("traffic", {"_WIDTH": 5.6, "_LEFT": 1.25, "_DOTS": 4}),
-    ("timeline", {"_WIDTH": 6.0, "_PLOT": 6.0 - 2 * 0.25 - 1.25 - 0.3}),
+    ("timeline", {"_WIDTH": 6.0, "_PLOT": 6.0 - 2 * 0.25 - 1.25 - 0.3, "_PIPELINE_WIDTH": 6.6}),
     ("front", {"_WIDTH": 6.2, "_PLOT": 3.4, "_MOST": 14, "_COLUMNS": 1}),
-    ("pipelines", {"_WIDTH": 6.6}),
     ("arrays", {"_PAGE": 5.0}),
     ("canvas", {"_FIGURE": 0.68}),
 )
@@ -199,7 +198,7 @@ def picture(function: Callable[[Scope], Any], scope: Scope, title: str) -> str:
 
     drawing = {
         which: importlib.import_module(f"namedax.insight.drawing.{which}")
-        for which in ("traffic", "timeline", "front", "pipelines", "arrays", "canvas", "panels")
+        for which in ("traffic", "timeline", "front", "arrays", "canvas")
     }
 
     def ink_on(color: Any) -> Any:

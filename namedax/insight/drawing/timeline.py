@@ -317,6 +317,7 @@ Rows: TypeAlias = list[list[tuple[str, str] | None]]
 # Columns of one loop: the number of the first one, and the cells of each stage.
 Band: TypeAlias = tuple[int, Rows]
 
+_PIPELINE_WIDTH = 11.0  # in inches
 _STAGES = 0.85  # in inches: the numbers of stages
 _ROW, _LOW_ROW, _MANY = 0.2, 0.11, 16  # the heights of rows, and the stages from which they are low
 _WIDEST, _NARROWEST = 0.34, 0.125  # of a column; longer loops continue below
@@ -344,7 +345,7 @@ def draw_pipeline(run: PipelineRun, title: str = "") -> Figure:
       ImportError: matplotlib is not installed.
     """
     loops = _loops(run)
-    inner = _WIDTH - 2 * _MARGIN
+    inner = _PIPELINE_WIDTH - 2 * _MARGIN
     longest = max(len(rows[0]) for _, rows in loops)
     text = max((cell[1] for row in loops[0][1] for cell in row if cell), key=len)
     least = max(_NARROWEST, text_width(text, 5.0) + 0.02)
@@ -365,7 +366,7 @@ def draw_pipeline(run: PipelineRun, title: str = "") -> Figure:
     height += height_of(8.5) + 0.1
     title = title or _title(run)
     used = max(_STAGES + width * min(longest, in_line), text_width(title, 12, "bold"), 6.0)
-    canvas = new_canvas(min(used + 2 * _MARGIN, _WIDTH), height, "draw_pipeline")
+    canvas = new_canvas(min(used + 2 * _MARGIN, _PIPELINE_WIDTH), height, "draw_pipeline")
     canvas.text(_MARGIN, _MARGIN, title, 12, INK, weight="bold")
     y = canvas.paragraph(_MARGIN, _MARGIN + height_of(12), sentence, 6.0, 8.5) + 0.15
     cells = sum(len(rows) * len(rows[0]) for _, rows in loops)
