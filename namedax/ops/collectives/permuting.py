@@ -4,8 +4,8 @@ All follow the semantics of JAX over logical indices, as under `jax.vmap(axis_na
 is the same for an axis that is vectorized, sharded with one element per device, or sharded in
 blocks. A value without the axis is the same in every instance.
 
-A permutation is planned during tracing (`namedax.resources.routes`). Elements that remain on their
-device cost nothing, and the others use as few collective-permutes as the traffic allows.
+A permutation is planned during tracing (`namedax.resources.row_moves`). Elements that remain on
+their device cost nothing, and the others use as few collective-permutes as the traffic allows.
 """
 
 from __future__ import annotations
