@@ -121,7 +121,7 @@ class _Partitioner:
 
     def _evaluate(self, jaxpr: Jaxpr, operands: Sequence[Block]) -> list[Block]:
         known: dict[Any, Block] = dict(
-            zip([*jaxpr.constvars, *jaxpr.invars], operands, strict=True)
+            zip([*jaxpr.constvars, *jaxpr.invars], map(self._cast, operands), strict=True)
         )
 
         def read(var: Any) -> Block:
@@ -130,16 +130,14 @@ class _Partitioner:
             return self._cast(replicated(var.val, len(shape_of(var))))
 
         wanted = wanted_layouts(jaxpr)
-        for var in (*jaxpr.constvars, *jaxpr.invars):
-            known[var] = self._cast(known[var])
         for eqn in jaxpr.eqns:
             with source_of(eqn):
                 results = self._run(eqn, [read(var) for var in eqn.invars], jaxpr, wanted)
-                results = list(map(self._cast, results))
-            known.update(zip(eqn.outvars, results, strict=True))
+                known.update(zip(eqn.outvars, map(self._cast, results), strict=True))
         return [read(var) for var in jaxpr.outvars]
 
     def _cast(self, block: Block) -> Block:
+        """Cast a block to vary over the mesh axes over which all values of the program vary."""
         if not self._over:
             return block
         value = jnp.asarray(block.value)

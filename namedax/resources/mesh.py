@@ -23,6 +23,7 @@ from namedax.core.names import AxisName, PyTree
 from namedax.errors import MeshError, format_value
 
 __all__ = [
+    "abstract_mesh",
     "any_mesh",
     "auto_mesh",
     "concrete_mesh",
@@ -212,7 +213,12 @@ def use_mesh(
     """Return a context in which JAX's sharding functions use `mesh` while tracing."""
     if from_context or mesh is None:
         return contextlib.nullcontext()
-    return jax.sharding.use_abstract_mesh(mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh)
+    return jax.sharding.use_abstract_mesh(abstract_mesh(mesh))
+
+
+def abstract_mesh(mesh: Mesh | AbstractMesh) -> AbstractMesh:
+    """Return a mesh without its devices."""
+    return mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh
 
 
 def mesh_of_types(datas: Iterable[object]) -> AbstractContextManager[object]:

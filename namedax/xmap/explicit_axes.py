@@ -72,6 +72,7 @@ from namedax.ops.operands.nmap import Lifted, belongs_to_jax
 from namedax.ops.shape.rename import rename
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.mesh import (
+    abstract_mesh,
     auto_mesh,
     concrete_mesh,
     entry_of,
@@ -233,43 +234,39 @@ def run_on_blocks(
     name has a `SerialLoop`, if the operation does not support padding, and if a stage of a pipeline
     would gather its microbatches.
     """
+    if any(isinstance(axis, LoopAxis) for at in region.resources.values() for axis in at):
+        return None
     call = _call_of(op, function, args, kwargs)
     call.leaves = [
         on_global_shapes(leaf) if _is_function(leaf) and _is_of_user(leaf) else leaf
         for leaf in call.leaves
     ]
-    if any(isinstance(axis, LoopAxis) for at in region.resources.values() for axis in at):
-        return None
     names = {*axes, *(dim for x in call.operands for dim in dims_of(x))}
     resources = {name: at for name, at in region.resources.items() if name in names}
-    others, placed = _over_other_axes(region, resources)
-    mesh = auto_mesh(region.mesh)
-    mesh = mesh.abstract_mesh if isinstance(mesh, jax.sharding.Mesh) else mesh
-    mapped = _mapped(call, {**resources, **placed}, mesh, lambda given: call.of(given[0]))
+    others = _other_axes(region, resources)
+    unused = [make(jnp.zeros(region.mesh_axis_size(at)), (name,)) for name, at in others.items()]
+    mesh = auto_mesh(abstract_mesh(region.mesh))
+    mapped = _mapped(call, {**resources, **others}, mesh, lambda given: call.of(given[0]))
     try:
         with use_mesh(mesh, from_context=False):
-            return (without_region(mapped, [call.operands, others]),)
+            return (without_region(mapped, [call.operands, unused]),)
     except (PipelineError, UnevenAxisError):
         return None
 
 
-def _over_other_axes(
-    region: Region, resources: Assignment
-) -> tuple[list[NamedArray], dict[Hashable, tuple[str, ...]]]:
-    """Return unused operands that are sharded over the other mesh axes of a region, and how.
+def _other_axes(region: Region, resources: Assignment) -> dict[Hashable, tuple[str, ...]]:
+    """Return names of their own for the mesh axes of a region that `resources` leave out.
 
-    JAX combines values of a body only with those of a body over the same mesh axes.
+    An unused operand with these names maps a body over them too: JAX combines values of a body only
+    with those of a body over the same mesh axes.
     """
     taken = {axis for at in resources.values() for axis in at}
-    operands: list[NamedArray] = []
-    placed: dict[Hashable, tuple[str, ...]] = {}
+    found: dict[Hashable, tuple[str, ...]] = {}
     for at in region.resources.values():
         if axes := tuple(axis for axis in at if axis not in taken):
             taken.update(axes)
-            name = _UniqueName(axes, -1)
-            operands.append(make(jnp.zeros(region.mesh_axis_size(axes)), (name,)))
-            placed[name] = axes
-    return operands, placed
+            found[_UniqueName(axes, -1)] = axes
+    return found
 
 
 def _mesh_of_padded(op: str, padded: Sequence[NamedArray], mesh: Mesh | None) -> Mesh:

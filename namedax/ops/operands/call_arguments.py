@@ -123,10 +123,12 @@ def describe(
         datas.append(value)
     elif has_functions and kind is FunctionType:
         parts += (_FUNCTION, weakref.ref(value))
-    elif kind is tuple and not has_functions and CONSTANTS.issuperset(map(type, value)):
-        parts += (value, *map(type, value))  # such as a shape
-    elif kind is list and not has_functions and CONSTANTS.issuperset(map(type, value)):
-        parts += (kind, tuple(value), *map(type, value))  # such as an axis mapping
+    elif (
+        (kind is tuple or kind is list)
+        and not has_functions
+        and CONSTANTS.issuperset(map(type, value))
+    ):  # such as a shape, or an axis mapping
+        parts += (kind, tuple(value), *map(type, value))
     else:
         for part in _parts_of(value, parts, has_functions):
             describe(part, parts, arrays, datas, is_array, has_functions)

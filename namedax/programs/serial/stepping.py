@@ -60,12 +60,6 @@ def virtual_mesh(mesh: Mesh | None, loops: Mapping[str, int]) -> AbstractMesh:
     return AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)
 
 
-def _abstract(sizes: Mapping[str, int]) -> AbstractMesh:
-    return AbstractMesh(
-        tuple(sizes.values()), tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes)
-    )
-
-
 @contextlib.contextmanager
 def _tracing_on(mesh: AbstractMesh) -> Iterator[None]:
     # Leave the current mesh first: JAX does not allow a switch between meshes of different sizes.
@@ -292,7 +286,7 @@ class _TracedBody(Record):
             )
             for aval, spec in zip(blocks, block_specs, strict=True)
         ]
-        mesh = _abstract({**sizes, **loops})
+        mesh = virtual_mesh(None, {**sizes, **loops})
         closed, _ = _trace(
             lambda *xs: list(body(*xs)),
             types,
