@@ -17,9 +17,9 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.names import Dims, PyTree
+from namedax.core.names import Dims, MeshAxes, PyTree
 from namedax.core.padded_sharding import Uneven
-from namedax.core.region import HiddenAxis, ambient, hiding
+from namedax.core.region import HiddenAxis, Region, ambient, hiding
 from namedax.core.user_code import call_checked_code, call_user_code
 from namedax.core.variance import cast, cast_data
 from namedax.errors import (
@@ -281,35 +281,9 @@ def _vectorise(
     one_axis: bool,
     result: Entries,
 ) -> PyTree:
-    if one_axis:  # a single search over all arguments, so that one argument with the name is enough
-        axis = groups[0][0] if groups else None
-        parts = [Entries("vmap", [value for _, value in groups], axis, supports_padding=True)]
-    else:
-        parts = [
-            (
-                Entries("vmap", value, axis, supports_padding=True)
-                if axis is not None
-                else Entries.uncut("vmap", value)
-            )
-            for axis, value in groups
-        ]
+    parts = _entries_of(groups, one_axis)
+    placement = _common_placement(parts, result)
     datas = [data for part in parts for data in part.datas]
-    if not datas:
-        raise ArgumentError("vmap: there are no arrays in the mapped arguments. Pass at least one.")
-    placements = dict.fromkeys(
-        [part.placement for part in parts if part.datas] + [result.placement]
-    )
-    sizes = {data.shape[0] for data in datas}
-    if len(placements) > 1:
-        raise PlacementConflictError(
-            "vmap: the mapped axes, or the axis of the results, are sharded over different mesh"
-            " axes. Rename them first, so that they agree."
-        )
-    if len(sizes) > 1:
-        raise AxisSizeError(
-            f"vmap: the mapped axes have the sizes {', '.join(str(n) for n in sorted(sizes))}; they"
-            " must agree."
-        )
 
     def value(flat: Sequence[jax.Array]) -> PyTree:
         supply = iter(flat)
@@ -323,33 +297,13 @@ def _vectorise(
 
     entry = _ElementFunction("vmap", of_arguments, value, names)
     region = ambient()
-    name = result.axis
-    if result.by_name and region is not None and datas:
-        place = next(iter(placements))
-        size = (
-            place.size
-            if isinstance(place, Uneven)
-            else datas[0].shape[0] * region.mesh_axis_size(place)
-        )
-        known = region.sizes.get(name)
-        if known is not None and known != size:
-            raise AxisSizeError(
-                f"vmap: the results would have size {datas[0].shape[0]} along {name!r}, which has"
-                f" size {known} in this mapped function. Choose another name in out_axes."
-            )
-    (placement,) = placements
-    if placement:  # `fun` may differentiate with respect to constant arguments, per element
-        for part in parts:
-            for i, leaf in part.fixed.items():
-                if isinstance(leaf, (NamedArray, jax.Array, np.ndarray, float, complex)):
-                    leaf = as_block(leaf, "vmap")
-                    part.fixed[i] = array_of(cast(leaf, frozenset(placement)), dims_of(leaf))
+    if result.by_name and region is not None:
+        _check_result_size(result.axis, placement, datas[0].shape[0], region)
+    if placement:
+        _cast_fixed(parts, placement)
 
-    def own(
-        *datas: jax.Array,
-    ) -> list[
-        jax.Array
-    ]:  # a result that is the same for every element is cast before it is repeated
+    def own(*datas: jax.Array) -> list[jax.Array]:
+        # A result that is the same for every element is cast before it is repeated.
         return [cast_data(data, placement) for data in entry(*datas)]
 
     function = own if placement else entry
@@ -357,8 +311,79 @@ def _vectorise(
         # Vectorized, a reduction of all elements reduces only some; so the check applies to the
         # function of one element.
         function = checked_as_body(function, _seen(placement), "vmap")
-    vectorized = jax.vmap(function, axis_name=HiddenAxis(name, placement))
-    outs = run_hidden("vmap", name, placement, vectorized, datas)
+    vectorized = jax.vmap(function, axis_name=HiddenAxis(result.axis, placement))
+    outs = run_hidden("vmap", result.axis, placement, vectorized, datas)
     return entry.tree.unflatten(
         [result.result(data, dims) for data, dims in zip(outs, entry.dims, strict=True)]
     )
+
+
+def _entries_of(groups: list[tuple[Hashable, PyTree]], one_axis: bool) -> list[Entries]:
+    """Return the elements of the mapped arguments; of all together if they share one axis."""
+    if one_axis:  # a single search, so that one argument with the name is enough
+        axis = groups[0][0] if groups else None
+        return [Entries("vmap", [value for _, value in groups], axis, supports_padding=True)]
+    return [
+        (
+            Entries("vmap", value, axis, supports_padding=True)
+            if axis is not None
+            else Entries.uncut("vmap", value)
+        )
+        for axis, value in groups
+    ]
+
+
+def _common_placement(parts: Sequence[Entries], result: Entries) -> MeshAxes:
+    """Return the mesh axes of the mapped axes and of that of the results.
+
+    Raises:
+      ArgumentError: no array is mapped.
+      PlacementConflictError: the axes are sharded over different mesh axes.
+      AxisSizeError: they have different sizes.
+    """
+    sizes = {data.shape[0] for part in parts for data in part.datas}
+    if not sizes:
+        raise ArgumentError("vmap: there are no arrays in the mapped arguments. Pass at least one.")
+    placements = dict.fromkeys(
+        [part.placement for part in parts if part.datas] + [result.placement]
+    )
+    if len(placements) > 1:
+        raise PlacementConflictError(
+            "vmap: the mapped axes, or the axis of the results, are sharded over different mesh"
+            " axes. Rename them first, so that they agree."
+        )
+    if len(sizes) > 1:
+        raise AxisSizeError(
+            f"vmap: the mapped axes have the sizes {', '.join(str(n) for n in sorted(sizes))}; they"
+            " must agree."
+        )
+    (placement,) = placements
+    return placement
+
+
+def _check_result_size(name: Hashable, placement: MeshAxes, block: int, region: Region) -> None:
+    """Raise if the axis of the results has another size in the region.
+
+    Raises:
+      AxisSizeError: the sizes differ.
+    """
+    size = (
+        placement.size
+        if isinstance(placement, Uneven)
+        else block * region.mesh_axis_size(placement)
+    )
+    known = region.sizes.get(name)
+    if known is not None and known != size:
+        raise AxisSizeError(
+            f"vmap: the results would have size {block} along {name!r}, which has"
+            f" size {known} in this mapped function. Choose another name in out_axes."
+        )
+
+
+def _cast_fixed(parts: Sequence[Entries], placement: MeshAxes) -> None:
+    """Cast the arguments that are the same for all elements: each may have its own gradient."""
+    for part in parts:
+        for i, leaf in part.fixed.items():
+            if isinstance(leaf, (NamedArray, jax.Array, np.ndarray, float, complex)):
+                leaf = as_block(leaf, "vmap")
+                part.fixed[i] = array_of(cast(leaf, frozenset(placement)), dims_of(leaf))
