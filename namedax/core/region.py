@@ -258,6 +258,22 @@ class Region(frozenset[_Seen]):
             seen=self.seen,
         )
 
+    def with_resources(self, resources: Mapping[Hashable, tuple[str, ...]]) -> Region:
+        """Return this region with other mesh axes of its names; it shares `seen`."""
+        return Region(
+            self.sizes,
+            resources,
+            self.mesh,
+            self.mode,
+            self.program,
+            self.overlap,
+            self.left_out,
+            self.slow_axes,
+            self.depth,
+            self.given,
+            self.seen,
+        )
+
     def mesh_axis_hint(self, name: Hashable) -> str:
         """Return a remedy if `name` is a mesh axis: the axis names sharded over it.
 

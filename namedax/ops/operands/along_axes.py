@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Mapping
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 from typing import cast as cast_type
 
@@ -23,7 +24,8 @@ from namedax.core.display import type_text
 from namedax.core.functions import signature_of
 from namedax.core.name_scopes import in_scope, is_in_program, scope_of_lifted
 from namedax.core.names import AxisName, Dims, PyTree, is_name
-from namedax.core.region import Region, ambient
+from namedax.core.padded_sharding import plain
+from namedax.core.region import Region, ambient, enter, place_of
 from namedax.core.variance import cast
 from namedax.errors import (
     AxisNameError,
@@ -39,7 +41,8 @@ from namedax.ops.operands.new_axis import new_axis_placement
 from namedax.ops.operands.nmap import nmap
 from namedax.ops.operands.operation import operation
 from namedax.ops.operands.pytree import array_of, as_block, data_of, flatten, names_of
-from namedax.resources.layout import relayout
+from namedax.resources.exchange import device_count
+from namedax.resources.layout import Layout, relayout
 from namedax.resources.mesh import explicit_axes_of, with_axes_at
 
 __all__ = [
@@ -50,6 +53,7 @@ __all__ = [
     "entries_of",
     "names_in",
     "to_front",
+    "with_complete_axes",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -105,18 +109,22 @@ def along_axes(
         for parameter in axis_parameters:
             if parameter in bound.arguments:
                 bound.arguments[parameter] = _renumber(bound.arguments[parameter], wanted)
-        bound.arguments = {
-            key: jax.tree.map(lambda leaf: to_front(leaf, wanted, name), value, is_leaf=is_named)
-            for key, value in bound.arguments.items()
-        }
-        result = positional(*bound.args, **bound.kwargs)
+        leaves, tree = jax.tree.flatten(dict(bound.arguments), is_leaf=is_named)
         keepdims = bool(bound.arguments.get("keepdims", False))
         rank, new = first.ndim + len(wanted), renamed if renames else None
-        return jax.tree.map(
-            lambda leaf: _from_front(leaf, wanted, rank, keepdims, name, new),
-            result,
-            is_leaf=is_named,
-        )
+
+        def of_complete(leaves: Sequence[Any]) -> PyTree:
+            in_front = [to_front(leaf, wanted, name) for leaf in leaves]
+            call = inspect.BoundArguments(bound.signature, jax.tree.unflatten(tree, in_front))
+            return jax.tree.map(
+                lambda leaf: _from_front(leaf, wanted, rank, keepdims, name, new),
+                positional(*call.args, **call.kwargs),
+                is_leaf=is_named,
+            )
+
+        if renamed:  # the new names may have other mesh axes
+            return of_complete(leaves)
+        return with_complete_axes(name, of_complete, leaves, wanted)
 
     if renames:
         vars(lifted)["__signature__"] = _with_out_axis(inspect.signature(function))
@@ -245,6 +253,111 @@ def _from_front(
         ]
         data = relayout(data, old, new) if old != new else data
     return make_result(data, tuple(named))
+
+
+def with_complete_axes(
+    op: str,
+    function: Callable[[Sequence[Any]], PyTree],
+    leaves: Sequence[Any],
+    wanted: Sequence[Hashable],
+) -> PyTree:
+    """Call a function that gathers names of its arrays, if possible after an exchange.
+
+    A free name, over which the function is vectorized, is sharded instead of the wanted names, so
+    that each device computes some of the slices along it. Without such a name, or if gathers send
+    fewer bytes, the function gathers.
+
+    Args:
+      op: the operation, for messages.
+      function: a function of the leaves, which removes the wanted names by `to_front`.
+      leaves: arrays, and other arguments.
+      wanted: the names that must be complete.
+    """
+    region = ambient()
+    if region is None or not region.manual:
+        return function(leaves)
+    exchanged = _exchanged(region, op, function, leaves, wanted)
+    return function(leaves) if exchanged is None else exchanged
+
+
+def _exchanged(
+    region: Region,
+    op: str,
+    function: Callable[[Sequence[Any]], PyTree],
+    leaves: Sequence[Any],
+    wanted: Sequence[Hashable],
+) -> PyTree | None:
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, NamedArray)]
+    arrays = [to_local(leaves[i], op, region) for i in places]
+    axes = tuple(axis for name in wanted for axis in plain(region.place(name)))
+    devices = device_count(axes)
+    free = _free_name(region, arrays, wanted, devices) if devices > 1 else None
+    if free is None:
+        return None
+    resources = {name: place for name, place in region.resources.items() if name not in wanted}
+    resources[free] = (*region.place(free), *axes)
+    inside = region.with_resources(resources)
+    found: list[Any] = []
+
+    def layouts(dims: Dims) -> tuple[Layout, Layout]:
+        before, after = (tuple(place_of(each, dim) for dim in dims) for each in (region, inside))
+        return before, after
+
+    def run(*datas: jax.Array) -> list[jax.Array]:
+        given = list(leaves)
+        with enter(inside):
+            for i, data, array in zip(places, datas, arrays, strict=True):
+                given[i] = make_in_region(relayout(data, *layouts(array.dims)), array.dims)
+            results, tree = jax.tree.flatten(function(given), is_leaf=is_named)
+            results = [to_local(result, op, inside) for result in results]
+            found[:] = [tree, [dims_of(result) for result in results]]
+            return [data_of(result) for result in results]
+
+    datas = [array.data for array in arrays]
+    types = jax.eval_shape(run, *datas)
+    there = sum(_bytes(array.data) for array in arrays if not {*wanted}.isdisjoint(array.dims))
+    back = 0
+    for kind, dims in zip(types, found[1], strict=True):
+        if free in dims:
+            back += _bytes(kind) * (1 if not {*wanted}.isdisjoint(dims) else devices)
+    # In units of a block of each device but its own; a gather sends each block to all others.
+    if there + back > there * devices:
+        return None
+    results = run(*datas)
+    tree, all_dims = found
+    finished = []
+    for data, dims in zip(results, all_dims, strict=True):
+        for name, n in zip(dims, data.shape, strict=True):
+            if name in wanted:  # its size may not divide over its mesh axes
+                region.block_size(name, n, op)
+        before, after = layouts(dims)
+        finished.append(make_result(relayout(data, after, before), dims))
+    return jax.tree.unflatten(tree, finished)
+
+
+def _free_name(
+    region: Region, arrays: Sequence[NamedArray], wanted: Sequence[Hashable], devices: int
+) -> Hashable | None:
+    """Return a name of all arrays with wanted axes, whose block divides over devices.
+
+    There is none if another name of an array is sharded over the same mesh axes: both names could
+    meet in a result.
+    """
+    using = [array for array in arrays if not {*wanted}.isdisjoint(array.dims)]
+    axes = {axis for name in wanted for axis in region.place(name)}
+    others = {name for array in arrays for name in names_of(array.dims)}.difference(wanted)
+    if not all(axes.isdisjoint(region.place(name)) for name in others):
+        return None
+    for name, n in zip(using[0].dims, using[0].data.shape, strict=True):
+        if name is None or name in wanted or name in region.uneven or n == 0 or n % devices:
+            continue
+        if all(name in array.dims for array in using) and device_count(region.place(name)):
+            return name
+    return None
+
+
+def _bytes(value: Any) -> int:
+    return math.prod(value.shape) * value.dtype.itemsize
 
 
 def _check_sizes(

@@ -27,6 +27,7 @@ from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key, resolve_axis
 from namedax.ops.operands.broadcasting import align, make_result, to_local
 from namedax.resources import communication as comm
+from namedax.resources.exchange import Exchange
 from namedax.resources.padding_masks import is_real
 
 __all__ = ["ReductionPlan", "check_mask", "reduction_plan", "run_reduction"]
@@ -79,6 +80,14 @@ class ReductionPlan(Record):
         real: Any = self.real()
         mask = jnp.broadcast_to(real, self.data.shape)
         return self.replace(where=mask if self.where is None else mask & self.where)
+
+    def exchange(self) -> Exchange | None:
+        """Return an exchange of the sharded axes with a free one; `None` if there is none."""
+        region = ambient()
+        if not self.mesh_axes or region is None:
+            return None
+        places = {i: region.place(self.dims_in[i]) for i in self.named}
+        return Exchange.of(self.data.shape, self.axes, places)
 
     def bare(self) -> ReductionPlan:
         """Drop the arrays of the plan, for differentiation rules, which outlive their trace."""

@@ -7,6 +7,9 @@ square of the logarithm. A round is one collective-permute of the block. A devic
 at a time, never the axis. If ties matter, the global index accompanies the values and decides, so
 that the result equals the stable one of `jnp` for every sharding.
 
+An exchange with a free dimension sends fewer bytes (`cheaper_exchange`). The network is for arrays
+without one.
+
 Padding follows all elements, including NaN, so it remains on the last devices, and each device can
 compute the padding of the others. It is the first sort key, which is not sent.
 """
@@ -31,11 +34,19 @@ from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying
 from namedax.ops.reduction.plan import ReductionPlan
 from namedax.resources import communication as comm
+from namedax.resources.exchange import Exchange
 from namedax.resources.mesh import replicated
 from namedax.resources.padding_masks import is_real, real_blocks
 from namedax.resources.serial import reject_loops
 
-__all__ = ["global_positions", "merge_exchange", "sort_blocks", "sort_local", "sort_values"]
+__all__ = [
+    "cheaper_exchange",
+    "global_positions",
+    "merge_exchange",
+    "sort_blocks",
+    "sort_local",
+    "sort_values",
+]
 
 
 @functools.lru_cache(maxsize=64)
@@ -62,6 +73,30 @@ def merge_exchange(n: int) -> tuple[tuple[tuple[int, int], ...], ...]:
     return tuple(rounds)
 
 
+def cheaper_exchange(
+    plan: ReductionPlan, by_network: int, there: int, back: int = 0
+) -> Exchange | None:
+    """Return an exchange with a free dimension, if it sends no more than the network.
+
+    Args:
+      plan: the plan of the axes to sort.
+      by_network: the bytes of one element that each round of the network sends.
+      there: the bytes of one element that an exchange sends on the way there.
+      back: those on the way back; by default 0.
+    """
+    if (exchange := plan.exchange()) is None:
+        return None
+    rounds = len(merge_exchange(_sorting_devices(plan.place, plan.data.shape[plan.axes[0]])))
+    return exchange if exchange.blocks(there, back) <= rounds * by_network else None
+
+
+def _sorting_devices(axes: tuple[str, ...], block: int) -> int:
+    """Return the number of devices with elements."""
+    if isinstance(axes, Uneven):
+        return real_blocks(axes, block)
+    return math.prod(lax.axis_size(axis) for axis in axes)
+
+
 def sort_blocks(
     operands: Sequence[jax.Array],
     dim: int,
@@ -82,7 +117,7 @@ def sort_blocks(
         operands, dim, num_keys, _padding_first(operands[0], dim, axes, None, last_first)
     )
     devices = math.prod(lax.axis_size(axis) for axis in axes)
-    sorting = real_blocks(axes, block) if isinstance(axes, Uneven) else devices
+    sorting = _sorting_devices(axes, block)
     place = comm.block_index(tuple(axes))
     for pairs in merge_exchange(sorting) if block else ():
         if last_first:

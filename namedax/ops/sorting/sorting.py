@@ -38,7 +38,13 @@ from namedax.ops.operands.nmap import Lifted
 from namedax.ops.operands.operation import operation
 from namedax.ops.operands.pytree import data_of
 from namedax.ops.reduction.cumulative import flatten_positional, plan_of_one_axis
-from namedax.ops.sorting.network import global_positions, sort_blocks, sort_local, sort_values
+from namedax.ops.sorting.network import (
+    cheaper_exchange,
+    global_positions,
+    sort_blocks,
+    sort_local,
+    sort_values,
+)
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import real_blocks, real_entries, refilled
 from namedax.resources.serial import LoopAxis
@@ -89,11 +95,12 @@ def sort(
     Returns:
       An array with the axes of `x`.
 
-    Communication: along a sharded axis, a sorting network over the devices. It takes 1, 3, 6
-    collective-permutes of the block over 2, 4, 8 devices; the axis is never gathered. With a
-    gradient the indices are sent too, and the gradient sends the blocks back in the same number of
-    steps. Floats of 16 bits are sent as 32 bits if the axis has more than 1,022 elements, or 126
-    for `bfloat16`.
+    Communication: along a sharded axis, two all-to-alls of the block if the array has another axis
+    whose block divides over the devices; the gradient sends the same. Otherwise a sorting network
+    over the devices. It takes 1, 3, 6 collective-permutes of the block over 2, 4, 8 devices; the
+    axis is never gathered. With a gradient the indices are sent too, and the gradient sends the
+    blocks back in the same number of steps. Floats of 16 bits are sent as 32 bits if the axis has
+    more than 1,022 elements, or 126 for `bfloat16`.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -113,8 +120,15 @@ def _sort(op: str, axis: AxisSpec, stable: bool, descending: bool, x: AnyArray) 
         x = flatten_positional(op, x)
     plan = plan_of_one_axis(op, x, -1 if axis is None else axis, supports_padding=True)
     (dim,) = plan.axes
+
+    def of_complete(data: jax.Array) -> jax.Array:
+        return sort_local(data, dim, stable, descending)
+
+    width = plan.data.dtype.itemsize
+    if (exchange := cheaper_exchange(plan, width, width, width)) is not None:
+        return plan.finish_whole(exchange.run(of_complete, plan.data))
     if not plan.mesh_axes:
-        return plan.finish_whole(sort_local(plan.data, dim, stable, descending))
+        return plan.finish_whole(of_complete(plan.data))
     index = global_positions(plan, jnp.int32)
     data = sort_values(plan.data, index, dim, plan.place, descending)
     return plan.finish_whole(
@@ -150,7 +164,8 @@ def argsort(
     Returns:
       Integers with the axes of `x`; along a sharded axis, global indices.
 
-    Communication: as for `sort`, for the values and the same number of indices.
+    Communication: as for `sort`. An exchange sends the values there and the indices back, a sorting
+    network both in each step.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.argsort(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), "k"), ["k"])
@@ -170,15 +185,25 @@ def _argsort(
         x = flatten_positional(op, x)
     plan = plan_of_one_axis(op, x, -1 if axis is None else axis, supports_padding=True)
     (dim,) = plan.axes
-    if not plan.mesh_axes:
-        order = jnp.argsort(plan.data, dim, stable=stable, descending=descending, dtype=dtype)
+    dtype = jnp.arange(0).dtype if dtype is None else dtype
+
+    def of_complete(data: jax.Array, dtype: DType) -> jax.Array:
+        order = jnp.argsort(data, dim, stable=stable, descending=descending, dtype=dtype)
         # JAX (0.10 to 0.12) declares the result as the same on all devices.
-        return plan.finish_whole(cast_data(order, varying(plan.data)))
-    index = global_positions(plan, jnp.int32)
+        return cast_data(order, varying(data))
+
+    if not plan.mesh_axes:
+        return plan.finish_whole(of_complete(plan.data, dtype))
+    data, key_type = lax.stop_gradient(plan.data), jnp.dtype(jnp.int32)
+    width, of_key = data.dtype.itemsize, key_type.itemsize
+    if (exchange := cheaper_exchange(plan, width + of_key, width, of_key)) is not None:
+        index = exchange.run(lambda data: of_complete(data, key_type), data)
+        return plan.finish_whole(index.astype(dtype))
+    index = global_positions(plan, key_type)
     key = -index if descending else index  # reversed in the end, together with its ties
-    _, key = sort_blocks((lax.stop_gradient(plan.data), key), dim, plan.place, 2, descending)
+    _, key = sort_blocks((data, key), dim, plan.place, 2, descending)
     index = refilled(lax.rev(-key, [dim]) if descending else key, dim, plan.place)
-    return plan.finish_whole(index.astype(jnp.arange(0).dtype if dtype is None else dtype))
+    return plan.finish_whole(index.astype(dtype))
 
 
 @operation(on_blocks=True)
@@ -195,7 +220,7 @@ def lexsort(keys: Iterable[ArrayLike], axis: AxisSpec = -1) -> AnyArray:
     Returns:
       Integers with all axes of the keys.
 
-    Communication: along a sharded axis, as for `sort`, for all keys and the indices.
+    Communication: along a sharded axis, as for `argsort`, for all keys.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> minor, major = (nx.named(jnp.array(key), ["k"]) for key in ([3, 1, 2], [1, 1, 0]))
@@ -218,12 +243,22 @@ def _lexsort(op: str, axis: AxisSpec, *keys: AnyArray) -> AnyArray:
         supports_padding=True,
     )
     (dim,) = plan.axes
-    index = global_positions(plan, jnp.arange(0).dtype)
-    operands = [*map(lax.stop_gradient, reversed(datas)), index]
-    if plan.mesh_axes:
-        order = sort_blocks(operands, dim, plan.place, len(operands))[-1]
-        return plan.finish_whole(refilled(order, dim, plan.place))
-    return plan.finish_whole(lax.sort(operands, dimension=dim, num_keys=len(operands) - 1)[-1])
+    dtype = jnp.arange(0).dtype
+    keys_of = [*map(lax.stop_gradient, reversed(datas))]
+
+    def of_complete(*keys: jax.Array) -> jax.Array:
+        index = cast_data(lax.broadcasted_iota(dtype, keys[0].shape, dim), varying(keys[0]))
+        return lax.sort([*keys, index], dimension=dim, num_keys=len(keys))[-1]
+
+    width = sum(key.dtype.itemsize for key in keys_of)
+    of_index = dtype.itemsize
+    if (exchange := cheaper_exchange(plan, width + of_index, width, of_index)) is not None:
+        return plan.finish_whole(exchange.run(of_complete, *keys_of))
+    if not plan.mesh_axes:
+        return plan.finish_whole(of_complete(*keys_of))
+    operands = [*keys_of, global_positions(plan, dtype)]
+    order = sort_blocks(operands, dim, plan.place, len(operands))[-1]
+    return plan.finish_whole(refilled(order, dim, plan.place))
 
 
 def _run_partition(
@@ -248,6 +283,8 @@ def _partition(
     plan = plan_of_one_axis(op, x, axis, supports_padding=True)
     (dim,) = plan.axes
     data = plan.data
+    if (exchange := plan.exchange()) is not None:
+        return plan.finish_whole(exchange.run(lambda data: function(data, kth, dim), data))
     if plan.mesh_axes:
         data = comm.all_gather(data, dim, plan.place, "varying")
     data = function(data, kth, dim)
@@ -266,8 +303,9 @@ def partition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> LikeArguments:
     Returns:
       An array with the axes of `x`, as from `jnp.partition`.
 
-    Communication: along a sharded axis, one all-gather of the axis, since the order of `jnp` within
-    the two groups is not ascending. `nx.sort` does not gather, and its result is a partition too.
+    Communication: along a sharded axis, two all-to-alls of the block if another axis divides over
+    the devices. Otherwise one all-gather of the axis, since the order of `jnp` within the two
+    groups is not ascending. `nx.sort` does not gather, and its result is a partition too.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.partition(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 0, "k"), ["k"])[0]

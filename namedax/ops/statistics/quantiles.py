@@ -6,6 +6,9 @@ elements at a rank.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,14 +30,14 @@ from namedax.errors import (
     reject_names,
 )
 from namedax.ops.operands import kernels
-from namedax.ops.operands.along_axes import entries_of, to_front
+from namedax.ops.operands.along_axes import entries_of, to_front, with_complete_axes
 from namedax.ops.operands.axes import axis_key, resolve_axis
 from namedax.ops.operands.broadcasting import make_result
 from namedax.ops.operands.nmap import nmap
 from namedax.ops.operands.operation import REDUCED, operation
 from namedax.ops.operands.pytree import data_of
 from namedax.ops.reduction.plan import ReductionPlan, reduction_plan
-from namedax.ops.sorting.network import global_positions, sort_local, sort_values
+from namedax.ops.sorting.network import cheaper_exchange, global_positions, sort_local, sort_values
 from namedax.resources import communication as comm
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
@@ -58,7 +61,24 @@ def _at_rank(ordered: jax.Array, rank: jax.Array, mesh_axes: tuple[str, ...]) ->
 
 
 def _quantile(plan: ReductionPlan, q: jax.Array, method: str, skip_nans: bool) -> jax.Array:
-    """Compute quantiles of shape `[*q.shape, *rest]`."""
+    """Compute quantiles of shape `[*q.shape, *rest]`.
+
+    If there is a free dimension, each device has complete axes of some results, and one all-gather
+    of the results follows.
+    """
+    width = plan.data.dtype.itemsize
+    if (exchange := cheaper_exchange(plan, width, width)) is None:
+        return _quantile_of_blocks(plan, q, method, skip_nans)
+    data = exchange.to_complete(plan.data)
+    complete = plan.replace(data=data, mesh_axes=(), uneven=())
+    result = _quantile_of_blocks(complete, q, method, skip_nans)
+    before = sum(axis < exchange.free for axis in plan.axes)
+    return comm.all_gather(result, np.ndim(q) + exchange.free - before, exchange.axes, "invarying")
+
+
+def _quantile_of_blocks(
+    plan: ReductionPlan, q: jax.Array, method: str, skip_nans: bool
+) -> jax.Array:
     dtype = inexact_type(plan.data.dtype)
     if jnp.issubdtype(dtype, jnp.complexfloating):
         raise ArgumentTypeError(
@@ -193,7 +213,10 @@ def _run_weighted(
             x, q, positions if entries else None, method=method, keepdims=keepdims, weights=weights
         )
 
-    result = nmap(of_whole)(to_front(x, names, op), to_front(weights, names, op))
+    def of_leaves(leaves: Sequence[Any]) -> AnyArray:
+        return nmap(of_whole)(*[to_front(leaf, names, op) for leaf in leaves])
+
+    result = with_complete_axes(op, of_leaves, (x, weights), names)
     return _drop_positions(result, np.ndim(q), len(names)) if keepdims else result
 
 
@@ -231,9 +254,11 @@ def quantile(
     Returns:
       An array with the remaining axes, preceded by the axis of `q` if it has one.
 
-    Communication: over a sharded axis the blocks are sorted as by `sort`. Two all-reduces of the
-    result's size pick the elements and count the NaNs; the axis is never gathered. `weights` and
-    `method="inverted_cdf"` gather it: one all-gather of the array, and one of the weights.
+    Communication: over a sharded axis, one all-to-all of the block and one all-gather of the
+    results, if the array has another axis whose block divides over the devices. Otherwise the
+    blocks are sorted as by `sort`, and two all-reduces of the result's size pick the elements and
+    count the NaNs; the axis is never gathered. `weights` and `method="inverted_cdf"` exchange the array and
+    the weights if a name divides, and gather them otherwise.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.

@@ -1,0 +1,86 @@
+"""Exchanges: functions that need a sharded dimension complete, next to a free dimension.
+
+An all-to-all moves the sharding to a free dimension: one that the function does not use, and whose
+block divides over the mesh axes. Each device then computes some of the slices, and another
+all-to-all moves the sharding back. A device sends at most its block twice, where a gather over `n`
+devices sends it `n - 1` times, and stores no more than its block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import jax
+from jax import lax
+
+from namedax.core.names import MeshAxes
+from namedax.core.padded_sharding import plain
+from namedax.core.records import Record
+from namedax.resources.layout import Layout, relayout
+from namedax.resources.serial import LoopAxis
+
+__all__ = ["Exchange", "device_count"]
+
+
+def device_count(axes: Iterable[str]) -> int:
+    """Return the number of devices along mesh axes; 0 if one of them is the axis of a loop."""
+    axes = tuple(axes)
+    if any(isinstance(axis, LoopAxis) for axis in axes):
+        return 0
+    return math.prod(int(lax.axis_size(axis)) for axis in axes)
+
+
+class Exchange(Record):
+    """The layouts before and after the sharding of some dimensions moves to a free one.
+
+    Attributes:
+      sharded: the layout with these dimensions sharded.
+      complete: the layout with these dimensions complete, and `free` sharded instead.
+      free: the free dimension.
+      axes: its mesh axes in `complete`.
+      devices: the number of devices along them.
+    """
+
+    sharded: Layout
+    complete: Layout
+    free: int
+    axes: MeshAxes
+    devices: int
+
+    @classmethod
+    def of(
+        cls, shape: Sequence[int], used: Iterable[int], places: Mapping[int, MeshAxes]
+    ) -> Exchange | None:
+        """Return the exchange of a block; `None` if no free dimension divides.
+
+        Args:
+          shape: the shape of the block.
+          used: the dimensions that the function uses.
+          places: the placements of those that are sharded.
+        """
+        axes = tuple(axis for place in places.values() for axis in plain(place))
+        devices, used = device_count(axes), {*used}
+        free = (i for i, n in enumerate(shape) if i not in used and n and n % devices == 0)
+        if devices < 2 or (dim := next(free, None)) is None:
+            return None
+        sharded: list[MeshAxes] = [places.get(i, ()) for i in range(len(shape))]
+        complete: list[MeshAxes] = [()] * len(shape)
+        complete[dim] = axes
+        return cls(tuple(sharded), tuple(complete), dim, axes, devices)
+
+    def blocks(self, there: int, back: int = 0) -> float:
+        """Return the sent blocks, of some arrays on the way there and of others on the way back."""
+        return (there + back) * (self.devices - 1) / self.devices
+
+    def run(self, function: Callable[..., jax.Array], *datas: jax.Array) -> jax.Array:
+        """Call a function on the complete dimensions of arrays of one shape; shard its result."""
+        return self.to_sharded(function(*map(self.to_complete, datas)))
+
+    def to_complete(self, data: jax.Array) -> jax.Array:
+        """Make the dimensions complete, without padding."""
+        return relayout(data, self.sharded, self.complete)
+
+    def to_sharded(self, data: jax.Array) -> jax.Array:
+        """Shard the dimensions again, with padding where their sizes do not divide."""
+        return relayout(data, self.complete, self.sharded)
