@@ -257,8 +257,8 @@ def quantile(
     Communication: over a sharded axis, one all-to-all of the block and one all-gather of the
     results, if the array has another axis whose block divides over the devices. Otherwise the
     blocks are sorted as by `sort`, and two all-reduces of the result's size pick the elements and
-    count the NaNs; the axis is never gathered. `weights` and `method="inverted_cdf"` exchange the array and
-    the weights if a name divides, and gather them otherwise.
+    count the NaNs; the axis is never gathered. `weights` and `method="inverted_cdf"`
+    exchange the array and the weights if a name divides, and gather them otherwise.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
