@@ -37,6 +37,7 @@ OPERATIONS = {
     ),
     "at": (lambda x: x.at["a", 2].set(3.0), lambda x: x.at[2].set(3.0), ["a", "b"]),
     "sort": (lambda x: nx.sort(x, "a"), lambda x: jnp.sort(x, 0), ["a", "b"]),
+    "sort_by": (lambda x: nx.sort_by(x, x * x, "a"), lambda x: jnp.take_along_axis(x, jnp.argsort(x * x, 0), 0), ["a", "b"]),
     "top_k": (lambda x: nx.top_k(x, 2, axis="a")[0], lambda x: jax.lax.top_k(x.T, 2)[0], ["b", None]),
     "roll": (lambda x: nx.roll(x, 3, "a"), lambda x: jnp.roll(x, 3, 0), ["a", "b"]),
     "take": (lambda x: nx.take(x, IDS, "a"), lambda x: x[IDS], [None, "b"]),

@@ -255,6 +255,7 @@ CALLS = {
     "take_along_axis": 'F(x, i % 3, "k")',
     "tensordot": 'F(x, y, "k")',
     "tile": 'F(z, {"k": 2}, out_axis="twice")',
+    "sort_by": 'F(z, -z, "k")',
     "top_k": 'F(z, 2, axis="k")',
     "trace": 'F(w, 0, "k", "out")',
     "tril": 'F(w, axis=("k", "out"))',

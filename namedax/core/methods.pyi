@@ -637,11 +637,13 @@ class Methods:
         Returns:
           An array with the axes of `x`.
 
-        Communication: along a sharded axis, a sorting network over the devices. It takes 1, 3, 6
-        collective-permutes of the block over 2, 4, 8 devices; the axis is never gathered. With a
-        gradient the indices are sent too, and the gradient sends the blocks back in the same number of
-        steps. Floats of 16 bits are sent as 32 bits if the axis has more than 1,022 elements, or 126
-        for `bfloat16`.
+        Communication: along a sharded axis, two all-to-alls of the block if the array has another axis
+        whose block divides over the devices; the gradient sends the same. Otherwise columnsort: two
+        all-to-alls and two collective-permutes of half a block. Two devices, short blocks and uneven
+        ones take a sorting network, with 1, 3, 6 collective-permutes of the block over 2, 4, 8 devices.
+        The axis is never gathered. With a gradient the indices are sent too, and the gradient sends the
+        blocks back in the same steps. Floats of 16 bits are sent as 32 bits if the axis has more than
+        1,022 elements, or 126 for `bfloat16`.
 
         Raises:
           AxisNotFoundError: `x` has no axis of that name.
@@ -674,7 +676,8 @@ class Methods:
         Returns:
           Integers with the axes of `x`; along a sharded axis, global indices.
 
-        Communication: as for `sort`, for the values and the same number of indices.
+        Communication: as for `sort`. With a free axis the values are sent there and the indices back,
+        without one both in each step.
         """
     def reshape(self, *args: Any, order: str = 'C', out_sharding: object = None) -> NamedArray:
         """`jax.Array.reshape` over the positional axes; names are batch axes.

@@ -3064,9 +3064,21 @@ def sort(
     See `nx.sort`.
     """
 def sort_key_val(
-    keys: EitherArray, values: ArrayLike, dimension: AxisSpec = -1, is_stable: bool = True,
+    keys: ArrayLike, values: ArrayLike, dimension: AxisSpec = -1, is_stable: bool = True,
 ) -> tuple[AnyArray, AnyArray]:
-    """Sorts ``keys`` along ``dimension`` and applies the same permutation to ``values``."""
+    """Sort keys along a positional or named axis, and values with them, as `lax.sort_key_val`.
+
+    Args:
+      keys: an array, named or not.
+      values: an array with the same axes.
+      dimension: a positional or named axis; by default -1.
+      is_stable: if `True` (default), equal keys keep their order.
+
+    Communication: along a sharded axis, as for `nx.sort_by`.
+
+    Raises:
+      AxisNotFoundError: `keys` lacks the name.
+    """
 def split(operand: ArrayLike, sizes: Sequence[int], axis: AxisSpec = 0) -> Sequence[AnyArray]:
     """Splits an array along ``axis``."""
 @overload

@@ -2439,7 +2439,7 @@ def lexsort(keys: Iterable[ArrayLike], axis: AxisSpec = -1) -> AnyArray:
     Returns:
       Integers with all axes of the keys.
 
-    Communication: along a sharded axis, as for `sort`, for all keys and the indices.
+    Communication: along a sharded axis, as for `argsort`, for all keys.
     """
 def linspace(
     start: ArrayLike,

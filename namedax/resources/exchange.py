@@ -78,9 +78,11 @@ class Exchange(Record):
         return self.to_sharded(function(*map(self.to_complete, datas)))
 
     def to_complete(self, data: jax.Array) -> jax.Array:
-        """Make the dimensions complete, without padding."""
-        return relayout(data, self.sharded, self.complete)
+        """Make the dimensions complete, without padding; more dimensions may follow."""
+        more: Layout = ((),) * (data.ndim - len(self.sharded))
+        return relayout(data, self.sharded + more, self.complete + more)
 
     def to_sharded(self, data: jax.Array) -> jax.Array:
         """Shard the dimensions again, with padding where their sizes do not divide."""
-        return relayout(data, self.complete, self.sharded)
+        more: Layout = ((),) * (data.ndim - len(self.sharded))
+        return relayout(data, self.complete + more, self.sharded + more)

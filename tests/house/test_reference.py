@@ -172,7 +172,7 @@ BY_SUBJECT = {
     "Contractions": (30, "nx.dot nx.einsum nx.tensordot nx.vecdot nx.lax.dot_general nx.numpy.matmul nx.lax.pdot"),
     "Reductions": (69, "nx.sum nx.mean nx.cumsum nx.argmax nx.segment_sum nx.lax.reduce nx.logsumexp"),
     "Statistics": (49, "nx.median nx.cov nx.histogram nx.nanmean nx.quantile"),
-    "Sorting, searching and selection": (38, "nx.sort nx.top_k nx.where nx.unique nx.searchsorted nx.numpy.isin"),
+    "Sorting, searching and selection": (39, "nx.sort nx.top_k nx.where nx.unique nx.searchsorted nx.numpy.isin"),
     "Indexing": (52, "nx.take nx.take_along_axis nx.slice nx.diagonal nx.lax.gather nx.lax.scatter_add nx.numpy.ix_"),
     "Neighbors, windows and convolutions": (40, "nx.conv nx.halo nx.roll nx.pad nx.diff nx.nn.max_pool nx.scipy.signal.convolve"),
     "Interpolation and polynomials": (19, "nx.image.resize nx.numpy.interp nx.numpy.polyfit"),

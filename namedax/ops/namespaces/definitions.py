@@ -236,6 +236,7 @@ if TYPE_CHECKING:
     from namedax.ops.sorting.sorting import searchsorted as searchsorted
     from namedax.ops.sorting.sorting import sort as sort
     from namedax.ops.sorting.sorting import top_k as top_k
+    from namedax.ops.sorting.together import sort_by as sort_by
     from namedax.ops.statistics.compositions import average as average
     from namedax.ops.statistics.compositions import norm as norm
     from namedax.ops.statistics.compositions import ptp as ptp

@@ -70,6 +70,7 @@ NAMES: dict[str, str] = {
     "ops.shape.transposition": "moveaxis transpose",
     "ops.sorting.selection": "nonzero unique where",
     "ops.sorting.sorting": "argpartition argsort lexsort partition searchsorted sort top_k",
+    "ops.sorting.together": "sort_by",
     "ops.statistics.compositions": "average norm ptp",
     "ops.statistics.counting": "bincount histogram",
     "ops.statistics.covariance": "corrcoef cov",

@@ -1,17 +1,24 @@
-"""Sorting along a sharded axis, by a network of pairs of devices.
+"""Sorting along a sharded axis: columnsort, or a network of pairs of devices.
 
-Every device sorts its block. Then pairs of devices exchange their blocks, and one keeps the lower
-half of the two, the other the upper half. This repeats in the rounds of a sorting network over the
-devices. Batcher's merge exchange has 1 round for 2 devices, 3 for 4, 6 for 8; about half of the
-square of the logarithm. A round is one collective-permute of the block. A device stores two blocks
-at a time, never the axis. If ties matter, the global index accompanies the values and decides, so
-that the result equals the stable one of `jnp` for every sharding.
+Columnsort (Leighton, 1985) treats the blocks as columns of a matrix, sorts each, transposes the
+matrix by an all-to-all, sorts, transposes back, sorts, and sorts once more across the borders of
+neighbors. A device sends less than three blocks for any number of devices. It is correct if a block
+has at least `2 * (devices - 1) ** 2` elements.
 
-An exchange with a free dimension sends fewer bytes (`cheaper_exchange`). The network is for arrays
-without one.
+For shorter blocks and for two devices, every device sorts its block. Then pairs of devices exchange
+their blocks, and one keeps the lower half of the two, the other the upper half. This repeats in the
+rounds of a sorting network over the devices. Batcher's merge exchange has 1 round for 2 devices, 3
+for 4, 6 for 8; about half of the square of the logarithm. A round is one collective-permute of the
+block.
+
+A device stores two blocks at a time, never the axis. If ties matter, the global index accompanies
+the values and decides, so that the result equals the stable one of `jnp` for every sharding.
+
+An exchange with a free dimension sends fewer bytes (`cheaper_exchange`). Sorting over devices is
+for arrays without one.
 
 Padding follows all elements, including NaN, so it remains on the last devices, and each device can
-compute the padding of the others. It is the first sort key, which is not sent.
+compute the padding of the others. It is the first sort key of the network, which is not sent.
 """
 
 from __future__ import annotations
@@ -74,20 +81,20 @@ def merge_exchange(n: int) -> tuple[tuple[tuple[int, int], ...], ...]:
 
 
 def cheaper_exchange(
-    plan: ReductionPlan, by_network: int, there: int, back: int = 0
+    plan: ReductionPlan, sorted_bytes: int, there: int, back: int = 0
 ) -> Exchange | None:
-    """Return an exchange with a free dimension, if it sends no more than the network.
+    """Return an exchange with a free dimension, if it sends no more than `sort_blocks`.
 
     Args:
       plan: the plan of the axes to sort.
-      by_network: the bytes of one element that each round of the network sends.
+      sorted_bytes: the bytes of one element of all operands of `sort_blocks`.
       there: the bytes of one element that an exchange sends on the way there.
       back: those on the way back; by default 0.
     """
     if (exchange := plan.exchange()) is None:
         return None
-    rounds = len(merge_exchange(_sorting_devices(plan.place, plan.data.shape[plan.axes[0]])))
-    return exchange if exchange.blocks(there, back) <= rounds * by_network else None
+    rounds = sent_blocks(plan.place, plan.data.shape[plan.axes[0]])
+    return exchange if exchange.blocks(there, back) <= rounds * sorted_bytes else None
 
 
 def _sorting_devices(axes: tuple[str, ...], block: int) -> int:
@@ -110,8 +117,104 @@ def sort_blocks(
 
     If `axes` has padding in the last blocks, it follows all elements; with `last_first` it precedes
     them.
+
+    Operands that are not keys may have more dimensions than the keys, behind these.
     """
     operands = [cast_data(operand, axes) for operand in operands]
+    sort = _by_columns if _has_long_columns(axes, operands[0].shape[dim]) else _by_network
+    return sort(operands, dim, axes, num_keys, last_first)
+
+
+def _has_long_columns(axes: tuple[str, ...], block: int) -> bool:
+    """Return True if columnsort is correct for these blocks, and sends less than the network."""
+    devices = math.prod(lax.axis_size(axis) for axis in axes)
+    return (
+        devices > 2
+        and not isinstance(axes, Uneven)
+        and block % devices == 0
+        and block % 2 == 0
+        and block >= 2 * (devices - 1) ** 2
+    )
+
+
+def sent_blocks(axes: tuple[str, ...], block: int) -> float:
+    """Return the number of blocks that `sort_blocks` sends of each operand."""
+    devices = math.prod(lax.axis_size(axis) for axis in axes)
+    if _has_long_columns(axes, block):
+        return 2 * (devices - 1) / devices + 1
+    return len(merge_exchange(_sorting_devices(axes, block)))
+
+
+def _by_columns(
+    operands: list[jax.Array],
+    dim: int,
+    axes: tuple[str, ...],
+    num_keys: int,
+    last_first: bool,
+) -> list[jax.Array]:
+    """Sort by columnsort: the blocks of the devices are the columns of a matrix."""
+    devices, block = math.prod(lax.axis_size(axis) for axis in axes), operands[0].shape[dim]
+    place = comm.block_index(tuple(axes))
+    column = devices - 1 - place if last_first else place
+
+    def in_order(parts: jax.Array, at: int) -> jax.Array:
+        return lax.rev(parts, [at]) if last_first else parts
+
+    def split(data: jax.Array, *sizes: int) -> jax.Array:
+        return data.reshape((*data.shape[:dim], *sizes, *data.shape[dim + 1 :]))
+
+    def dealt(data: jax.Array) -> jax.Array:
+        """Write the matrix row by row, which was read column by column."""
+        parts = in_order(split(data, 1, block // devices, devices), dim + 2)
+        parts = comm.all_to_all(parts, dim + 2, dim, axes)
+        return in_order(parts, dim).reshape(data.shape)
+
+    def collected(data: jax.Array) -> jax.Array:
+        """Write the matrix column by column, which was read row by row."""
+        parts = in_order(split(data, devices, block // devices, 1), dim)
+        parts = comm.all_to_all(parts, dim, dim + 2, axes)
+        return in_order(parts, dim + 2).reshape(data.shape)
+
+    def to_neighbor(data: jax.Array, by: int) -> jax.Array:
+        pairs = [(i, i + by) for i in range(devices) if 0 <= i + by < devices]
+        return comm.ppermute(data, tuple(axes), pairs)
+
+    def halves(data: jax.Array) -> tuple[jax.Array, jax.Array]:
+        first, second = jnp.split(data, 2, dim)
+        return first, second
+
+    def sorted_columns(operands: Sequence[jax.Array]) -> list[jax.Array]:
+        return _sorted(operands, dim, num_keys, [])
+
+    operands = sorted_columns(operands)
+    operands = sorted_columns([dealt(data) for data in operands])
+    operands = sorted_columns([collected(data) for data in operands])
+    # Elements are at most half a column away from their places: sort across the borders.
+    by = -1 if last_first else 1
+    own = [halves(data) for data in operands]
+    across = sorted_columns(
+        [lax.concatenate([to_neighbor(low, by), high], dim) for high, low in own]
+    )
+    moved = [halves(data) for data in across]
+    return [
+        lax.concatenate(
+            [
+                jnp.where(column == 0, high, after),
+                jnp.where(column == devices - 1, low, to_neighbor(before, -by)),
+            ],
+            dim,
+        )
+        for (high, low), (before, after) in zip(own, moved, strict=True)
+    ]
+
+
+def _by_network(
+    operands: list[jax.Array],
+    dim: int,
+    axes: tuple[str, ...],
+    num_keys: int,
+    last_first: bool,
+) -> list[jax.Array]:
     block = operands[0].shape[dim]
     operands = _sorted(
         operands, dim, num_keys, _padding_first(operands[0], dim, axes, None, last_first)
@@ -143,6 +246,42 @@ def sort_blocks(
     return operands
 
 
+def sort_together(
+    keys: Sequence[jax.Array],
+    rows: Sequence[jax.Array],
+    dim: int,
+    descending: bool,
+    axes: tuple[str, ...] = (),
+    is_stable: bool = True,
+) -> tuple[list[jax.Array], list[jax.Array]]:
+    """Sort keys and rows along `dim` by the keys, over all blocks; return both.
+
+    Args:
+      keys: arrays of one shape; the first one decides first.
+      rows: arrays with the dimensions of the keys, and maybe more behind these.
+      dim: the dimension.
+      descending: if `True`, sort from the largest key, with ties still in order.
+      axes: the mesh axes of the dimension; by default none.
+      is_stable: if `True` (default), equal keys keep their order.
+    """
+    operands, count = [*keys, *rows], len(keys)
+    if axes and is_stable:
+        index = lax.broadcasted_iota(jnp.int32, keys[0].shape, dim)
+        index = index + comm.block_index(tuple(axes)) * keys[0].shape[dim]
+        operands.insert(count, -index if descending else index)
+        operands = sort_blocks(operands, dim, axes, count + 1, descending)
+        del operands[count]
+    elif axes:
+        operands = sort_blocks(operands, dim, axes, count, descending)
+    elif descending:
+        operands = _sorted([lax.rev(data, [dim]) for data in operands], dim, count, [])
+    else:
+        operands = _sorted(operands, dim, count, [])
+    if descending:
+        operands = [lax.rev(data, [dim]) for data in operands]
+    return operands[:count], operands[count:]
+
+
 def _padding_first(
     data: jax.Array,
     dim: int,
@@ -172,9 +311,19 @@ def _padding_first(
 def _sorted(
     operands: Sequence[jax.Array], dim: int, num_keys: int, first: list[jax.Array]
 ) -> list[jax.Array]:
-    return list(lax.sort([*first, *operands], dimension=dim, num_keys=len(first) + num_keys))[
-        len(first) :
-    ]
+    """Sort operands by their keys, preceded by others; drop these."""
+    narrow = [operand for operand in operands if operand.ndim == operands[0].ndim]
+    index = cast_data(lax.broadcasted_iota(jnp.int32, narrow[0].shape, dim), varying(narrow[0]))
+    more = [index] if len(narrow) < len(operands) else []
+    count = len(first) + num_keys
+    ordered = list(lax.sort([*first, *narrow, *more], dimension=dim, num_keys=count))
+    order, results = ordered[-1], iter(ordered[len(first) :])
+
+    def rows(data: jax.Array) -> jax.Array:
+        at = lax.expand_dims(order, range(order.ndim, data.ndim))
+        return jnp.take_along_axis(data, at, dim)
+
+    return [next(results) if operand.ndim == order.ndim else rows(operand) for operand in operands]
 
 
 def global_positions(plan: ReductionPlan, dtype: DType) -> jax.Array:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArgument
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import accumulates, widened_type
-from namedax.core.names import Dims, DType, PyTree
+from namedax.core.names import Dims, DType
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying
@@ -30,7 +29,6 @@ from namedax.errors import (
 )
 from namedax.ops.indexing.getitem import take_along_axis
 from namedax.ops.operands import kernels
-from namedax.ops.operands.along_axes import along_axes, checks_axes, names_in
 from namedax.ops.operands.axes import axis_key
 from namedax.ops.operands.broadcasting import align, make_result, to_local
 from namedax.ops.operands.new_axis import finish_with_new_axis
@@ -53,7 +51,6 @@ __all__ = [
     "TopK",
     "argpartition",
     "argsort",
-    "lax_sort",
     "lexsort",
     "partition",
     "search",
@@ -96,11 +93,12 @@ def sort(
       An array with the axes of `x`.
 
     Communication: along a sharded axis, two all-to-alls of the block if the array has another axis
-    whose block divides over the devices; the gradient sends the same. Otherwise a sorting network
-    over the devices. It takes 1, 3, 6 collective-permutes of the block over 2, 4, 8 devices; the
-    axis is never gathered. With a gradient the indices are sent too, and the gradient sends the
-    blocks back in the same number of steps. Floats of 16 bits are sent as 32 bits if the axis has
-    more than 1,022 elements, or 126 for `bfloat16`.
+    whose block divides over the devices; the gradient sends the same. Otherwise columnsort: two
+    all-to-alls and two collective-permutes of half a block. Two devices, short blocks and uneven
+    ones take a sorting network, with 1, 3, 6 collective-permutes of the block over 2, 4, 8 devices.
+    The axis is never gathered. With a gradient the indices are sent too, and the gradient sends the
+    blocks back in the same steps. Floats of 16 bits are sent as 32 bits if the axis has more than
+    1,022 elements, or 126 for `bfloat16`.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -164,8 +162,8 @@ def argsort(
     Returns:
       Integers with the axes of `x`; along a sharded axis, global indices.
 
-    Communication: as for `sort`. An exchange sends the values there and the indices back, a sorting
-    network both in each step.
+    Communication: as for `sort`. With a free axis the values are sent there and the indices back,
+    without one both in each step.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.argsort(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), "k"), ["k"])
@@ -452,32 +450,6 @@ def _real_candidates(place: Uneven, k: int, block: int) -> int:
     return (real_blocks(place, block) - 1) * min(k, block) + min(
         k, block - _last_padding(place, block)
     )
-
-
-_positional_sort = along_axes(lax.sort, "sort", ("dimension",))
-
-
-@functools.partial(checks_axes, name="sort")
-def lax_sort(
-    operand: PyTree, dimension: AxisSpec = -1, is_stable: bool = True, num_keys: int = 1
-) -> PyTree:
-    """Sort along a positional or named axis, as `jax.lax.sort`.
-
-    Args:
-      operand: an array, named or not, or a tuple of them, which are sorted together.
-      dimension: a positional or named axis; by default -1.
-      is_stable: if `True` (default), equal elements keep their order.
-      num_keys: the number of arrays of a tuple that are keys; by default 1.
-
-    Communication: one array along a sharded axis is sorted as by `nx.sort`; several arrays gather
-    the axis.
-
-    Raises:
-      AxisNotFoundError: `operand` lacks the name.
-    """
-    if isinstance(operand, NamedArray) and names_in(dimension):
-        return sort(operand, dimension, stable=is_stable)
-    return _positional_sort(operand, dimension, is_stable, num_keys)
 
 
 def search(

@@ -26,7 +26,7 @@ from namedax.ops.operands.axes import holds_names
 from namedax.ops.operands.dispatch import call_program
 from namedax.ops.reduction import cumulative, reductions
 from namedax.ops.shape import broadcast_to, joining, repeating
-from namedax.ops.sorting import sorting
+from namedax.ops.sorting import sorting, together
 from namedax.primitives.equations import COLLECTIVES
 
 __all__ = ["LAX"]
@@ -105,7 +105,8 @@ LAX: Functions = {
     "concatenate": joining.lax_concatenate,
     "optimization_barrier": control_flow.optimization_barrier,
     "rev": repeating.rev,
-    "sort": sorting.lax_sort,
+    "sort": together.lax_sort,
+    "sort_key_val": together.lax_sort_key_val,
     **{
         name: _of_devices(name, name in _INSTEAD_OF_COLLECTIVES, remedy)
         for name, remedy in (_INSTEAD_OF_COLLECTIVES | _INSTEAD).items()
