@@ -2533,7 +2533,7 @@ def scan(
     *,
     axis: Hashable = 0,
     prefetch: int | None = None,
-    remat: bool | Literal['none', 'full', 'dots'] | Callable[..., Any] | None = None,
+    remat: bool | Literal['none', 'full', 'dots', 'gathers'] | Callable[..., Any] | None = None,
 ) -> tuple[PyTree, PyTree]:
     """Apply a function along an axis in sequence, and carry a state: `lax.scan` over named axes.
 

@@ -16,12 +16,14 @@ from namedax.primitives.equations import (
     open_jaxpr,
     parameters_of,
 )
-from namedax.primitives.record import Atom
+from namedax.primitives.record import Atom, Kind
+from namedax.primitives.table import TABLE, UNKNOWN
 
 __all__ = [
     "is_remat_of_gradient",
     "remat_again",
     "remat_like",
+    "saves_all_but_gathers",
     "with_jaxpr",
     "without_calls_of_python",
 ]
@@ -30,6 +32,17 @@ __all__ = [
 def remat_again(eqn: JaxprEqn, jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
     """Return the results of another open jaxpr, recomputed for the gradient like this equation."""
     return bind(eqn, values, **_with_jaxpr(eqn, jaxpr))
+
+
+def saves_all_but_gathers(primitive: Any, *_: object, **params: object) -> bool:
+    """Return True if a result is stored for the gradient: a policy for `jax.checkpoint`.
+
+    Gathers are computed again, and whatever only moves or repeats elements: otherwise a transposed
+    or converted copy of the gathered array would be stored instead.
+    """
+    known = TABLE.get(primitive.name, UNKNOWN)
+    copies = known.moves or known.repeats or known.kind is Kind.CAST
+    return not (known.kind is Kind.GATHER or copies)
 
 
 def with_jaxpr(

@@ -94,8 +94,9 @@ def scan(
         computes; see "Prefetch".
       remat: the values of a step to recompute in the backward pass instead of storing them, by
         default `"none"`. `"full"` or `True`: all, as with `jax.checkpoint(f)`. `"dots"`: all except
-        the results of matrix products without batch dimensions. A policy of
-        `jax.checkpoint_policies` decides itself. Values and gradients do not change.
+        the results of matrix products without batch dimensions. `"gathers"`: only all-gathers, such
+        as those of parameters in FSDP. A policy of `jax.checkpoint_policies` decides itself. Values
+        and gradients do not change.
 
     Returns:
       The last carry, and the results of all steps, which have the axis as their first positional

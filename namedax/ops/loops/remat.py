@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import jax
 
 from namedax.errors import ArgumentError, did_you_mean, format_value
+from namedax.primitives.recomputation import saves_all_but_gathers
 
 __all__ = ["REMAT_CHOICES", "Remat", "policy_of", "recomputed"]
 
@@ -15,12 +16,16 @@ R = TypeVar("R")
 
 #: A policy of `jax.checkpoint_policies`.
 Policy: TypeAlias = Callable[..., Any]
-Remat: TypeAlias = bool | Literal["none", "full", "dots"] | Policy
+Remat: TypeAlias = bool | Literal["none", "full", "dots", "gathers"] | Policy
 
-_TEXTS = ("none", "full", "dots")
+_TEXTS = ("none", "full", "dots", "gathers")
 
 #: The values that `nx.plan` tries.
-REMAT_CHOICES: tuple[dict[str, Any], ...] = ({"remat": "full"}, {"remat": "dots"})
+REMAT_CHOICES: tuple[dict[str, Any], ...] = (
+    {"remat": "full"},
+    {"remat": "dots"},
+    {"remat": "gathers"},
+)
 
 
 def policy_of(op: str, remat: object) -> tuple[bool, Policy | None]:
@@ -35,12 +40,14 @@ def policy_of(op: str, remat: object) -> tuple[bool, Policy | None]:
         return True, None
     if remat == "dots":
         return True, jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+    if remat == "gathers":
+        return True, saves_all_but_gathers
     if callable(remat):
         return True, remat
     hint = did_you_mean(remat, _TEXTS) if isinstance(remat, str) else ""
     raise ArgumentError(
-        f"{op}: remat={format_value(remat)} must be 'none', 'full', 'dots', a boolean, or a policy"
-        f" of jax.checkpoint_policies.{hint} Pass remat='full' to recompute a step for the"
+        f"{op}: remat={format_value(remat)} must be 'none', 'full', 'dots', 'gathers', a boolean, or a"
+        f" policy of jax.checkpoint_policies.{hint} Pass remat='full' to recompute a step for the"
         " gradient."
     )
 

@@ -85,12 +85,32 @@ def test_none_and_false_store_everything():
 def test_gradients_are_exact_in_all_layouts(shape, resources, loop):
     w, x = arrays()
     want = jax.value_and_grad(by_hand, (0, 1))(w, x)
-    for options in ({"remat": "full"}, {"remat": "dots"}, {"remat": "full", "prefetch": 1}):
+    for options in ({"remat": "full"}, {"remat": "dots"}, {"remat": "gathers"}, {"remat": "full", "prefetch": 1}):
         got = mapped(loss_of(loop=loop, **options), shape, resources)(w, x)
         plain = mapped(loss_of(loop=loop), shape, resources)(w, x)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), got, plain)
         if loop == "fold":
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5), got, want)
+
+
+@pytest.mark.parametrize("loop", ["fold", "scan"])
+def test_gathers_are_not_stored(loop):
+    """The gathered parameters of all layers take most of the memory; only they are computed again."""
+    types = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((8, 256, 256), (8, 256))]
+
+    def measured(value):
+        step = mapped(loss_of(loop=loop, remat=value), (8,), {"batch": "x", "embed_fsdp": "x"})
+        compiled = step.lower(*types).compile()
+        gathers = sum(one.wire_bytes for one in nx.explain(step, *types).collectives if one.kind == "all-gather")
+        return compiled.memory_analysis().temp_size_in_bytes, compiled.cost_analysis()["flops"], gathers
+
+    stored, flops, gathers = measured("none")
+    again = measured("gathers")
+    assert again[0] < 0.5 * stored
+    assert again[1] == pytest.approx(flops, rel=0.01)
+    assert again[2] > gathers
+    assert again[2] == measured("full")[2]
+    assert measured("full")[1] > 1.1 * flops
 
 
 @pytest.mark.fast(0)
@@ -123,7 +143,7 @@ def test_the_policy_of_a_pipeline():
         return mapped(jax.value_and_grad(loss, (0, 1)), (4,), {"layer": "x"})
 
     plain = run()(*args)
-    for value in ("full", "dots", DOTS):
+    for value in ("full", "dots", "gathers", DOTS):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), run(remat=value)(*args), plain)
     texts = {value: program(run(remat=value), *args) for value in (None, "full", "dots", True)}
     assert texts["full"] == texts[True]
@@ -134,6 +154,6 @@ def test_the_policy_of_a_pipeline():
 def test_an_unknown_value_is_rejected(loop):
     x = nx.named(jnp.ones((2, 3)), ["layers", "batch"])
     options = {} if loop is nx.pipeline else {"axis": "layers"}
-    message = rf"{loop.__name__}: remat='ful' must be 'none', 'full', 'dots', a boolean, or a policy .*'full'"
+    message = rf"{loop.__name__}: remat='ful' must be 'none', 'full', 'dots', 'gathers', a boolean, or a policy .*'full'"
     with pytest.raises(nx.errors.ArgumentError, match=message):
         loop(lambda c, u: c + u, x["layers", 0], x, remat="ful", **options)
