@@ -11,8 +11,8 @@
   options that the program leaves open, such as the schedules of pipelines.
 - `whole` plans a function that calls several mapped functions, each with its own layout;
   `called_functions` replaces their layouts.
-- `planner` has the public function, and `arguments` checks its arguments. `advice` has the
-  sentences of a plan on axis names.
+- `planner` has the public function, and the sentences of a plan on axis names. `arguments` checks
+  its arguments.
 - `result` has the plan, as text, HTML and JSON. `why` compares a layout with the best one; `again`
   judges it, if the search has not.
 - `command` is `python -m namedax.plan`.
