@@ -1,10 +1,9 @@
 """Debugging by name: values, placements and types of named arrays in a program.
 
 `printing` has `print` and `callback`, which show values while a program runs. `values` gathers
-them, and rebuilds them on the host; `checks` has assertions on them; `callbacks` has the primitive
-that calls Python once.
-`inspection` shows placements. `name_trace` shows the types of each source line: `source_lines` has
-the statements, and `trace_text` the result. Read `printing` first.
+them, rebuilds them on the host, and calls Python once; `checks` has assertions on them.
+`inspection` shows placements. `name_trace` shows the types of each source line, and `trace_text`
+has the result. Read `printing` first.
 """
 
 from namedax.debug.checks import check as check
