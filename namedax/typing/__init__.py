@@ -16,9 +16,8 @@ A size is an integer, a size variable (a string; one variable has one size withi
 program.
 
 This module exports the public names. `array_types` defines the dtypes and the array types
-that their square brackets make. `matching` compares a value with these, and with annotations that
-contain them, and describes the differences. `checking` checks the arguments and results of
-functions.
+that their square brackets make. `checking` compares a value with these, and with annotations that
+contain them, describes the differences, and checks the arguments and results of functions.
 """
 
 from namedax.core.annotations import ArrayLike as ArrayLike
