@@ -12,6 +12,7 @@ import jax
 from namedax.core.array import make
 from namedax.core.display import type_text
 from namedax.core.names import DType
+from namedax.interop.safetensors import TensorFiles
 from namedax.interop.specs import (
     Plan,
     Sizes,
@@ -24,7 +25,6 @@ from namedax.interop.specs import (
     parse_tied,
 )
 from namedax.interop.state_dicts import ignored_patterns
-from namedax.interop.tensor_files import TensorFiles
 from namedax.interop.tensors import header_of
 from namedax.messages.call_errors import checks_signature
 
