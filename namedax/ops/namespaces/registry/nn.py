@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from namedax.ops.experts import mixture, routing
 from namedax.ops.namespaces.registry import Functions
-from namedax.ops.nn import attention, kv_cache, losses, masks, normalization, relative_bias, rotary
+from namedax.ops.nn import attention, kv_cache, losses, masks, normalization, rotary
 from namedax.ops.nn.activations import ACTIVATIONS, log_softmax, softmax
 from namedax.ops.ragged import grouped
 from namedax.ops.reduction.reductions import logmeanexp, logsumexp
@@ -23,7 +23,6 @@ NN: Functions = {
     **masks.FUNCTIONS,
     **normalization.FUNCTIONS,
     **pooling.FUNCTIONS,
-    **relative_bias.FUNCTIONS,
     **rotary.FUNCTIONS,
     **routing.FUNCTIONS,
     "log_softmax": log_softmax,
