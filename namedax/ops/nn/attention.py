@@ -67,8 +67,14 @@ from namedax.ops.nn.attention_blocks import (
     Labels,
     Role,
 )
-from namedax.ops.nn.attention_heads import Operand, how_to_share, split_heads
-from namedax.ops.nn.attention_names import OPERATION, Names, raise_missing_axis
+from namedax.ops.nn.attention_operands import (
+    OPERATION,
+    Names,
+    Operand,
+    how_to_share,
+    raise_missing_axis,
+    split_heads,
+)
 from namedax.ops.nn.attention_positional import checked_cap, without_names
 from namedax.ops.nn.attention_zigzag import ZigzagAttention, can_balance
 from namedax.ops.operands import kernels

@@ -20,7 +20,7 @@ from namedax.errors import (
     PositionalAxisError,
     format_value,
 )
-from namedax.ops.nn.attention_names import OPERATION
+from namedax.ops.nn.attention_operands import OPERATION
 from namedax.ops.operands.nmap import nmap
 
 __all__ = ["checked_cap", "without_names"]

@@ -46,7 +46,7 @@ from namedax.ops.nn.attention_blocks import (
     Saved,
     State,
 )
-from namedax.ops.nn.attention_names import OPERATION, Names
+from namedax.ops.nn.attention_operands import OPERATION, Names
 from namedax.resources import communication as comm
 
 __all__ = ["ZigzagAttention", "can_balance"]
