@@ -194,7 +194,6 @@ from namedax.ops.reduction.segments import segment_prod as segment_prod
 from namedax.ops.reduction.segments import segment_sum as segment_sum
 from namedax.ops.shape.broadcast_to import squeeze as squeeze
 from namedax.ops.shape.conversion import order_like as order_like
-from namedax.ops.shape.conversion import shard as shard
 from namedax.ops.shape.creation import arange as arange
 from namedax.ops.shape.inspection import array_repr as array_repr
 from namedax.ops.shape.inspection import array_str as array_str
@@ -209,6 +208,7 @@ from namedax.ops.shape.joining import array_split as array_split
 from namedax.ops.shape.joining import concatenate as concatenate
 from namedax.ops.shape.joining import split as split
 from namedax.ops.shape.joining import stack as stack
+from namedax.ops.shape.placement import shard as shard
 from namedax.ops.shape.rearrange import rearrange as rearrange
 from namedax.ops.shape.rearrange import reduce as reduce
 from namedax.ops.shape.rename import rename as rename

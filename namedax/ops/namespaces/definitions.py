@@ -192,7 +192,6 @@ if TYPE_CHECKING:
     from namedax.ops.shape.conversion import named as named
     from namedax.ops.shape.conversion import order_like as order_like
     from namedax.ops.shape.conversion import positional as positional
-    from namedax.ops.shape.conversion import shard as shard
     from namedax.ops.shape.conversion import untag as untag
     from namedax.ops.shape.creation import arange as arange
     from namedax.ops.shape.creation import array as array
@@ -216,6 +215,7 @@ if TYPE_CHECKING:
     from namedax.ops.shape.joining import concatenate as concatenate
     from namedax.ops.shape.joining import split as split
     from namedax.ops.shape.joining import stack as stack
+    from namedax.ops.shape.placement import shard as shard
     from namedax.ops.shape.rearrange import merge_axes as merge_axes
     from namedax.ops.shape.rearrange import rearrange as rearrange
     from namedax.ops.shape.rearrange import reduce as reduce

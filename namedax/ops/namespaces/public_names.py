@@ -58,12 +58,13 @@ NAMES: dict[str, str] = {
     "ops.reduction.reductions": "all any count_nonzero logsumexp mean prod std sum var",
     "ops.reduction.segments": "segment_max segment_min segment_prod segment_sum",
     "ops.shape.broadcast_to": "broadcast_to expand_dims squeeze",
-    "ops.shape.conversion": "named order_like positional shard untag",
+    "ops.shape.conversion": "named order_like positional untag",
     "ops.shape.creation": "arange array asarray empty full linspace ones zeros",
     "ops.shape.inspection": (
         "array_repr array_str iscomplexobj isrealobj isscalar ndim result_type shape size"
     ),
     "ops.shape.joining": "append array_split concatenate split stack",
+    "ops.shape.placement": "shard",
     "ops.shape.rearrange": "merge_axes rearrange reduce repeat split_axis",
     "ops.shape.rename": "rename",
     "ops.shape.repeating": "flip tile",

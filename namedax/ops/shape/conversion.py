@@ -1,8 +1,7 @@
-"""Conversion between positional and named axes: `named`, `positional`, `shard`, `order_like`."""
+"""Conversion between positional and named axes: `named`, `positional`, `order_like`."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Mapping
 from types import EllipsisType, NoneType
 from typing import Any, TypeVar, overload
@@ -35,10 +34,8 @@ from namedax.core.region import active_regions, ambient
 from namedax.errors import (
     ArgumentTypeError,
     AxisMappingError,
-    AxisResourceError,
     AxisSizeError,
     NamedAxesLeftError,
-    UnevenAxisWarning,
     closest,
     did_you_mean,
     format_value,
@@ -46,32 +43,14 @@ from namedax.errors import (
     show_names,
 )
 from namedax.messages.call_errors import checks_signature
-from namedax.messages.layout_names import check_layout_names
 from namedax.messages.tree_differences import ELEMENT, Label, tree_differences
 from namedax.ops.operands import kernels
 from namedax.ops.operands.broadcasting import make_result, to_local
 from namedax.ops.operands.operation import Explicit, operation
 from namedax.ops.operands.pytree import data_of, names_of
-from namedax.ops.shape.placement import (
-    Placement,
-    check_leaves,
-    check_names_placed,
-    check_shard_wire,
-    dims_in,
-    leaf_array,
-    leaf_text,
-)
+from namedax.ops.shape.placement import leaf_array, leaf_text
 from namedax.ops.shape.rename import move, transpose_to
-from namedax.resources.assignment import check_mesh_axes, parse_resources
 from namedax.resources.layout import relayout
-from namedax.resources.mesh import concrete_mesh, mesh_with_devices
-from namedax.resources.serial import on_devices, with_loops
-from namedax.resources.stored_padding import (
-    UnevenCopy,
-    uneven_text,
-    without_padding,
-)
-from namedax.resources.wire import Wire, WireFormat, parse_wire
 
 __all__ = [
     "attach_names",
@@ -81,7 +60,6 @@ __all__ = [
     "named",
     "order_like",
     "positional",
-    "shard",
     "untag",
 ]
 
@@ -490,115 +468,6 @@ def untag(x: PyTree, axes: PyTree) -> PyTree:
         return move(make_in_region(data, dims), old, new, final)
 
     return map_with_mappings(one, x, axes, "untag")
-
-
-@checks_signature
-def shard(
-    x: Tree,
-    axis_resources: Mapping[Hashable, Any],
-    mesh: jax.sharding.Mesh | None = None,
-    *,
-    padded: bool | None = None,
-    wire: WireFormat | Wire | None = None,
-) -> Tree:
-    """Shard named arrays over a mesh, outside of mapped functions.
-
-    In a program of many processes each process passes the global values, and JAX compares them;
-    `nx.from_process_local` takes local blocks.
-
-    Args:
-      x: a named array, or a pytree of arrays, in which arrays without named axes are replicated.
-      axis_resources: as in `xmap`. A single array must have all names. The arrays of a pytree are
-        sharded as one program maps them, so it may map names that none of them has.
-      mesh: a mesh; by default the mesh of `jax.set_mesh`.
-      padded: if True, an axis that does not divide over its mesh axes is stored padded and sharded.
-        `named_shape` has its true size, and `data` the padded one. Mapped functions take and return
-        the blocks. Functions of raw leaves see zeros as padding: a sum over a leaf is right, a mean
-        is not. If False, such an axis is replicated. Default: None, it is replicated with a
-        warning.
-      wire: the number format in which blocks of arrays that are already on this mesh are sent:
-        `"bf16"`, `"float8_e4m3"` or `"int8"`; by default the dtype of the array. Values are rounded
-        within the bounds of `nx.Wire`, only where they are sent.
-
-    Returns:
-      The same values, with each named axis sharded over its mesh axes. Without `padded=True`, an
-      axis that does not divide over its mesh axes is replicated, as an argument or result of a
-      mapped function is. An array that is stored padded is gathered along axes that get another
-      layout, or the same one without `padded=True`: `nx.shard(x, {}, mesh)` has the true values.
-      Without a mesh and with nothing mapped, `x` unchanged. The same holds under `jax.jit`; there,
-      if one axis is mapped to Auto and Explicit mesh axes, the Explicit ones are major.
-
-    Communication: an array that is already on the mesh is resharded. Others are copied to the
-    devices.
-
-    Warns:
-      UnevenAxisWarning: without `padded`, an axis does not divide over its mesh axes and is
-        replicated. The message has the sizes and the bytes per device.
-
-    Raises:
-      AxisResourceError: `axis_resources` is malformed or has a misspelled axis name, or the call is
-        inside a mapped function.
-      AxisNotFoundError: `x` is one array, and lacks an axis; or no array of the pytree has a named
-        axis.
-      MeshError: there is no mesh, or it lacks a mesh axis.
-      PlacementConflictError: two axes of one array are sharded over one mesh axis.
-      ArgumentTypeError: a leaf is not an array, such as a string; the message has its path. With
-        `wire`, a named array is not real floating-point.
-      ArgumentError: `wire` is not a format or has one for gradients; or a named array is traced, or
-        is not on this mesh yet, so that nothing is communicated, or is stored padded.
-
-    >>> import jax, jax.numpy as jnp, namedax as nx
-    >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
-    >>> nx.shard(nx.named(jnp.ones((8, 3)), ["batch", "k"]), {"batch": "x"}, mesh).sharding.spec
-    P('x', None)
-    >>> x = nx.shard(nx.named(jnp.ones((10, 3)), ["words", "k"]), {"words": "x"}, mesh, padded=True)
-    >>> dict(x.named_shape), x.data.shape, x.sharding.spec
-    ({'words': 10, 'k': 3}, (12, 3), P('x', None))
-    """
-    surrounding = ambient()
-    if surrounding is not None and surrounding.resources:
-        raise AxisResourceError(
-            "shard: arrays are sharded outside of mapped functions; inside, their axis names"
-            " determine the sharding. Reshard an axis with nx.rename, or call nx.shard before the"
-            " mapped function."
-        )
-    resources = parse_resources(axis_resources, "shard")
-    formats = parse_wire("shard", wire)
-    check_shard_wire("shard", formats)
-    check_leaves(x)
-    check_names_placed(x, resources)
-    check_layout_names("shard", axis_resources, dims_in(x))
-    assignment = on_devices(with_loops(resources))  # loops are no devices
-    if not assignment and mesh is None and concrete_mesh(mesh) is None:
-        leaves, tree = jax.tree.flatten(x, is_leaf=is_named)
-        unpadded = [without_padding(leaf) if is_named(leaf) else leaf for leaf in leaves]
-        changed = any(new is not old for new, old in zip(unpadded, leaves, strict=True))
-        result: Tree = jax.tree.unflatten(tree, unpadded) if changed else x
-        return result
-    mesh = mesh_with_devices(mesh, "shard")
-    check_mesh_axes(assignment, mesh, "shard")
-
-    placement = Placement(assignment, mesh, padded, formats)
-    copies: list[UnevenCopy] = []
-
-    def one(path: KeyPath[Any], leaf: ArrayLike) -> AnyArray:
-        placed, copy = placement.place(leaf_text("shard", path), leaf)
-        if copy is not None:
-            copies.append(copy)
-        return placed
-
-    placed: Tree = jax.tree_util.tree_map_with_path(one, x, is_leaf=is_named)
-    if copies and padded is None:
-        warnings.warn(
-            f"shard: {uneven_text(copies)} Pass padded=True to store such axes padded and sharded,"
-            " or padded=False to accept the copies.",
-            UnevenAxisWarning,
-            stacklevel=_CALLER,
-        )
-    return placed
-
-
-_CALLER = 4  # below are `checks_signature` with its call, and `shard`
 
 
 @checks_signature
