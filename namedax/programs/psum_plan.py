@@ -47,16 +47,16 @@ from namedax.programs.block_demand import with_early_blocks
 from namedax.programs.evaluator import has_sums, inlined, number_of
 
 __all__ = [
+    "Commuted",
     "Gather",
     "Index",
     "Indices",
     "Late",
     "Plan",
-    "Wait",
+    "commute",
     "is_addition",
     "is_scaling",
     "linear_groups",
-    "may_wait",
     "selects",
 ]
 
@@ -91,39 +91,37 @@ def selects(eqn: JaxprEqn) -> bool:
     )
 
 
-class Wait(Record):
+class Commuted(Record):
     """The application of an operation before a psum over `axes`.
 
     Attributes:
       axes: the mesh axes of the psum.
-      once: operands that are added to the psum and are not pending.
+      counted_once: operands that are added to the psum, and are not summed themselves.
     """
 
     axes: MeshAxes
-    once: tuple[int, ...]
+    counted_once: tuple[int, ...]
 
 
-def may_wait(
+def commute(
     eqn: JaxprEqn,
-    waiting: Mapping[int, MeshAxes],
+    summed: Mapping[int, MeshAxes],
     is_zero: Callable[[int], bool] = lambda i: False,
     exactly: bool = False,
-) -> Wait | None:
-    """Return a `Wait` if the result of an equation is a pending psum, else `None`.
+) -> Commuted | None:
+    """Return a `Commuted` if the psums of operands may be taken after an equation.
 
-    Its operands in `waiting` are pending psums.
-
-    With `None`, the psums must be taken before the equation.
+    With `None`, they must be taken before it.
 
     Args:
       eqn: the equation, with one result.
-      waiting: the axes of each operand that is a pending psum.
+      summed: the axes of the postponed psum of each operand that has one.
       is_zero: returns True if an operand is zero everywhere, so that it may count any number of
         times. Default: always False.
       exactly: whether to require that summands are rounded in the same way as the psum; default:
         False.
     """
-    axes, *others = waiting.values()
+    axes, *others = summed.values()
     if any(set(other) != set(axes) for other in others) or not set(axes_of(eqn)).isdisjoint(axes):
         return None
     if len(eqn.outvars) != 1 or has_side_effects(eqn) or (exactly and not facts(eqn).is_exact):
@@ -134,9 +132,9 @@ def may_wait(
             for i, var in enumerate(eqn.invars)
             if i not in group and not varying_of(var.aval).isdisjoint(axes)
         )
-        if group.issuperset(waiting) and not any(True for _ in differing):
-            return Wait(
-                axes, tuple(i for i in sorted(group) if i not in waiting and not is_zero(i))
+        if group.issuperset(summed) and not any(True for _ in differing):
+            return Commuted(
+                axes, tuple(i for i in sorted(group) if i not in summed and not is_zero(i))
             )
     return None
 
@@ -496,10 +494,12 @@ class Plan:
             return None  # with steps, a psum is taken before any communication between devices
         if late.scaled and not (here == 0 and selects(eqn)):
             return None
-        wait = may_wait(
+        commuted = commute(
             eqn, {here: late.axes}, lambda i: self.indices.is_zero(operands[i]), exactly=True
         )
-        return late.then(operands[here], out) if wait is not None and not wait.once else None
+        if commuted is None or commuted.counted_once:
+            return None
+        return late.then(operands[here], out)
 
     def _added(
         self, operands: Sequence[Atom], lates: Sequence[Late | None], out: Var

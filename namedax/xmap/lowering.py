@@ -296,7 +296,7 @@ def _run_in_steps(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
         mesh=mesh,
         manual=_axes_of(devices) | (call.unmapped if call.request else frozenset()),
         shard_map=shard_map,
-        late_sums=call.late_sums,
+        postpones_sums=call.late_sums,
     )
     # The traced body is split and rewritten, so the scope encloses the execution.
     if call.results_are_placed:

@@ -9,8 +9,8 @@ without the loop's axis therefore follows from the type with it, and the same eq
 variables of other types.
 
 Only operations that do something else in a step than when they were traced are traced again:
-barriers, the start of a pending psum, operations whose parameters contain a mesh. If values vary
-over more axes than they did, because of a pending psum, others are cast.
+barriers, the start of a postponed psum, operations whose parameters contain a mesh. If values vary
+over more axes than they did, because of a postponed psum, others are cast.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 from namedax.core.variance import cast_alike, varying_of
 from namedax.primitives.equations import (
     Scan,
-    bind,
     bodies_of,
     called_in_steps,
     has_side_effects,
@@ -43,16 +42,10 @@ from namedax.primitives.record import AnyJaxpr, Atom, Kind, aval_of
 from namedax.primitives.table import LOCAL_KINDS
 from namedax.programs.evaluator import as_one_call, source_of
 from namedax.programs.serial.nodes import Added, Body, Node, Value
+from namedax.programs.serial.operations import Step, evaluate, needs_index, on_this_mesh
 from namedax.resources.mesh import without_mesh
 
-__all__ = ["Atoms", "Writer", "bound", "constant_of", "on_this_mesh"]
-
-# Evaluates a node for values, and the index of the step if it is known.
-Evaluate = Callable[[Node, Sequence[jax.Array], Any], Sequence[jax.Array]]
-
-_CONTROL = (Kind.SCAN, Kind.WHILE, Kind.BRANCH)
-# Operations that do something else in a step than when they were traced.
-_TRACED = (*Added, Kind.BARRIER, Kind.CONSTRAINT, Kind.NAME)
+__all__ = ["Atoms", "Writer", "constant_of"]
 
 
 def constant_of(literal: Literal) -> Any:
@@ -177,10 +170,7 @@ class Writer:
 
     Args:
       axis: the axis of the loop.
-      evaluate: evaluates a node whose equation cannot be copied into the jaxpr, with the index of
-        the step.
-      needs_index: returns True if a node needs that index.
-      index: the index, if it is known; default: None.
+      index: the index of the step, if it is known; default: None.
       around: the writer of the surrounding jaxpr, if this is the body of control flow, which has no
         inputs but its own; default: None.
     """
@@ -188,13 +178,10 @@ class Writer:
     def __init__(
         self,
         axis: str,
-        evaluate: Evaluate,
-        needs_index: Callable[[Node], bool],
         index: jax.Array | None = None,
         around: Writer | None = None,
     ):
-        self._axis, self._evaluate, self._needs_index = axis, evaluate, needs_index
-        self._is_inner = around is not None
+        self._axis, self._is_inner = axis, around is not None
         self._tables: _Tables = _Tables(axis) if around is None else around._tables
         self._eqns: list[JaxprEqn] = []
         self._inputs: list[Var] = []
@@ -265,35 +252,25 @@ class Writer:
         Values in `constant` are the same in every step.
         """
         for node in nodes:
-            kind = node.kind
             inputs = [atoms[v] if isinstance(v, int) else self.constant(v) for v in node.inputs]
-            if kind is Kind.CAST or kind is Added.IDENTITY:
-                axes = frozenset(node.axes if kind is Kind.CAST else node.waiting[0]) - {self._axis}
-                outputs: Sequence[Atom] = [self._cast(atom, axes) for atom in inputs]
-            elif kind is Kind.DEVICE_INDEX and self.index is not None and self._axis in node.axes:
-                outputs = [self.index]
-            elif kind in _CONTROL:
-                outputs = self._control(node, inputs)
-            elif (
-                kind is Added.BARRIER
-                and len({aval_of(atom).manual_axis_type for atom in inputs}) > 1
-            ):
-                outputs = self._barrier(node.eqn, inputs)
-            elif (
-                kind in _TRACED
-                or node.once
-                or (kind is Kind.DEVICE_INDEX and self._axis in node.axes)
-            ):
-                outputs = self._traced(node, inputs)
-            else:
-                # Otherwise XLA would hoist it out of the loop.
-                if kind is Kind.GATHER and node.outputs[0] in constant and self.index is not None:
-                    inputs = self.trace(_after, [*inputs, self.index])
-                outputs = self._equation(node, inputs)
+            if node.kind is Kind.GATHER and node.outputs[0] in constant and self.index is not None:
+                inputs = self.trace(_after, [*inputs, self.index])
+            outputs = _RULES.get(node.kind, Writer._equation)(self, node, inputs)
             atoms.update(zip(node.outputs, outputs, strict=True))
+
+    def _cast_all(self, node: Node, inputs: list[Atom]) -> Sequence[Atom]:
+        axes = frozenset(node.axes if node.kind is Kind.CAST else node.postponed[0]) - {self._axis}
+        return [self._cast(atom, axes) for atom in inputs]
+
+    def _device_index(self, node: Node, inputs: list[Atom]) -> Sequence[Atom]:
+        if self._axis not in node.axes:
+            return self._equation(node, inputs)
+        return self._traced(node, inputs) if self.index is None else [self.index]
 
     def _equation(self, node: Node, inputs: list[Atom]) -> Sequence[Atom]:
         """Copy the equation of a node, with other variables."""
+        if node.counted_once:
+            return self._traced(node, inputs)
         eqn, tables = node.eqn, self._tables
         types, as_traced = tables.types, True
         for atom, var in zip(inputs, eqn.invars, strict=True):
@@ -305,7 +282,7 @@ class Writer:
         else:
             wanted = [varying_of(types[var.aval]) for var in eqn.invars]
             varies = [varying_of(atom.aval) for atom in inputs]
-            # The summands of a pending psum vary, but the psum did not.
+            # The summands of a postponed psum vary, but the psum did not.
             if node.kind in LOCAL_KINDS:
                 axes = frozenset[str]().union(*varies)
                 wanted = [axes] * len(inputs)
@@ -325,8 +302,11 @@ class Writer:
         )
         return outvars
 
-    def _barrier(self, eqn: JaxprEqn, inputs: Sequence[Atom]) -> list[Atom]:
+    def _barrier(self, node: Node, inputs: list[Atom]) -> Sequence[Atom]:
         """Write a `primitives.barrier` by the equation that marks a recomputation."""
+        if len({aval_of(atom).manual_axis_type for atom in inputs}) < 2:
+            return self._traced(node, inputs)
+        eqn = node.eqn
         within, outvars = ([Var(atom.aval) for atom in inputs] for _ in range(2))
         inner = called_in_steps(eqn)
         assert inner is not None
@@ -337,7 +317,7 @@ class Writer:
         self._eqns.append(
             with_jaxpr(eqn, again, inputs, outvars).replace(effects=frozenset(), ctx=context)
         )
-        return list(outvars)
+        return outvars
 
     def _cast(self, atom: Atom, axes: frozenset[str]) -> Atom:
         """Cast an atom to vary over at least these axes."""
@@ -351,27 +331,36 @@ class Writer:
         self._eqns.append(eqn.replace(invars=[atom], outvars=[var]))
         return var
 
-    def _traced(self, node: Node, inputs: Sequence[Atom]) -> list[Atom]:
+    def _traced(self, node: Node, inputs: Sequence[Atom]) -> Sequence[Atom]:
         """Evaluate a node under a trace."""
-        if self._is_inner and self._needs_index(node):
+        if self._is_inner and needs_index(node, self._axis):
             raise _Unwritten
         given = [atom for atom in inputs if type(atom) is not Literal]
         has_index = self.index is not None
 
-        def evaluate(*values: jax.Array) -> list[jax.Array]:
+        def evaluated(*values: jax.Array) -> list[jax.Array]:
             supply = iter(values)
             index = next(supply) if has_index else None
+            step = Step(self._axis, index, self._caller(index), self._tables.parameters)
             filled = [
                 constant_of(atom) if isinstance(atom, Literal) else next(supply) for atom in inputs
             ]
             with source_of(node.eqn):
-                return list(self._evaluate(node, filled, index))
+                return list(evaluate(node, filled, step))
 
-        return self.trace(evaluate, [self.index, *given] if self.index is not None else given)
+        return self.trace(evaluated, [self.index, *given] if self.index is not None else given)
+
+    def _caller(self, index: Any) -> Callable[[Body, Sequence[jax.Array]], list[jax.Array]]:
+        """Return a function that evaluates a body in the step with this index."""
+
+        def call(body: Body, inputs: Sequence[jax.Array]) -> list[jax.Array]:
+            return [jnp.asarray(result) for result in Writer(self._axis, index).call(body, inputs)]
+
+        return call
 
     # --- control flow ---
 
-    def _control(self, node: Node, inputs: Sequence[Atom]) -> Sequence[Atom]:
+    def _control(self, node: Node, inputs: list[Atom]) -> Sequence[Atom]:
         """Write control flow with the jaxprs of its bodies, or trace it."""
         if has_side_effects(node.eqn):
             return self._traced(node, inputs)
@@ -388,11 +377,11 @@ class Writer:
         varies = [varying_of(types[var.aval]) for var in eqn.invars]
         results = [varying_of(types[var.aval]) for var in eqn.outvars]
         if node.kind is Kind.SCAN:
-            # Carries and stacked results may vary over more axes than they did, if a pending psum
-            # is among them.
+            # Carries and stacked results may vary over more axes than they did, if a postponed
+            # psum is among them.
             scan = Scan.of(eqn)
             # The initial carry counts in the first step only.
-            if any(i < scan.carries for i in node.waiting):
+            if any(i < scan.carries for i in node.postponed):
                 raise _Unwritten
             varies = [
                 varying_of(atom.aval) | axes for atom, axes in zip(inputs, varies, strict=True)
@@ -402,11 +391,11 @@ class Writer:
         if [varying_of(atom.aval) for atom in inputs] != varies:
             raise _Unwritten
         bodies = []
-        for body, jaxpr, places in zip(node.bodies, jaxprs, operands, strict=True):
-            inner = Writer(self._axis, self._evaluate, self._needs_index, around=self)
+        for body, jaxpr, positions in zip(node.bodies, jaxprs, operands, strict=True):
+            inner = Writer(self._axis, around=self)
             within = [
                 Var(tables.cast_type(types[aval], varies[i]))
-                for aval, i in zip(jaxpr.in_avals, places, strict=True)
+                for aval, i in zip(jaxpr.in_avals, positions, strict=True)
             ]
             atoms: dict[int, Atom] = dict(zip(body.inputs, within, strict=True))
             inner.write(body.nodes, atoms)
@@ -442,18 +431,17 @@ class Writer:
         return outvars
 
 
-def bound(axis: str, eqn: JaxprEqn, values: Sequence[jax.Array]) -> list[jax.Array]:
-    """Return the results of an equation on the mesh in use, for values of equal variance."""
-    return bind(eqn, cast_alike(values), **_Tables(axis).parameters(eqn))
+# Kinds whose equation is not copied as it is. Some do something else in a step than when they were
+# traced, and are evaluated under a trace.
+_RULES: dict[Kind | Added, Callable[[Writer, Node, list[Atom]], Sequence[Atom]]] = {
+    **dict.fromkeys((*Added, Kind.BARRIER, Kind.CONSTRAINT, Kind.NAME), Writer._traced),
+    **dict.fromkeys((Kind.SCAN, Kind.WHILE, Kind.BRANCH), Writer._control),
+    **dict.fromkeys((Kind.CAST, Added.IDENTITY), Writer._cast_all),
+    Kind.DEVICE_INDEX: Writer._device_index,
+    Added.BARRIER: Writer._barrier,
+}
 
 
 def _after(value: jax.Array, index: jax.Array) -> Sequence[jax.Array]:
-    """Return `value`, computed only when the index of the step is known."""
+    """Return `value`, computed when the index is known: XLA cannot hoist it out of the loop."""
     return lax.optimization_barrier(tuple(cast_alike([value, index])))[:1]
-
-
-def on_this_mesh(sharding: NamedSharding) -> NamedSharding | None:
-    """Return a sharding on the mesh in use; `None` if it constrains nothing."""
-    if all(entry is None for entry in sharding.spec.partitions):
-        return None
-    return NamedSharding(jax.sharding.get_abstract_mesh(), sharding.spec)

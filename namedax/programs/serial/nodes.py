@@ -11,7 +11,6 @@ import enum
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
@@ -33,9 +32,9 @@ from namedax.primitives.recomputation import is_remat_of_gradient
 from namedax.primitives.record import AnyJaxpr, Atom, Kind, Primitive
 from namedax.primitives.table import LOCAL_KINDS
 from namedax.programs.evaluator import inlined_source, is_pinned, number_of
-from namedax.programs.psum_plan import Wait, may_wait
+from namedax.programs.psum_plan import Commuted, commute
 
-__all__ = ["PASSING", "SUMS", "Added", "Body", "Flattener", "Node", "Value"]
+__all__ = ["PASSING", "Added", "Body", "Flattener", "Node", "Value"]
 
 
 # An input or output of a node: an index of a value, or a literal.
@@ -46,33 +45,33 @@ class Added(enum.Enum):
     """Nodes without an equation of their own; each stores the equation that it was made for."""
 
     BARRIER = "start of a recomputation for the gradient"
-    IDENTITY = "a pending psum"
-    LATE_SUM = "the psum of pending summands"
+    IDENTITY = "the summand of a postponed psum"
+    POSTPONED_SUM = "the psum of summands"
     EACH = "a jaxpr for each element of a leading axis"
 
 
 # Nodes that return each operand, and nodes that sum over their axes.
 PASSING = (Added.BARRIER, Kind.BARRIER)
-SUMS = (Kind.SUM, Added.LATE_SUM)
-# Nodes that name the axis of a loop, and do not have to wait for all its steps.
+_SUMS = (Kind.SUM, Added.POSTPONED_SUM)
+# Nodes that name the axis of a loop, and do not need all its steps.
 _SILENT = (Kind.CAST, Kind.DEVICE_INDEX, Kind.OWN_BLOCK)
 
 
 class Node:
-    """One operation: an equation, control flow with its bodies, or an added node."""
+    """One operation: an equation, control flow with its bodies, or an added node.
+
+    The `Flattener` changes nodes while it postpones psums. A node does not change after that.
+    """
 
     __slots__ = (
         "bodies",
-        "collective",
-        "constant",
+        "counted_once",
         "eqn",
         "inputs",
         "kind",
-        "once",
+        "lockstep",
         "outputs",
-        "parts",
-        "waiting",
-        "whole",
+        "postponed",
     )
 
     def __init__(
@@ -82,29 +81,22 @@ class Node:
         inputs: list[Value],
         outputs: list[int],
         bodies: Sequence[Body] = (),
-        waiting: Mapping[int, MeshAxes] | None = None,
+        postponed: Mapping[int, MeshAxes] | None = None,
     ):
         self.kind, self.eqn, self.bodies = kind, eqn, list(bodies)
         self.inputs, self.outputs = inputs, outputs
-        # True if all steps execute it together (`lockstep_control_flow`); and the plans of its
-        # bodies in this case.
-        self.whole = False
-        self.parts: list[Any] = []
-        # Results whose psum over these axes is pending: of a scan, and of the psums in its body.
-        self.waiting: dict[int, MeshAxes] = {} if waiting is None else dict(waiting)
-        # Operands that are added to a pending psum, once: in the first step, on the first device
+        self.lockstep = False  # True for control flow that all steps execute in lockstep (`plan`)
+        # Results whose psum over these axes is postponed: of a scan, and of the psums in its body.
+        self.postponed: dict[int, MeshAxes] = {} if postponed is None else dict(postponed)
+        # Operands that are added to a postponed psum, once: in the first step, on the first device
         # along these axes.
-        self.once: dict[int, MeshAxes] = {}
-        self.collective = False  # over the loop's axis
-        # Results of control flow that are the same in every step, and the level of the pass that
-        # computes them.
-        self.constant: dict[int, int] = {}
+        self.counted_once: dict[int, MeshAxes] = {}
 
     @property
     def axes(self) -> MeshAxes:
         """The mesh axes that a collective names."""
-        if self.kind is Added.LATE_SUM:
-            return self.waiting[0]
+        if self.kind is Added.POSTPONED_SUM:
+            return self.postponed[0]
         return () if self.kind in LOCAL_KINDS or isinstance(self.kind, Added) else axes_of(self.eqn)
 
     @property
@@ -132,15 +124,15 @@ class Flattener:
 
     Args:
       axis: the axis of the loop.
-      whole: whether all steps may together execute control flow with reductions over the axis that
-        cannot be postponed.
+      lockstep: whether all steps may execute control flow in lockstep, if it has reductions over
+        the axis that cannot be postponed.
     """
 
-    def __init__(self, axis: str, whole: bool):
-        self.axis, self.whole = axis, whole
+    def __init__(self, axis: str, lockstep: bool):
+        self.axis, self.lockstep = axis, lockstep
         # True if gradients of values that are stored in parts are scattered once, after they have
         # been summed (`SerialLoop`).
-        self.once = getattr(axis, "keep", "parts") == "whole"
+        self.scatters_once = getattr(axis, "keep", "parts") == "whole"
         self.fresh = itertools.count()
         self.depth = 0  # of nested bodies
         self.zeros: set[int] = set()  # values that are known to be zero
@@ -148,7 +140,7 @@ class Flattener:
     def flatten(self, jaxpr: AnyJaxpr) -> Body:
         """Return the nodes of a complete jaxpr."""
         body = self.body(jaxpr)
-        if not self.once:
+        if not self.scatters_once:
             self._scatter_early(body)
         return body
 
@@ -164,20 +156,20 @@ class Flattener:
         for out in body.outputs:
             if isinstance(out, int):
                 users[out] = []  # it is a result of the jaxpr
-        sums = [node for node in body.nodes if node.kind in SUMS and self.axis in node.axes]
+        sums = [node for node in body.nodes if node.kind in _SUMS and self.axis in node.axes]
         for node in sums:
             last, axes = node, node.axes
             while len(last.outputs) == 1 and len(users.get(last.outputs[0], ())) == 1:
                 (value,), (last,) = last.outputs, users[last.outputs[0]]
-                wait = self._may_wait(last, [axes if v == value else None for v in last.inputs])
-                if wait is None or wait.once or last.kind in SUMS:
+                found = self._commute(last, [axes if v == value else None for v in last.inputs])
+                if found is None or found.counted_once or last.kind in _SUMS:
                     break
                 if last.kind == Kind.SCATTER:
                     part = next(self.fresh)
-                    late = Node(Added.LATE_SUM, last.eqn, [part], last.outputs, waiting={0: axes})
-                    node.kind, node.waiting, last.outputs = Added.IDENTITY, {0: axes}, [part]
+                    total = Node(Added.POSTPONED_SUM, last.eqn, [part], last.outputs, (), {0: axes})
+                    node.kind, node.postponed, last.outputs = Added.IDENTITY, {0: axes}, [part]
                     body.nodes.insert(
-                        1 + next(i for i, other in enumerate(body.nodes) if other is last), late
+                        1 + next(i for i, other in enumerate(body.nodes) if other is last), total
                     )
                     break
 
@@ -251,9 +243,9 @@ class Flattener:
         try:
             return self._sum_after_scan(node, nodes)
         except SerialLoopError:
-            if not self.whole:
+            if not self.lockstep:
                 raise
-        node.whole, node.bodies = True, self._bodies(eqn)  # as they were before the attempt
+        node.lockstep, node.bodies = True, self._bodies(eqn)  # as they were before the attempt
         return list(node.outputs)
 
     def _bodies(self, eqn: JaxprEqn) -> list[Body]:
@@ -274,7 +266,7 @@ class Flattener:
 
         The gradient of a scan collects the gradients of its weights in this way.
 
-        Within the scan, a pending psum is this step's summand. It may be added to other pending
+        Within the scan, a postponed psum is this step's summand. It may be added to other postponed
         psums, scaled and reshaped. The psum itself is taken of the scan's result. The initial value
         of a carry that collects is one of the summands: that of the first step, on the first
         device.
@@ -284,38 +276,36 @@ class Flattener:
         (body,), scan = node.bodies, Scan.of(node.eqn)
         carries = scan.carries
         carried = body.inputs[scan.consts : scan.consts + carries]
-        waiting: dict[int, MeshAxes] = {}
+        postponed: dict[int, MeshAxes] = {}
         while True:
-            found = self._wait(body, waiting)
+            found = self._postpone(body, postponed)
             outputs = {
                 i: found[out]
                 for i, out in enumerate(body.outputs)
                 if isinstance(out, int) and out in found
             }
-            grown = waiting | {carried[i]: axes for i, axes in outputs.items() if i < carries}
-            if grown == waiting:
+            grown = postponed | {carried[i]: axes for i, axes in outputs.items() if i < carries}
+            if grown == postponed:
                 break
-            waiting = grown
-        node.waiting = outputs
+            postponed = grown
+        node.postponed = outputs
         results: list[Value] = list(node.outputs)
         for i, axes in outputs.items():
             tail = (
                 self._take_scatter(body, i)
-                if self.once and self.depth == 1 and i >= carries
+                if self.scatters_once and self.depth == 1 and i >= carries
                 else None
             )
             # If a scatter follows, only the loop is summed over before it.
             total, first = next(self.fresh), axes if tail is None else (self.axis,)
             nodes.append(
-                Node(Added.LATE_SUM, node.eqn, [node.outputs[i]], [total], waiting={0: first})
+                Node(Added.POSTPONED_SUM, node.eqn, [node.outputs[i]], [total], (), {0: first})
             )
             results[i] = total
             if tail is not None:
                 results[i] = scattered = next(self.fresh)
                 rest = tuple(axis for axis in axes if axis != self.axis)
-                nodes.append(
-                    Node(Added.EACH, node.eqn, [total], [scattered], [tail], waiting={0: rest})
-                )
+                nodes.append(Node(Added.EACH, node.eqn, [total], [scattered], [tail], {0: rest}))
         return results
 
     def _take_scatter(self, body: Body, number: int) -> Body | None:
@@ -347,18 +337,18 @@ class Flattener:
             value = before
         return None
 
-    def _wait(self, body: Body, waiting: Mapping[int, MeshAxes]) -> dict[int, MeshAxes]:
-        """Remove the pending psums from a scan's body, and return the pending values and axes.
+    def _postpone(self, body: Body, carries: Mapping[int, MeshAxes]) -> dict[int, MeshAxes]:
+        """Remove the psums from a scan's body; return their operands and what follows, with axes.
 
-        `waiting` has the axes of the pending carries.
+        `carries` has the axes of the carries whose psum is postponed.
         """
-        found = dict(waiting)
+        found = dict(carries)
         for node in body.nodes:
             axes = [found.get(v) if isinstance(v, int) else None for v in node.inputs]
-            if node.whole or node.kind == Added.EACH:
+            if node.lockstep or node.kind == Added.EACH:
                 raise self._too_early("an inner iteration")
-            if node.kind in (*SUMS, Added.IDENTITY):
-                found.update(self._sum_waits(node, axes))
+            if node.kind in (*_SUMS, Added.IDENTITY):
+                found.update(self._postpone_sum(node, axes))
             elif self.axis in node.axes and node.kind not in _SILENT:
                 raise self._too_early(f"the operation {node.name}")
             elif node.kind in PASSING:
@@ -366,38 +356,38 @@ class Flattener:
                     (out, a) for out, a in zip(node.outputs, axes, strict=True) if a is not None
                 )
             elif any(axes):
-                wait = self._may_wait(node, axes)
-                if wait is None:
+                commuted = self._commute(node, axes)
+                if commuted is None:
                     raise self._too_early(f"the operation {node.name}")
-                node.once = dict.fromkeys(wait.once, wait.axes)
-                found.update(dict.fromkeys(node.outputs, wait.axes))
+                node.counted_once = dict.fromkeys(commuted.counted_once, commuted.axes)
+                found.update(dict.fromkeys(node.outputs, commuted.axes))
         return found
 
-    def _sum_waits(self, node: Node, axes: Sequence[MeshAxes | None]) -> dict[int, MeshAxes]:
-        """Return the pending results of a psum.
+    def _postpone_sum(self, node: Node, axes: Sequence[MeshAxes | None]) -> dict[int, MeshAxes]:
+        """Postpone a psum, and return its results and axes.
 
-        It sums over the loop, or over devices if all its operands are pending.
+        It sums over the loop, or over devices if the psums of all its operands are postponed.
         """
         if node.kind != Added.IDENTITY:
             if self.axis not in node.axes and None in axes:
                 return {out: a for out, a in zip(node.outputs, axes, strict=True) if a is not None}
-            node.waiting = (
+            node.postponed = (
                 {0: node.axes}
-                if node.kind == Added.LATE_SUM
+                if node.kind == Added.POSTPONED_SUM
                 else dict.fromkeys(range(len(node.outputs)), node.axes)
             )
             node.kind = Added.IDENTITY
-        own = node.waiting[0]
+        own = node.postponed[0]
         if not all(a is None or set(own).isdisjoint(a) for a in axes):
             raise self._too_early("a sum")
         return {out: (*(a or ()), *own) for out, a in zip(node.outputs, axes, strict=True)}
 
-    def _may_wait(self, node: Node, axes: Sequence[MeshAxes | None]) -> Wait | None:
-        """Return a `Wait` if a node may run before the psums of operands with `axes`."""
+    def _commute(self, node: Node, axes: Sequence[MeshAxes | None]) -> Commuted | None:
+        """Return a `Commuted` if a node may run before the psums of operands with `axes`."""
         if not isinstance(node.kind, Kind):
             return None
-        waiting = {i: a for i, a in enumerate(axes) if a is not None}
-        return may_wait(node.eqn, waiting, lambda i: self._is_zero(node.inputs[i]))
+        summed = {i: a for i, a in enumerate(axes) if a is not None}
+        return commute(node.eqn, summed, lambda i: self._is_zero(node.inputs[i]))
 
     def _too_early(self, what: str) -> SerialLoopError:
         return SerialLoopError(

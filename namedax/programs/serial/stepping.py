@@ -21,6 +21,7 @@ is computed along with its value. A loop can be differentiated in reverse mode, 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -40,7 +41,8 @@ from namedax.errors import SerialLoopError
 from namedax.primitives.equations import jaxprs_within, mapped_jaxpr
 from namedax.primitives.recomputation import without_calls_of_python
 from namedax.programs.postpone_psum import postponing
-from namedax.programs.serial.steps import Stepper
+from namedax.programs.serial.plan import plan_steps
+from namedax.programs.serial.steps import run
 from namedax.resources.mesh import (
     auto_mesh,
     current_mesh,
@@ -106,7 +108,7 @@ def run_in_steps(
     mesh: Mesh | None,
     manual: frozenset[str],
     shard_map: Callable[..., PyTree] | None,
-    late_sums: bool = True,
+    postpones_sums: bool = True,
 ) -> PyTree:
     """Run `jax.shard_map(body, ...)(*datas)` in steps on the real mesh.
 
@@ -123,7 +125,7 @@ def run_in_steps(
       manual: the axes of the mesh over which the body is mapped.
       shard_map: `jax.shard_map` on the mesh, which takes specs; `None` if no axis of the mesh is
         mapped.
-      late_sums: whether psums over mesh axes are postponed in the derivative; default: True.
+      postpones_sums: whether psums over mesh axes are postponed in the derivative; default: True.
 
     Raises:
       SerialLoopError: an operation of the body over a loop's axis cannot be executed in steps.
@@ -136,7 +138,7 @@ def run_in_steps(
         zip([*closed.jaxpr.constvars, *closed.jaxpr.invars], [*consts, *datas], strict=True)
     )
     jaxpr, block_in_specs, block_out_specs = mapped_jaxpr(eqn)
-    whole = _TracedBody(
+    traced_body = _TracedBody(
         ClosedJaxpr(jaxpr, ()),
         block_in_specs,
         block_out_specs,
@@ -144,9 +146,9 @@ def run_in_steps(
         traced_on,
         manual,
         shard_map,
-        late_sums,
+        postpones_sums,
     )
-    flat = whole([var.val if isinstance(var, Literal) else known[var] for var in eqn.invars])
+    flat = traced_body([var.val if isinstance(var, Literal) else known[var] for var in eqn.invars])
     results = dict(zip(eqn.outvars, flat, strict=True)) | known
     out = [var.val if isinstance(var, Literal) else results[var] for var in closed.jaxpr.outvars]
     return jax.tree.unflatten(jax.tree.structure(shapes), out)
@@ -162,7 +164,7 @@ class _TracedBody(Record):
     traced_on: AbstractMesh
     manual: frozenset[str]
     shard_map: Callable[..., PyTree] | None
-    late_sums: bool
+    postpones_sums: bool
 
     def __call__(self, datas: Sequence[jax.Array]) -> list[jax.Array]:
         floats = [
@@ -263,7 +265,7 @@ class _TracedBody(Record):
         """Trace a body of the arguments, and of cotangents of some results."""
         in_specs = self.in_specs + tuple(self.out_specs[i] for i in cotangents)
         avals = [*self.jaxpr.in_avals, *(self.jaxpr.out_avals[i] for i in cotangents)]
-        body = postponing(body, set(self.loops), late=self.late_sums)
+        body = postponing(body, set(self.loops), late=self.postpones_sums)
         jaxpr = self._trace_blocks(body, avals, in_specs, in_specs, out_specs, self.loops)
         return self.replace(jaxpr=jaxpr, in_specs=in_specs, out_specs=out_specs)
 
@@ -316,7 +318,7 @@ class _TracedBody(Record):
     ) -> tuple[Callable[..., PyTree], tuple[PartitionSpec, ...], tuple[PartitionSpec, ...]]:
         """Return the body without the axes of loops, with the loops nested in a feasible order."""
         body = self.jaxpr, self.in_specs, self.out_specs
-        # First try without waiting for all steps in each iteration of the jaxpr's own loops.
+        # First try without control flow in lockstep, in which each iteration needs all steps.
         with contextlib.suppress(SerialLoopError):
             return self._nest_in(self.loops, False, *body)
         return self._nest_in(self.loops, True, *body)
@@ -324,7 +326,7 @@ class _TracedBody(Record):
     def _nest_in(
         self,
         loops: Mapping[str, int],
-        whole: bool,
+        lockstep: bool,
         jaxpr: ClosedJaxpr,
         in_specs: tuple[PartitionSpec, ...],
         out_specs: tuple[PartitionSpec, ...],
@@ -333,26 +335,27 @@ class _TracedBody(Record):
         last: SerialLoopError | None = None
         # A loop that cannot be the next one cannot be a later one either, when this jaxpr is within
         # the steps of others.
-        steppers = [
-            Stepper.of(jaxpr, axis, steps, in_specs, out_specs, whole)
+        plans = [
+            plan_steps(jaxpr, axis, steps, in_specs, out_specs, lockstep)
             for axis, steps in loops.items()
         ]
-        for axis, stepper in zip(loops, steppers, strict=True):  # innermost first
+        for axis, plan in zip(loops, plans, strict=True):  # innermost first
+            in_steps = functools.partial(run, plan)
             remaining = {other: n for other, n in loops.items() if other != axis}
             inner_in_specs = tuple(_without(spec, axis) for spec in in_specs)
             inner_out_specs = tuple(_without(spec, axis) for spec in out_specs)
             if not remaining:
-                return stepper.run, inner_in_specs, inner_out_specs
+                return in_steps, inner_in_specs, inner_out_specs
             try:
                 step = self._trace_blocks(
-                    stepper.run,
+                    in_steps,
                     self.jaxpr.in_avals,
                     self.in_specs,
                     inner_in_specs,
                     inner_out_specs,
                     remaining,
                 )
-                return self._nest_in(remaining, whole, step, inner_in_specs, inner_out_specs)
+                return self._nest_in(remaining, lockstep, step, inner_in_specs, inner_out_specs)
             except SerialLoopError as error:
                 last = error
         assert last is not None
@@ -374,11 +377,11 @@ def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
     values = dict(zip(closed.jaxpr.constvars, map(replicated, closed.consts), strict=True))
     inner, _, _ = mapped_jaxpr(eqn)
     given = list(zip(inner.invars, eqn.invars, strict=True))
-    places = {outer: var for var, outer in given if outer not in values}
+    arguments = {outer: var for var, outer in given if outer not in values}
     constants = [(var, values[outer]) for var, outer in given if outer in values]
     jaxpr = inner.replace(
         constvars=[*inner.constvars, *(var for var, _ in constants)],
-        invars=[places[outer] for outer in closed.jaxpr.invars],
+        invars=[arguments[outer] for outer in closed.jaxpr.invars],
     )
     return ClosedJaxpr(jaxpr, [value for _, value in constants])
 
