@@ -1,7 +1,7 @@
-"""Check that arguments are already on the mesh, at the cost of one sharding check per array.
+"""Check that arguments are already on the mesh, and reshard them if they are not.
 
-A sharding object is cached after its first check: arrays of a training loop have the same few
-objects in every step. Only unknown ones are compared, and `xmap` moves arguments that may need it.
+The check costs one sharding check per array. A sharding object is cached after its first check:
+arrays of a training loop have the same few objects in every step. Only unknown ones are compared.
 """
 
 from __future__ import annotations
@@ -11,14 +11,27 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, SingleDeviceSharding, get_abstract_mesh
 
-from namedax.core.array import NamedArray, is_named, stored_data
+from namedax.core.array import NamedArray, is_named, make_in_region, stored_data
 from namedax.core.element_types import NUMPY, check_numbers, native_order, reject_foreign
 from namedax.core.names import PyTree
-from namedax.errors import StoredPaddingError
+from namedax.errors import MeshError, StoredPaddingError
 from namedax.ops.operands.kernels import whole_types
-from namedax.resources.mesh import auto_mesh, concrete_mesh, has_explicit_axes
+from namedax.resources.assignment import check_mesh_axes, dividing, partition_spec
+from namedax.resources.mesh import (
+    auto_mesh,
+    concrete_mesh,
+    has_explicit_axes,
+    is_placed,
+    mesh_for,
+    without_devices,
+)
+from namedax.resources.serial import on_devices, with_loops
+from namedax.xmap.argument_blocks import with_data
+from namedax.xmap.arguments import Argument, join_arguments, name_arguments
+from namedax.xmap.explanations import no_devices
+from namedax.xmap.options import Mapped
 
-__all__ = ["Arrivals", "checked_values"]
+__all__ = ["PlacementCheck", "check_devices", "checked_values", "place_arguments"]
 
 _MAX_KNOWN = 8192
 
@@ -28,8 +41,7 @@ def checked_values(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments with NumPy's numbers in native byte order.
 
-    The program gets arrays of JAX's dtypes. `Arrivals.are_in_place` checks this too, in the same
-    pass.
+    The program gets arrays of JAX's dtypes. `PlacementCheck.are_placed` checks this too.
 
     Raises:
       ArgumentError: an argument has 64-bit numbers of NumPy that would change in the program.
@@ -86,7 +98,7 @@ class _Known:
         return True
 
 
-class Arrivals:
+class PlacementCheck:
     """The cache of the argument shardings of a mapped function.
 
     Args:
@@ -103,7 +115,7 @@ class Arrivals:
         # read it.
         self._now: tuple[Any, Any, tuple[_Known, ...]] = (None, None, ())
 
-    def are_in_place(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def are_placed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return True if no argument has to be moved, and check their values (`checked_values`).
 
         `False` means that this is unknown, for example under a trace.
@@ -145,7 +157,7 @@ class Arrivals:
                     return True
             except StoredPaddingError:
                 self._takes_padded = True
-                return self.are_in_place(args, kwargs)
+                return self.are_placed(args, kwargs)
         return False
 
     def _begin(self, context: AbstractMesh) -> tuple[_Known, ...]:
@@ -160,3 +172,60 @@ class Arrivals:
                 kinds = (*kinds, _Known(auto_mesh(mesh)))
         self._now = (context, None if context.empty else mesh, kinds)
         return kinds
+
+
+def check_devices(mapped: Mapped, args: object, kwargs: object) -> None:
+    """Raise a `MeshError` unless the mesh or an argument determines the devices."""
+    mesh = without_devices(mapped._options.mesh, jax.tree.leaves((args, kwargs)))
+    if mesh is not None:
+        raise MeshError(f"xmap: {no_devices(mapped._name, mesh)}")
+
+
+def place_arguments(
+    mapped: Mapped, args: tuple[Any, ...], kwargs: dict[str, Any], only_type: bool = False
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Reshard concrete arrays that are committed to another mesh or device onto the mesh.
+
+    With `only_type` replace them by their type and sharding on the mesh, for lowering.
+    """
+    leaves = [leaf for leaf in jax.tree.leaves((args, kwargs)) if isinstance(leaf, jax.Array)]
+    concrete = [leaf for leaf in leaves if not isinstance(leaf, jax.core.Tracer)]
+    if not concrete:
+        return args, kwargs
+    mesh = concrete_mesh(mapped._options.mesh)
+    if mesh is not None and has_explicit_axes(mesh):
+        mesh = mesh_for(mesh, leaves)
+    if mesh is None or all(is_placed(leaf, mesh) for leaf in concrete):
+        return args, kwargs
+    resources = on_devices(with_loops(mapped._options.axis_resources))
+    check_mesh_axes(resources, mesh)
+
+    def move(argument: Argument) -> object:
+        data, leaf = argument.data, argument.leaf
+        if (
+            not isinstance(data, jax.Array)
+            or isinstance(data, jax.core.Tracer)
+            or is_placed(data, mesh)
+        ):
+            return leaf
+        # JAX has no arrays with uneven blocks: an axis that does not divide enters unsharded.
+        sizes = dict(zip(argument.dims, data.shape, strict=True))
+        sharding = NamedSharding(
+            mesh, partition_spec(argument.dims, dividing(resources, sizes, mesh))
+        )
+        if only_type:
+            data = jax.ShapeDtypeStruct(
+                data.shape, data.dtype, weak_type=data.weak_type, sharding=sharding
+            )
+        else:
+            with jax.ensure_compile_time_eval():  # also under a trace of jax.grad
+                data = jax.device_put(data, sharding)
+        if not isinstance(leaf, NamedArray):
+            return data
+        padded = with_data(leaf, data)
+        return make_in_region(data, leaf._dims) if padded is None else padded
+
+    arguments, tree = name_arguments(mapped, args, kwargs)
+    return join_arguments(
+        mapped, args, kwargs, jax.tree.unflatten(tree, [move(argument) for argument in arguments])
+    )

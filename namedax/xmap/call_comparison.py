@@ -17,6 +17,7 @@ from namedax.errors import ArgumentError
 from namedax.primitives import costs
 from namedax.resources.mesh import concrete_mesh
 from namedax.resources.processes import compare, mesh_text, spans_processes, stable_text
+from namedax.xmap.argument_placement import place_arguments
 
 __all__ = ["compare_calls"]
 
@@ -104,7 +105,7 @@ def _text(leaf: Any) -> str:
 def _program(xmapped: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Return a hash of the program's equations, or the error if the program cannot be traced."""
     try:
-        args, kwargs = xmapped._place(args, kwargs, only_type=True)
+        args, kwargs = place_arguments(xmapped, args, kwargs, only_type=True)
         jaxpr = xmapped.trace(*args, **kwargs).jaxpr
     except Exception as error:  # the call itself raises it again, in every affected process
         return f"{type(error).__name__}: {str(error)[:500]}"

@@ -13,7 +13,7 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 from jax.extend.core import ClosedJaxpr
@@ -28,7 +28,7 @@ from namedax.primitives.equations import facts, jaxprs_of, open_jaxpr
 from namedax.primitives.record import AnyJaxpr
 from namedax.resources.mesh import current_mesh, entry_of, in_trace
 from namedax.resources.serial import LoopAxis
-from namedax.xmap.options import XmapOptions
+from namedax.xmap.options import Mapped
 
 __all__ = [
     "AllAxes",
@@ -79,16 +79,8 @@ def axes_used(resources: Mapping[Hashable, tuple[Any, ...]]) -> frozenset[str]:
     )
 
 
-class _Mapped(Protocol):
-    """A mapped function, and the state that all of its wrappers share."""
-
-    _options: XmapOptions
-    _shared: Any
-    _used: frozenset[str]
-
-
 def trace_call(
-    mapped: _Mapped,
+    mapped: Mapped,
     run: Callable[..., PyTree],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],

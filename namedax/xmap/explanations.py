@@ -1,29 +1,28 @@
-"""Explanations of errors in mapped functions, and checks of nesting."""
+"""Explanations of errors in calls of mapped functions."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import jax
 from jax.sharding import AbstractMesh
 
-from namedax.core.array import dims_of
 from namedax.core.names import Mesh
-from namedax.core.region import Region, ambient
+from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentError,
-    AxisResourceError,
     MeshError,
     SerialLoopError,
 )
 from namedax.messages.jax_errors import ErrorKind
-from namedax.resources.assignment import Assignment, check_mesh_axes
+from namedax.messages.tracebacks import shorten_traceback
+from namedax.resources.assignment import Assignment
 from namedax.resources.mesh import is_tracked_on
 from namedax.resources.serial import loops_of, with_loops
-from namedax.xmap.lowering import Argument
 
-__all__ = ["carried_names", "check_nested", "explain_jax_error", "no_devices"]
+__all__ = ["explain_jax_error", "find_invalid_value", "is_invalid_value", "no_devices"]
 
 
 def explain_jax_error(
@@ -114,77 +113,48 @@ def no_devices(function: str, mesh: Mesh) -> str:
     )
 
 
-# --- nested mapped functions ----------------------------------------------------------------------
+# --- NaNs and infinities --------------------------------------------------------------------------
+
+# With `jax_debug_nans`, JAX calls a function again without `jax.jit`. A mapped function remains one
+# program there, so JAX reports none of its lines. Results do not depend on the layout, so the
+# function without one has the same NaN, and runs line by line.
 
 
-def check_nested(
-    function: str, mesh: Mesh | None, resources: Assignment, outer: Region
-) -> frozenset[str]:
-    """Check the options of an inner mapped function, and return the mesh axes that only it uses.
+def is_invalid_value(error: Exception) -> bool:
+    """Return True if `error` is JAX's error for a NaN or an infinity.
+
+    The error for a compiled program has a class of its own, which JAX does not export.
+    """
+    checks = jax.config.jax_debug_nans or jax.config.jax_debug_infs  # type: ignore[attr-defined, unused-ignore]
+    return bool(checks) and type(error).__name__.endswith("FloatingPointError")
+
+
+def find_invalid_value(
+    function: Callable[..., Any], name: str, error: Exception, args: Any, kwargs: Any
+) -> None:
+    """Call a mapped function without a layout, to find the line of an invalid value.
+
+    If there is none, add a note to `error`.
 
     Args:
-      function: the inner function, for messages.
-      mesh: the `mesh` argument of the inner function, or `None`.
-      resources: the parsed `axis_resources` of the inner function.
-      outer: the region of the surrounding mapped function.
+      function: the mapped function without `axis_resources`.
+      name: its name, for the note.
+      error: JAX's error for the compiled program.
+      args: the arguments of the call.
+      kwargs: the keyword arguments of the call.
 
     Raises:
-      SerialLoopError: the inner function maps an axis to a loop, or to new mesh axes within a loop.
-      MeshError: the mesh has other axes than the surrounding mesh, or the surrounding mesh lacks a
-        mesh axis.
-      AxisResourceError: the surrounding function maps an axis to other mesh axes, or uses some but
-        not all mesh axes of an axis.
+      FloatingPointError: an operation has an invalid result. The traceback contains its line.
     """
-    if loops_of(resources):
-        raise SerialLoopError(
-            f"xmap: {function} is called inside another mapped function, and axis_resources maps an"
-            " axis to a loop. Put the SerialLoop into the axis_resources of the outermost xmap."
-        )
-    taken = frozenset(axis for axes in outer.resources.values() for axis in axes)
-    new_axes = frozenset(axis for axes in resources.values() for axis in axes) - taken
-    if new_axes and loops_of(outer.resources):
-        name = next(name for name in resources if not new_axes.isdisjoint(resources[name]))
-        raise SerialLoopError(
-            f"xmap: {function} is called inside another mapped function, which is executed in steps"
-            f" (of a SerialLoop or a pipeline), and maps {name!r} to mesh axes {resources[name]},"
-            f" which that function does not use. Put {name!r} into the axis_resources of the"
-            " outermost xmap."
-        )
-    if mesh is not None:
-        for axis, size in mesh.shape.items():
-            if outer.mesh.shape.get(axis) != size:
-                raise MeshError(
-                    f"xmap: {function} is called inside another mapped function, and its mesh has"
-                    f" the axis {axis!r} of size {size}, which the surrounding mesh"
-                    f" {dict(outer.mesh.shape)} does not have. Omit mesh=, or pass the outermost"
-                    " xmap a mesh with all axes."
-                )
-    check_mesh_axes(resources, outer.mesh)
-    for name, axes in resources.items():
-        if outer.resources.get(name, axes) != axes:
-            raise AxisResourceError(
-                f"xmap: {function} maps {name!r} to {axes}, but the surrounding mapped function"
-                f" maps it to {outer.resources[name]}; an axis name has one sharding. Rename the"
-                " axis, or remove it from axis_resources."
-            )
-    for name, axes in resources.items():
-        if not new_axes.isdisjoint(axes) and not taken.isdisjoint(axes):
-            raise AxisResourceError(
-                f"xmap: {function} maps {name!r} to {axes}, but the surrounding mapped function"
-                f" uses only {sorted(taken.intersection(axes))} of them, and not"
-                f" {sorted(new_axes.intersection(axes))}. Use mesh axes of one kind, or map the"
-                " axis in the outermost xmap."
-            )
-    return new_axes
-
-
-def carried_names(outer: Region, arguments: Sequence[Argument]) -> frozenset[Hashable]:
-    """Return the outer axis names that are batch axes of an inner mapped function.
-
-    These are all of its axis names except the names that the axis mappings of the inner function
-    attach.
-    """
-    given = {
-        dim for argument in arguments for dim in argument.dims if dim not in dims_of(argument.leaf)
-    }
-    return frozenset(outer.seen | outer.sizes.keys()) - given
+    try:
+        function(*args, **kwargs)
+    except FloatingPointError as found:
+        shorten_traceback(found)
+        raise found from None
+    except Exception:
+        pass  # it needs the mesh, or the arrays of other processes
+    error.add_note(
+        f"namedax: {name} has a NaN or an infinity, and the line is unknown, because calling it"
+        " without axis_resources did not find it. Print values in the function:"
+        ' nx.debug.print("{x}", x=x).'
+    )

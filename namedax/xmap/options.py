@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any, Literal
+from collections.abc import Callable, Hashable
+from typing import Any, Literal, Protocol
 
 from namedax.core.axis_mappings import freeze
 from namedax.core.names import Mesh
@@ -12,7 +12,7 @@ from namedax.ops.contraction.rings import Overlap
 from namedax.resources.assignment import Assignment
 from namedax.resources.two_level import SlowAxes
 
-__all__ = ["Partitioning", "XmapOptions"]
+__all__ = ["Mapped", "Partitioning", "XmapOptions"]
 
 Partitioning = Literal["manual", "global", "auto"]
 
@@ -64,3 +64,15 @@ class XmapOptions(Record):
             self.jit,
         )
         return (*mappings, *dicts, self.mesh, *options)
+
+
+class Mapped(Protocol):
+    """A mapped function, and the state that all of its wrappers share."""
+
+    _fun: Callable[..., Any]
+    _name: str
+    _options: XmapOptions
+    _parameters: tuple[str, ...] | None
+    _static_names: frozenset[str]
+    _shared: Any
+    _used: frozenset[str]

@@ -53,7 +53,8 @@ from namedax.ops.operands.pytree import stored_leaf
 from namedax.primitives import costs
 from namedax.primitives.equations import axes_of, exported_name
 from namedax.primitives.record import Kind
-from namedax.xmap.mapped_function import Xmapped, name_arguments
+from namedax.xmap.arguments import name_arguments
+from namedax.xmap.mapped_function import Xmapped
 
 __all__ = ["arguments_of", "check_call", "dynamic_positions", "explain"]
 

@@ -44,7 +44,8 @@ from namedax.ops.contraction.rings import Overlap
 from namedax.ops.operands.open_options import choosing
 from namedax.resources.assignment import parse_resources
 from namedax.resources.serial import SerialLoop
-from namedax.xmap.mapped_function import Xmapped, dynamic_arguments
+from namedax.xmap.arguments import dynamic_arguments
+from namedax.xmap.mapped_function import Xmapped
 
 __all__ = ["measured", "plan"]
 

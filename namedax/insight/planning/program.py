@@ -28,7 +28,8 @@ from namedax.primitives.equations import jaxprs_within
 from namedax.resources.assignment import Assignment, parse_resources
 from namedax.resources.serial import LoopAxis
 from namedax.resources.stored_padding import padding_for, store, without_padding
-from namedax.xmap.mapped_function import Xmapped, static_indices
+from namedax.xmap.arguments import static_indices
+from namedax.xmap.mapped_function import Xmapped
 from namedax.xmap.wrapper import xmap
 
 __all__ = ["Census", "Held", "Program", "applied", "remapped", "types_of"]
