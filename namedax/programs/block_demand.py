@@ -41,7 +41,7 @@ _CALLS = (Kind.CALL, Kind.REMAT, Kind.BRANCH)
 
 
 def with_early_blocks(
-    jaxpr: Jaxpr, slices: Mapping[int, Block], is_pending: Callable[[Atom], bool]
+    jaxpr: Jaxpr, slices: Mapping[int, Block], is_postponed: Callable[[Atom], bool]
 ) -> Jaxpr | None:
     """Return a jaxpr that takes blocks before operations, or `None` if no psum is saved.
 
@@ -50,10 +50,9 @@ def with_early_blocks(
     Args:
       jaxpr: an open jaxpr.
       slices: the equations that slice each device's block, by their ids.
-      is_pending: returns True for a value that is a postponed psum, whose slice is a reduce-scatter
-        already.
+      is_postponed: returns True for a postponed psum, whose slice is a reduce-scatter already.
     """
-    demand = _Demand(jaxpr, [WHOLE] * len(jaxpr.outvars), slices, is_pending)
+    demand = _Demand(jaxpr, [WHOLE] * len(jaxpr.outvars), slices, is_postponed)
     if not demand.settle([WHOLE] * len(jaxpr.invars)):
         return None
     opened = consts_to_inputs(jaxpr)
@@ -82,7 +81,7 @@ class _Demand:
       jaxpr: the jaxpr.
       results: the blocks that are used of its results.
       slices: see `with_early_blocks`.
-      is_pending: see `with_early_blocks`.
+      is_postponed: see `with_early_blocks`.
 
     Attributes:
       needs: the blocks that are used of each variable.
@@ -98,7 +97,7 @@ class _Demand:
         jaxpr: Jaxpr,
         results: Sequence[Need],
         slices: Mapping[int, Block],
-        is_pending: Callable[[Atom], bool],
+        is_postponed: Callable[[Atom], bool],
     ):
         self.jaxpr, self._results, self._slices = jaxpr, results, slices
         self.needs: dict[Atom, Need] = {}
@@ -110,7 +109,7 @@ class _Demand:
             self._add(var, need)
         for eqn in reversed(jaxpr.eqns):
             for var in eqn.outvars:
-                if self.needs.get(var) and is_pending(var):
+                if self.needs.get(var) and is_postponed(var):
                     self.needs[var] = WHOLE
             parts = self._parts(eqn)
             if parts is not None:
@@ -123,7 +122,7 @@ class _Demand:
             self.needs[var] = _common(self.needs[var], need) if var in self.needs else need
 
     def _parts(self, eqn: JaxprEqn) -> list[Need] | None:
-        """Return the blocks of operands for the blocks of results; `None` for the whole ones."""
+        """Return the blocks of operands for the blocks of results; `None` for complete ones."""
         wanted = [self.needs.get(var, WHOLE) for var in eqn.outvars]
         if id(eqn) in self._slices:
             dim, axes = self._slices[id(eqn)]
@@ -186,7 +185,7 @@ class _Demand:
     def settle(self, inputs: Sequence[Need]) -> bool:
         """Keep only blocks that are computed from a reduce-scatter.
 
-        All other values are computed whole, as before.
+        All other values are computed completely, as before.
 
         Args:
           inputs: the blocks of the inputs that are computed in this way, and nothing for others.

@@ -101,13 +101,13 @@ class Dimensions(Record):
 
     Attributes:
       resources: the mesh axes of every mapped name.
-      whole: the names whose axes are replicated in operands and results, with padding.
+      unsharded: the names whose axes are replicated in operands and results, with padding.
       operands: the dims of each operand, or `None` if they are unknown.
       results: the dims of each result; default: empty (unknown).
     """
 
     resources: Mapping[Hashable, tuple[str, ...]]
-    whole: Set[Hashable]
+    unsharded: Set[Hashable]
     operands: Sequence[Dims | None]
     results: Sequence[Dims | None] = ()
 
@@ -115,15 +115,17 @@ class Dimensions(Record):
         """Return the shardings of `count` arrays with these dims."""
         if len(all_dims) != count:
             return [None] * count
-        cut = {
-            name: frozenset(axes) for name, axes in self.resources.items() if name not in self.whole
+        sharded = {
+            name: frozenset(axes)
+            for name, axes in self.resources.items()
+            if name not in self.unsharded
         }
-        places = {
-            dims: tuple(cut.get(dim, NONE) for dim in dims)
+        shardings = {
+            dims: tuple(sharded.get(dim, NONE) for dim in dims)
             for dims in {*all_dims}
             if dims is not None
         }
-        return [None if dims is None else places[dims] for dims in all_dims]
+        return [None if dims is None else shardings[dims] for dims in all_dims]
 
 
 def findings(closed: ClosedJaxpr, dimensions: Dimensions | None) -> list[Finding]:

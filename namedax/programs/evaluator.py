@@ -1,4 +1,4 @@
-"""Evaluation of traced jaxprs with some equations replaced, and queries about a whole jaxpr.
+"""Evaluation of traced jaxprs with some equations replaced, and queries about a jaxpr.
 
 Facts about a single equation belong in `namedax.primitives`.
 """
@@ -271,7 +271,7 @@ def source_of(eqn: JaxprEqn, within: NameStack | None = None) -> AbstractContext
 
 
 class _NoTraceback:
-    """Stand-in for the traceback of a whole rule; it is empty, so JAX uses an equation's own."""
+    """Stand-in for the traceback of a rule; it is empty, so JAX uses an equation's own."""
 
     def __bool__(self) -> bool:
         return False
@@ -304,7 +304,7 @@ class Evaluator:
       jaxpr: the jaxpr.
       values: the values of its constants and inputs.
       constant: returns the value of a literal; default: the literal's own value.
-      whole: whether a large group becomes one call, so that its equations are not bound again;
+      as_call: whether a large group becomes one call, so that its equations are not bound again;
         default: False.
       needed: the variables that are read after the group of the equation that makes them; default:
         any variable may be.
@@ -318,41 +318,41 @@ class Evaluator:
         jaxpr: Jaxpr,
         values: Sequence[Any],
         constant: Callable[[Literal], Any] = lambda literal: literal.val,
-        whole: bool = False,
+        as_call: bool = False,
         needed: Container[Atom] | None = None,
     ):
-        self._jaxpr, self._constant, self._whole, self._needed = jaxpr, constant, whole, needed
-        self._waiting: list[JaxprEqn] = []
+        self._jaxpr, self._constant, self._as_call, self._needed = jaxpr, constant, as_call, needed
+        self._group: list[JaxprEqn] = []
         self._name_stack: NameStack | None = None
         self.known: dict[Atom, Any] = dict(
             zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True)
         )
 
-    def run(self, rule: Rule, places: Iterable[int] | None = None) -> list[Any]:
+    def run(self, rule: Rule, positions: Iterable[int] | None = None) -> list[Any]:
         """Evaluate the jaxpr and return its results.
 
         Args:
           rule: takes an equation, and returns how to evaluate it. All earlier equations have been
             evaluated when that function runs.
-          places: the indices of the equations to which the rule applies, in order; the others are
-            evaluated as written. Default: all.
+          positions: the indices of the equations to which the rule applies, in order; the others
+            are evaluated as written. Default: all.
         """
         self._name_stack = current_name_stack()
         eqns, begin = self._jaxpr.eqns, 0
-        for place in range(len(eqns)) if places is None else places:
-            eqn = eqns[place]
-            self._waiting += eqns[begin:place]
-            begin = place + 1
+        for position in range(len(eqns)) if positions is None else positions:
+            eqn = eqns[position]
+            self._group += eqns[begin:position]
+            begin = position + 1
             evaluate = rule(eqn)
             if evaluate is None:
-                self._waiting.append(eqn)
+                self._group.append(eqn)
             elif evaluate is not skip:
                 self._flush()
                 with self.source_of(eqn):
                     results = evaluate()
                 if results is not None:
                     self.known.update(zip(eqn.outvars, results, strict=True))
-        self._waiting += eqns[begin:]
+        self._group += eqns[begin:]
         self._flush()
         return [self.read(var) for var in self._jaxpr.outvars]
 
@@ -373,30 +373,30 @@ class Evaluator:
 
     def as_it_stands(self, eqn: JaxprEqn) -> None:
         """Evaluate an equation as written."""
-        self._waiting.append(eqn)
+        self._group.append(eqn)
         self._flush()
 
     def _flush(self) -> None:
-        """Evaluate the pending equations as one small jaxpr."""
-        if not self._waiting:
+        """Evaluate the equations of a group as one small jaxpr."""
+        if not self._group:
             return
         known, needed = self.known, self._needed
-        read = [v for eqn in self._waiting for v in eqn.invars if type(v) is not Literal]
+        read = [v for eqn in self._group for v in eqn.invars if type(v) is not Literal]
         inputs = list(dict.fromkeys([v for v in read if v in known]))
         outputs = [
             v
-            for eqn in self._waiting
+            for eqn in self._group
             for v in eqn.outvars
             if not isinstance(v, DropVar) and (needed is None or v in needed)
         ]
-        effects = frozenset().union(*[eqn.effects for eqn in self._waiting])
+        effects = frozenset().union(*[eqn.effects for eqn in self._group])
         part = self._jaxpr.replace(
-            constvars=[], invars=inputs, outvars=outputs, eqns=self._waiting, effects=effects
+            constvars=[], invars=inputs, outvars=outputs, eqns=self._group, effects=effects
         )
-        evaluate = as_one_call if self._whole else _one_by_one
+        evaluate = as_one_call if self._as_call else _one_by_one
         results = evaluate(part, [self.known[v] for v in inputs])
         self.known.update(zip(outputs, results, strict=True))
-        self._waiting = []
+        self._group = []
 
 
 # --- Fourier transforms on CPUs: XLA's backend fails for some layouts (JAX 0.10 and 0.11) ---------
@@ -409,15 +409,15 @@ class Evaluator:
 def with_plain_layouts(function: Callable[..., PyTree], datas: Sequence[Any]) -> PyTree:
     """Evaluate `function(*datas)` with default layouts for Fourier transforms and gradients."""
     # The other values are axis indices and sizes.
-    places = [i for i, data in enumerate(datas) if isinstance(data, jax.Array)]
+    positions = [i for i, data in enumerate(datas) if isinstance(data, jax.Array)]
 
     def of_arrays(*arrays: jax.Array) -> PyTree:
         filled = list(datas)
-        for i, array in zip(places, arrays, strict=True):
+        for i, array in zip(positions, arrays, strict=True):
             filled[i] = array
         return function(*filled)
 
-    arrays = [datas[i] for i in places]
+    arrays = [datas[i] for i in positions]
     closed, shape = jax.make_jaxpr(of_arrays, return_shape=True)(*arrays)
     if _transforms(closed.jaxpr):
         flat: Sequence[Any] = _evaluate(closed.jaxpr, [*closed.consts, *arrays])

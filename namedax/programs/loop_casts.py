@@ -46,17 +46,17 @@ from namedax.resources.mesh import (
 __all__ = [
     "Body",
     "CastFinder",
-    "Forms",
     "Hoist",
     "Hoisted",
-    "WithForms",
+    "Variants",
+    "WithVariants",
     "apart_from_constants",
     "elements_of",
 ]
 
 
-# The forms of a value that vary over more mesh axes than it does, by these axes.
-Forms = dict[frozenset[str], jax.Array]
+# The variants of a value that vary over more mesh axes than it does, by these axes.
+Variants = dict[frozenset[str], jax.Array]
 # The origin of a value: the indices of the loop operands that it is computed from, and the mesh
 # axes over which each has been cast on the way. A value that depends on any other differentiable
 # value has no origin.
@@ -150,48 +150,50 @@ class CastFinder(Record, frozen=False):
         return [origin(var) for var in jaxpr.outvars]
 
 
-class WithForms:
-    """Evaluator of an open jaxpr that replaces casts by forms that the values already have.
+class WithVariants:
+    """Evaluator of an open jaxpr that replaces casts by variants that the values already have.
 
     Args:
       jaxpr: the jaxpr.
       values: its inputs.
-      forms: the forms of the inputs.
-      constant: True for each input that has no forms because it is a constant, whose casts have no
-        gradient.
+      variants: the variants of the inputs.
+      constant: True for each input that has no variants because it is a constant, whose casts have
+        no gradient.
     """
 
     def __init__(
         self,
         jaxpr: Jaxpr,
         values: Sequence[jax.Array],
-        forms: Sequence[Forms],
+        variants: Sequence[Variants],
         constant: Sequence[bool],
     ):
         self.jaxpr, self.evaluator = jaxpr, Evaluator(jaxpr, values)
-        self.forms: dict[Atom, Forms] = {
-            var: f for var, f in zip(jaxpr.invars, forms, strict=True) if f
+        self.variants: dict[Atom, Variants] = {
+            var: f for var, f in zip(jaxpr.invars, variants, strict=True) if f
         }
-        # Differentiable values without forms. Constants are not included: they are cast where they
-        # are needed.
+        # Differentiable values without variants. Constants are not included: they are cast where
+        # they are needed.
         candidates = (var for var, fixed in zip(jaxpr.invars, constant, strict=True) if not fixed)
-        self.formless = {
-            var for var in candidates if var not in self.forms and is_inexact(var.aval)
+        self.plain = {
+            var for var in candidates if var not in self.variants and is_inexact(var.aval)
         }
 
-    def run(self) -> tuple[list[jax.Array], list[Forms]]:
-        """Return the results, and their forms."""
-        return self.evaluator.run(self._rule), [self._forms_of(var) for var in self.jaxpr.outvars]
+    def run(self) -> tuple[list[jax.Array], list[Variants]]:
+        """Return the results, and their variants."""
+        return self.evaluator.run(self._rule), [
+            self._variants_of(var) for var in self.jaxpr.outvars
+        ]
 
     def _rule(self, eqn: JaxprEqn) -> Replacement:
-        of, inner = [self._forms_of(var) for var in eqn.invars], called(eqn)
+        of, inner = [self._variants_of(var) for var in eqn.invars], called(eqn)
         if not any(of):
-            self._note_formless(eqn)
+            self._note_plain(eqn)
             return None
         if cast_axes(eqn) in of[0]:
-            # Its form is already available, so nothing needs to be evaluated first.
+            # Its variant is already available, so nothing needs to be evaluated first.
             self._cast(eqn, of)
-            self._note_formless(eqn)
+            self._note_plain(eqn)
             return skip
         take = self._operation if inner is None else functools.partial(self._call, inner)
         if (bodies := _branches(eqn)) is not None:
@@ -199,18 +201,18 @@ class WithForms:
 
         def evaluate() -> None:
             take(eqn, of)
-            self._note_formless(eqn)
+            self._note_plain(eqn)
 
         return evaluate
 
-    def _cast(self, eqn: JaxprEqn, of: Sequence[Forms]) -> None:
+    def _cast(self, eqn: JaxprEqn, of: Sequence[Variants]) -> None:
         axes, (out,) = cast_axes(eqn), eqn.outvars
         self.evaluator.known[out] = of[0][axes]
-        self.forms[out] = {more - axes: value for more, value in of[0].items() if axes < more}
+        self.variants[out] = {more - axes: value for more, value in of[0].items() if axes < more}
 
-    def _call(self, inner: Jaxpr, eqn: JaxprEqn, of: Sequence[Forms]) -> None:
+    def _call(self, inner: Jaxpr, eqn: JaxprEqn, of: Sequence[Variants]) -> None:
         operands = self.evaluator.operands(eqn)
-        fixed = [isinstance(var, Literal) or var not in self.formless for var in eqn.invars]
+        fixed = [isinstance(var, Literal) or var not in self.plain for var in eqn.invars]
         if kind_of(eqn) == Kind.REMAT:
             axes = [list(f) for f in of]
             keys = _keys_of(inner, axes, fixed, operands, of)
@@ -218,13 +220,13 @@ class WithForms:
             every = remat_like(eqn, listed)(operands, [list(f.values()) for f in of])
             self._take(eqn, keys, every)
             return
-        results, forms = WithForms(inner, operands, of, fixed).run()
-        self.forms.update((var, f) for var, f in zip(eqn.outvars, forms, strict=True) if f)
+        results, variants = WithVariants(inner, operands, of, fixed).run()
+        self.variants.update((var, f) for var, f in zip(eqn.outvars, variants, strict=True) if f)
         self.evaluator.known.update(zip(eqn.outvars, results, strict=True))
 
-    def _branch(self, bodies: Sequence[Jaxpr], eqn: JaxprEqn, of: Sequence[Forms]) -> None:
+    def _branch(self, bodies: Sequence[Jaxpr], eqn: JaxprEqn, of: Sequence[Variants]) -> None:
         (index, *operands), (_, *of) = self.evaluator.operands(eqn), of
-        fixed = [isinstance(var, Literal) or var not in self.formless for var in eqn.invars[1:]]
+        fixed = [isinstance(var, Literal) or var not in self.plain for var in eqn.invars[1:]]
         axes = [list(f) for f in of]
         every = [_keys_of(body, axes, fixed, operands, of, strict=False) for body in bodies]
         keys = [_shared(column) for column in zip(*every, strict=True)]
@@ -248,67 +250,67 @@ class WithForms:
     def _take(
         self, eqn: JaxprEqn, keys: Sequence[Sequence[frozenset[str]]], every: Sequence[jax.Array]
     ) -> None:
-        """Record the results of an equation, and their forms with these keys, which follow them."""
+        """Record the results of an equation, and their variants, which follow them."""
         count = len(eqn.outvars)
         self.evaluator.known.update(zip(eqn.outvars, every[:count], strict=True))
-        forms = iter(every[count:])
+        variants = iter(every[count:])
         for var, axes in zip(eqn.outvars, keys, strict=True):
             if axes:
-                self.forms[var] = {over: next(forms) for over in axes}
+                self.variants[var] = {over: next(variants) for over in axes}
 
-    def _operation(self, eqn: JaxprEqn, of: Sequence[Forms]) -> None:
-        """Evaluate an operation on operands with forms.
+    def _operation(self, eqn: JaxprEqn, of: Sequence[Variants]) -> None:
+        """Evaluate an operation on operands with variants.
 
-        It is evaluated in its plain form and, if it commutes with casts, in every form that all its
+        It is evaluated as written and, if it commutes with casts, in every variant that all its
         operands have.
         """
         self.evaluator.as_it_stands(eqn)
         used = [
             f
             for var, f in zip(eqn.invars, of, strict=True)
-            if f or (not isinstance(var, Literal) and var in self.formless)
+            if f or (not isinstance(var, Literal) and var in self.plain)
         ]
         for axes in set(used[0]).intersection(*used) if commutes_with_casts(eqn) else ():
-            results = repeat(eqn, [self._form(var, axes) for var in eqn.invars])
+            results = repeat(eqn, [self._variant(var, axes) for var in eqn.invars])
             for var, value in zip(eqn.outvars, results, strict=True):
-                self.forms.setdefault(var, {})[axes] = value
+                self.variants.setdefault(var, {})[axes] = value
 
-    def _form(self, var: Atom, axes: frozenset[str]) -> jax.Array:
-        forms = self._forms_of(var)
-        if axes in forms:
-            return forms[axes]
+    def _variant(self, var: Atom, axes: frozenset[str]) -> jax.Array:
+        variants = self._variants_of(var)
+        if axes in variants:
+            return variants[axes]
         value = self.evaluator.read(var)
         return cast_data(
             value if hasattr(value, "aval") else jnp.asarray(value, aval_of(var).dtype), axes
         )
 
-    def _forms_of(self, var: Atom) -> Forms:
-        return {} if isinstance(var, Literal) else self.forms.get(var, {})
+    def _variants_of(self, var: Atom) -> Variants:
+        return {} if isinstance(var, Literal) else self.variants.get(var, {})
 
-    def _note_formless(self, eqn: JaxprEqn) -> None:
-        """Record differentiable results of formless values or effects, which have no forms."""
+    def _note_plain(self, eqn: JaxprEqn) -> None:
+        """Record differentiable results of plain values or effects, which have no variants."""
         differentiable = [
             var for var in eqn.invars if not isinstance(var, Literal) and is_inexact(var.aval)
         ]
         if eqn.effects or any(
-            var in self.formless or self.forms.get(var) for var in differentiable
+            var in self.plain or self.variants.get(var) for var in differentiable
         ):
-            self.formless.update(
-                var for var in eqn.outvars if not self.forms.get(var) and is_inexact(var.aval)
+            self.plain.update(
+                var for var in eqn.outvars if not self.variants.get(var) and is_inexact(var.aval)
             )
 
 
 def _with_inputs_cast(
-    jaxpr: Jaxpr, forms: Mapping[Atom, frozenset[str]]
+    jaxpr: Jaxpr, variants: Mapping[Atom, frozenset[str]]
 ) -> tuple[Jaxpr, list[Atom]] | None:
     """Return an open jaxpr with casts of inputs as extra inputs, and these inputs in order.
 
-    This works if the forms are used only by casts and by jaxprs that are recomputed for the
+    This works if the variants are used only by casts and by jaxprs that are recomputed for the
     gradient. Then no equation is bound again. Otherwise the result is `None`.
 
     Args:
       jaxpr: the jaxpr.
-      forms: inputs, and the mesh axes over which each has been cast.
+      variants: inputs, and the mesh axes over which each has been cast.
     """
     taken: dict[Atom, Var] = {}  # the casts that are now inputs
     stands_for: dict[Atom, Var] = {}
@@ -318,7 +320,7 @@ def _with_inputs_cast(
             var if isinstance(var, Literal) else stands_for.get(var, var) for var in eqn.invars
         ]
         eqn = eqn if operands == eqn.invars else eqn.replace(invars=operands)
-        held = [None if isinstance(var, Literal) else forms.get(var) for var in operands]
+        held = [None if isinstance(var, Literal) else variants.get(var) for var in operands]
         if not any(held):
             eqns.append(eqn)
         elif cast_axes(eqn) == held[0]:
@@ -351,30 +353,30 @@ def _keys_of(
     axes: Sequence[Sequence[frozenset[str]]],
     constant: Sequence[bool],
     values: Sequence[jax.Array],
-    forms: Sequence[Forms],
+    variants: Sequence[Variants],
     strict: bool = True,
 ) -> list[Any]:
-    """Return the mesh axes of the forms of each result of an open jaxpr.
+    """Return the mesh axes of the variants of each result of an open jaxpr.
 
-    Without `strict`, the mesh axes of a constant result are `None`: it may have any form.
+    Without `strict`, the mesh axes of a constant result are `None`: it may have any variant.
     """
     found: list[Any] = []
 
-    def trace(values: Sequence[jax.Array], forms: Sequence[Sequence[jax.Array]]) -> None:
-        given = [dict(zip(a, f, strict=True)) for a, f in zip(axes, forms, strict=True)]
-        within = WithForms(jaxpr, values, given, constant)
+    def trace(values: Sequence[jax.Array], variants: Sequence[Sequence[jax.Array]]) -> None:
+        given = [dict(zip(a, f, strict=True)) for a, f in zip(axes, variants, strict=True)]
+        within = WithVariants(jaxpr, values, given, constant)
         _, results = within.run()
         for var, result in zip(jaxpr.outvars, results, strict=True):
-            is_constant = isinstance(var, Literal) or var not in within.formless
+            is_constant = isinstance(var, Literal) or var not in within.plain
             keys = sorted(result, key=sorted)
             found.append(None if not strict and not keys and is_constant else keys)
 
-    jax.make_jaxpr(trace)(values, [list(f.values()) for f in forms])
+    jax.make_jaxpr(trace)(values, [list(f.values()) for f in variants])
     return found
 
 
 def _shared(columns: Sequence[Sequence[frozenset[str]] | None]) -> set[frozenset[str]] | None:
-    """Return the mesh axes of the forms that a result has in all branches."""
+    """Return the mesh axes of the variants that a result has in all branches."""
     used = [set(keys) for keys in columns if keys is not None]
     return used[0].intersection(*used) if used else None
 
@@ -385,18 +387,18 @@ def _evaluate_listed(
     constant: Sequence[bool],
     keys: Sequence[Sequence[frozenset[str]]],
     values: Sequence[jax.Array],
-    forms: Sequence[Sequence[jax.Array]],
+    variants: Sequence[Sequence[jax.Array]],
 ) -> list[jax.Array]:
-    """Return the results of an open jaxpr, and then their forms with these keys."""
-    results, made = WithForms(
+    """Return the results of an open jaxpr, and then their variants with these keys."""
+    results, made = WithVariants(
         jaxpr,
         values,
-        [dict(zip(a, f, strict=True)) for a, f in zip(axes, forms, strict=True)],
+        [dict(zip(a, f, strict=True)) for a, f in zip(axes, variants, strict=True)],
         constant,
     ).run()
     return results + [
-        form[over] if over in form else cast_data(value, over)
-        for value, form, wanted in zip(results, made, keys, strict=True)
+        variant[over] if over in variant else cast_data(value, over)
+        for value, variant, wanted in zip(results, made, keys, strict=True)
         for over in wanted
     ]
 
@@ -439,11 +441,11 @@ def apart_from_constants(
     def run(operands: Sequence[jax.Array], *datas: jax.Array) -> list[jax.Array]:
         if not casts:
             return list(jaxpr_as_fun(ClosedJaxpr(open_jaxpr, ()))(*operands, *datas))
-        forms: list[Forms] = [{} for _ in (*consts, *datas)]
-        for (i, over), form in zip(casts, operands[count:], strict=True):
-            forms[i][over] = form
-        return WithForms(
-            open_jaxpr, [*operands[:count], *datas], forms, [False] * len(forms)
+        variants: list[Variants] = [{} for _ in (*consts, *datas)]
+        for (i, over), variant in zip(casts, operands[count:], strict=True):
+            variants[i][over] = variant
+        return WithVariants(
+            open_jaxpr, [*operands[:count], *datas], variants, [False] * len(variants)
         ).run()[0]
 
     return run, operands
@@ -554,11 +556,11 @@ class Hoisted:
         self.jaxpr = consts_to_inputs(jaxpr)
         count = len(self.consts)
         self.casts = sorted(hoist.casts, key=lambda pair: (pair[0], sorted(pair[1])))
-        self.const_forms: list[Forms] = [{} for _ in self.consts]
+        self.const_variants: list[Variants] = [{} for _ in self.consts]
         for i, axes in self.casts:
             if i < count:
                 with source_of(hoist.casts[i, axes]):
-                    self.const_forms[i][axes] = cast_data(jnp.asarray(self.consts[i]), axes)
+                    self.const_variants[i][axes] = cast_data(jnp.asarray(self.consts[i]), axes)
         self.sliced_casts = [(i - count, axes) for i, axes in self.casts if i >= count]
         self._sources = [hoist.casts[i, axes] for i, axes in self.casts if i >= count]
         self.direct = self._direct()
@@ -570,9 +572,9 @@ class Hoisted:
         """
         # The operands that can be cast are the constants and the slices; the carry lies between
         # them.
-        places = [i if i < len(self.consts) else i + self.carried for i, _ in self.casts]
-        inputs: list[Atom] = [self.jaxpr.invars[place] for place in places]
-        if len(set(places)) < len(places):
+        positions = [i if i < len(self.consts) else i + self.carried for i, _ in self.casts]
+        inputs: list[Atom] = [self.jaxpr.invars[position] for position in positions]
+        if len(set(positions)) < len(positions):
             return None
         found = _with_inputs_cast(
             self.jaxpr, {var: axes for var, (_, axes) in zip(inputs, self.casts, strict=True)}
@@ -598,12 +600,12 @@ class Hoisted:
         datas: Sequence[jax.Array],
         cast_of: Callable[[int, frozenset[str]], jax.Array] | None = None,
     ) -> list[jax.Array]:
-        """Return the sliced operands, and the forms of them that the body uses.
+        """Return the sliced operands, and the variants of them that the body uses.
 
         Args:
           datas: the sliced operands.
           cast_of: returns one of them, by its index, varying over mesh axes, if there is a better
-            form than a cast. Default: cast.
+            variant than a cast. Default: cast.
         """
         cast = []
         for (i, axes), source in zip(self.sliced_casts, self._sources, strict=True):
@@ -619,18 +621,25 @@ class Hoisted:
           slices: one slice of each result of `slices`.
         """
         count = len(slices) - len(self.sliced_casts)
-        forms: list[Forms] = [{} for _ in range(count)]
-        for (i, axes), form in zip(self.sliced_casts, slices[count:], strict=True):
-            forms[i][axes] = form
-        no_forms: list[Forms] = [{} for _ in carry]
+        variants: list[Variants] = [{} for _ in range(count)]
+        for (i, axes), variant in zip(self.sliced_casts, slices[count:], strict=True):
+            variants[i][axes] = variant
+        no_variants: list[Variants] = [{} for _ in carry]
         values = [*self.consts, *carry, *slices[:count]]
         if self.direct is not None:
             body, wanted = self.direct
             given = [
-                (self.const_forms[i] if i < len(self.consts) else forms[i - len(self.consts)])[axes]
+                (
+                    self.const_variants[i]
+                    if i < len(self.consts)
+                    else variants[i - len(self.consts)]
+                )[axes]
                 for i, axes in self.casts
             ]
             return list(jaxpr_as_fun(ClosedJaxpr(body, ()))(*values, *(given[i] for i in wanted)))
-        return WithForms(
-            self.jaxpr, values, [*self.const_forms, *no_forms, *forms], [False] * len(values)
+        return WithVariants(
+            self.jaxpr,
+            values,
+            [*self.const_variants, *no_variants, *variants],
+            [False] * len(values),
         ).run()[0]

@@ -160,7 +160,7 @@ class _Partitioner:
             return self._with_rule(eqn, operands, jaxpr)
         # `jax.vmap` makes while loops in which each element continues separately.
         if kind is Kind.SOLVE or (kind is Kind.WHILE and While.of(eqn).ndim):
-            return _whole(eqn, operands, jaxpr)
+            return _gathered(eqn, operands, jaxpr)
         if not eqn.outvars and has_side_effects(eqn):
             return _once(eqn, operands)
         if (rule := self._rules.get(kind)) is not None:
@@ -420,8 +420,8 @@ def _mapped(eqn: JaxprEqn, operands: list[Block]) -> list[Block]:
     )
 
 
-def _whole(eqn: JaxprEqn, operands: list[Block], jaxpr: Jaxpr) -> list[Block]:
-    """Evaluate an equation whose jaxprs run on whole values, such as the solution of a system."""
+def _gathered(eqn: JaxprEqn, operands: list[Block], jaxpr: Jaxpr) -> list[Block]:
+    """Evaluate an equation whose jaxprs run on gathered values, such as a linear system."""
     results = _alone(eqn, jaxpr)(*[gathered(operand).value for operand in operands])
     return [
         replicated(value, len(shape_of(var)))
@@ -454,8 +454,8 @@ def _alone(eqn: JaxprEqn, jaxpr: Jaxpr) -> Callable[..., list[Any]]:
         effects=eqn.effects,
     )
     function = jaxpr_as_fun(ClosedJaxpr(alone, ()))
-    places = [next(i for i, v in enumerate(eqn.invars) if v is operand) for operand in operands]
-    return lambda *values: list(function(*[values[i] for i in places]))
+    positions = [next(i for i, v in enumerate(eqn.invars) if v is operand) for operand in operands]
+    return lambda *values: list(function(*[values[i] for i in positions]))
 
 
 def _blocks(values: Sequence[Any], layouts: Sequence[Layout]) -> list[Block]:
@@ -475,8 +475,8 @@ def _values_in(blocks: Sequence[Block], layouts: Sequence[Layout]) -> list[Any]:
     return [in_layout(b, layout).value for b, layout in zip(blocks, layouts, strict=True)]
 
 
-def _taken(values: Sequence[Any], places: Sequence[int]) -> tuple[Any, ...]:
-    return tuple(values[i] for i in places)
+def _taken(values: Sequence[Any], positions: Sequence[int]) -> tuple[Any, ...]:
+    return tuple(values[i] for i in positions)
 
 
 def _types(eqn: JaxprEqn) -> list[jax.ShapeDtypeStruct]:
@@ -487,7 +487,7 @@ def _types(eqn: JaxprEqn) -> list[jax.ShapeDtypeStruct]:
 
 
 def _inexact(variables: Sequence[Atom]) -> list[int]:
-    """Return the places of the variables that have derivatives."""
+    """Return the positions of the variables that have derivatives."""
     return [i for i, var in enumerate(variables) if is_inexact(aval_of(var))]
 
 

@@ -12,7 +12,7 @@ Some of these are redundant:
 None of this is visible while the body is traced, because it depends on later operations. The pass
 therefore runs on the traced body, before JAX differentiates or lowers it.
 
-A psum is postponed only as long as nothing else uses it, and only to a place where it saves bytes.
+A psum is postponed only as long as nothing else uses it, and only if it saves bytes.
 Everything else is unchanged. Values that are added to such a psum on the way (a residual) are added
 after it has been computed.
 """
@@ -47,7 +47,7 @@ from namedax.programs.evaluator import (
     consts_to_inputs,
     has_sums,
 )
-from namedax.programs.psum_plan import Gather, Late, Plan, is_addition, is_scaling
+from namedax.programs.psum_plan import Gather, Plan, Postponed, is_addition, is_scaling
 from namedax.programs.varying_gathers import with_varying_gathers
 from namedax.resources import communication as comm
 from namedax.resources.communication import sliced
@@ -92,7 +92,7 @@ def postponing(
     body: Callable[..., PyTree],
     loops: Set[str] = frozenset(),
     check: Check | None = None,
-    late: bool = True,
+    postpones: bool = True,
     traces: Traces = traced,
     source: Source | None = None,
     must_enter: Callable[[Any], bool] | None = None,
@@ -104,7 +104,7 @@ def postponing(
       loops: axes that are executed in steps; a psum over these runs before communication between
         devices. Default: none.
       check: inspects the traced body, and raises an error if it finds a mistake. Default: no check.
-      late: whether to postpone psums; default: True.
+      postpones: whether to postpone psums; default: True.
       traces: the function that traces the body; default: `traced`.
       source: the user's source location of the code in the body; default: none.
       must_enter: returns True for a value that must not be closed over. If there is one, the
@@ -132,7 +132,7 @@ def postponing(
             call: Callable[[], list[jax.Array]] | None = None,
         ) -> PyTree:
             return jax.tree.unflatten(
-                structures[-1], evaluate(closed.jaxpr, consts, datas, loops, late, call)
+                structures[-1], evaluate(closed.jaxpr, consts, datas, loops, postpones, call)
             )
 
         if must_enter is not None and any(map(must_enter, closed.consts)):
@@ -147,17 +147,17 @@ def evaluate(
     consts: Sequence[jax.Array],
     datas: Sequence[jax.Array],
     loops: Set[str],
-    late: bool,
+    postpones: bool,
     call: Callable[[], list[jax.Array]] | None = None,
 ) -> list[jax.Array]:
-    """Evaluate a traced body, if `late` with postponed psums; use `call` if nothing changes."""
+    """Evaluate a traced body, and postpone its psums; use `call` if nothing changes."""
     values = [*consts, *datas]
-    if late and not loops and (varying := with_varying_gathers(jaxpr, values)) is not None:
+    if postpones and not loops and (varying := with_varying_gathers(jaxpr, values)) is not None:
         values, jaxpr, call = [*varying.consts, *values], varying.jaxpr, None
     seen: dict[int, tuple[bool, Jaxpr]] = {}
-    plan = Plan(jaxpr, dict, loops, seen) if late and has_sums(jaxpr, seen) else None
+    plan = Plan(jaxpr, dict, loops, seen) if postpones and has_sums(jaxpr, seen) else None
     if plan is not None and plan.gains:
-        return _evaluate(plan, values, whole=True)
+        return _evaluate(plan, values, as_call=True)
     is_cheap = len(jaxpr.eqns) > _FEW and len(jaxpr.invars) + len(jaxpr.outvars) <= _MANY
     if call is not None and is_cheap and not getattr(jax.config, _NO_JIT):
         return call()
@@ -173,7 +173,7 @@ class Traced:
       body: the function.
       loops: axes that are executed in steps; default: none.
       check: inspects the traced body, and raises an error if it finds a mistake. Default: no check.
-      late: whether to postpone psums; default: True.
+      postpones: whether to postpone psums; default: True.
       traces: the function that traces the body; default: `traced`.
       source: the user's source location of the code in the body; default: none.
     """
@@ -183,11 +183,11 @@ class Traced:
         body: Callable[..., list[jax.Array]],
         loops: Set[str] = frozenset(),
         check: Check | None = None,
-        late: bool = True,
+        postpones: bool = True,
         traces: Traces = traced,
         source: Source | None = None,
     ):
-        self._body, self._loops, self._check, self._late = body, loops, check, late
+        self._body, self._loops, self._check, self._postpones = body, loops, check, postpones
         self._traces, self._source = traces, source
         self._closed: ClosedJaxpr | None = None
 
@@ -218,13 +218,13 @@ class Traced:
             isinstance(data, jax.core.Tracer) for data in (*consts, *datas)
         ):
             return self._body(*datas)
-        return evaluate(self._closed.jaxpr, consts, datas, self._loops, self._late)
+        return evaluate(self._closed.jaxpr, consts, datas, self._loops, self._postpones)
 
 
 # --- evaluation with postponed psums --------------------------------------------------------------
 
 
-class _Step(Record):
+class _Operation(Record):
     """An equation that is applied after a psum; `None` among its operands stands for the psum."""
 
     eqn: JaxprEqn
@@ -238,7 +238,7 @@ class _Step(Record):
         )
         return result
 
-    def of_selection(self, select: Callable[[jax.Array], jax.Array]) -> _Step:
+    def of_selection(self, select: Callable[[jax.Array], jax.Array]) -> _Operation:
         """Return the same equation for a subset of the elements.
 
         `select` takes the subset from arrays. A scalar applies to all elements.
@@ -249,7 +249,7 @@ class _Step(Record):
 
 
 class _Sum(Record, frozen=False):
-    """A pending psum of `part` over `axes`, to which `rest` is added and then `steps` are applied.
+    """A postponed psum of `part` over `axes`, to which `rest` is added, with later `operations`.
 
     `source` returns a context that gives the psum the line and the operation of its original
     equation; the first one if psums are added together.
@@ -259,36 +259,36 @@ class _Sum(Record, frozen=False):
     axes: MeshAxes
     source: Callable[[], AbstractContextManager[object]]
     rest: jax.Array | None = None
-    steps: tuple[_Step, ...] = ()
+    operations: tuple[_Operation, ...] = ()
 
     def take(self) -> jax.Array:
         """Compute the value."""
         with self.source():
             total = comm.psum(self.part, self.axes)
         total = total if self.rest is None else self.rest + total
-        for step in self.steps:
-            total = step.of(total)
+        for operation in self.operations:
+            total = operation.of(total)
         return total
 
 
-def _evaluate(plan: Plan, values: Sequence[jax.Array], whole: bool = False) -> list[jax.Array]:
-    places, needed = plan.places()
-    evaluator = Evaluator(plan.jaxpr, values, whole=whole, needed=needed)
+def _evaluate(plan: Plan, values: Sequence[jax.Array], as_call: bool = False) -> list[jax.Array]:
+    positions, needed = plan.positions()
+    evaluator = Evaluator(plan.jaxpr, values, as_call=as_call, needed=needed)
     sums: dict[Atom, _Sum] = {}
 
     def gather(eqn: JaxprEqn, found: Gather) -> list[jax.Array]:
-        placed = {axis for _, axes in found.places for axis in axes}
-        whole = comm.psum(
+        placed = {axis for _, axes in found.dims for axis in axes}
+        total = comm.psum(
             evaluator.read(found.block), tuple(axis for axis in axes_of(eqn) if axis not in placed)
         )
-        for dim, axes in reversed(found.places):
-            whole = comm.all_gather(whole, dim, axes, "invarying")
-        return [whole]
+        for dim, axes in reversed(found.dims):
+            total = comm.all_gather(total, dim, axes, "invarying")
+        return [total]
 
-    def wait(eqn: JaxprEqn, waiting: Sequence[_Sum | None]) -> None:
-        if any(waiting):
+    def postpone(eqn: JaxprEqn, summed: Sequence[_Sum | None]) -> None:
+        if any(summed):
             (out,) = eqn.outvars
-            sums[out] = _apply(eqn, plan.late[out], waiting, evaluator, plan.loops)
+            sums[out] = _apply(eqn, plan.postponed[out], summed, evaluator, plan.loops)
         else:
             source = functools.partial(evaluator.source_of, eqn)
             pairs = zip(evaluator.operands(eqn), eqn.outvars, strict=True)
@@ -298,22 +298,26 @@ def _evaluate(plan: Plan, values: Sequence[jax.Array], whole: bool = False) -> l
                 evaluator.known[var] = cast_data(sums.pop(var).take(), varying_of(var.aval))
 
     def rule(eqn: JaxprEqn) -> Replacement:
-        waiting = [None if isinstance(var, Literal) else sums.get(var) for var in eqn.invars]
+        summed = [None if isinstance(var, Literal) else sums.get(var) for var in eqn.invars]
         found = plan.gathers.get(eqn.outvars[0]) if eqn.outvars else None
         if found is not None:
             return lambda: gather(eqn, found)
-        if any(waiting) or any(var in plan.kept for var in eqn.outvars):
-            return lambda: wait(eqn, waiting)
+        if any(summed) or any(var in plan.kept for var in eqn.outvars):
+            return lambda: postpone(eqn, summed)
         inner = plan.inner.get(id(eqn))
         return None if inner is None else lambda: _call(eqn, inner, evaluator.operands(eqn))
 
-    return evaluator.run(rule, places)
+    return evaluator.run(rule, positions)
 
 
 def _apply(
-    eqn: JaxprEqn, late: Late, sums: Sequence[_Sum | None], evaluator: Evaluator, loops: Set[str]
+    eqn: JaxprEqn,
+    found: Postponed,
+    sums: Sequence[_Sum | None],
+    evaluator: Evaluator,
+    loops: Set[str],
 ) -> _Sum:
-    """Apply an operation to operands; those that are not `None` in `sums` are pending psums."""
+    """Apply an operation to operands; those that are not `None` in `sums` are postponed psums."""
     operands = [
         None if s is not None else evaluator.read(v) for s, v in zip(sums, eqn.invars, strict=True)
     ]
@@ -324,20 +328,20 @@ def _apply(
 
     if kind_of(eqn) == Kind.SUM:
         assert sums[0] is not None
-        return _Sum(sums[0].part, late.axes, sums[0].source)
+        return _Sum(sums[0].part, found.axes, sums[0].source)
     position = next(i for i, s in enumerate(sums) if s is not None)
-    if late.scaled and (is_addition(eqn) or is_scaling(eqn, position)):
+    if found.scaled and (is_addition(eqn) or is_scaling(eqn, position)):
         return _after(eqn, sums, position, evaluator)
     if is_addition(eqn):
         x, y = sums
         sign = -1 if facts(eqn).algebra == Algebra.DIFFERENCE else 1
         if x is not None and y is not None:
-            return _Sum(apply(x.part, y.part), late.axes, x.source, _total(x.rest, y.rest, sign))
+            return _Sum(apply(x.part, y.part), found.axes, x.source, _total(x.rest, y.rest, sign))
         if x is not None:
-            return _Sum(x.part, late.axes, x.source, _total(x.rest, operands[1], sign))
+            return _Sum(x.part, found.axes, x.source, _total(x.rest, operands[1], sign))
         assert y is not None
         return _Sum(
-            y.part if sign > 0 else -y.part, late.axes, y.source, _total(operands[0], y.rest, sign)
+            y.part if sign > 0 else -y.part, found.axes, y.source, _total(operands[0], y.rest, sign)
         )
     (one,) = (s for s in sums if s is not None)
 
@@ -345,30 +349,30 @@ def _apply(
         return apply(*(value if operand is None else operand for operand in operands))
 
     rest = None if one.rest is None else on(_in_shape(one.rest, aval_of(eqn.invars[position])))
-    steps = tuple(step.of_selection(on) for step in one.steps)
-    if late.scatter is not None:
-        dim, axes = late.scatter
+    operations = tuple(operation.of_selection(on) for operation in one.operations)
+    if found.scatter is not None:
+        dim, axes = found.scatter
         with one.source():
             part = comm.psum(one.part, tuple(axis for axis in one.axes if axis in loops))
             # The sum over a loop is now complete: a step slices its block, and sums nothing.
             for is_loop, group in itertools.groupby(axes, key=lambda axis: axis in loops):
                 part = (sliced if is_loop else comm.psum_scatter)(part, dim, tuple(group))
-        return _Sum(part, late.axes, one.source, rest, steps)
+        return _Sum(part, found.axes, one.source, rest, operations)
     if cast_axes(eqn):
         part = cast_data(one.part, cast_axes(eqn))
-        return _Sum(part, late.axes, one.source, rest, steps)
-    return _Sum(on(one.part), late.axes, one.source, rest, steps)
+        return _Sum(part, found.axes, one.source, rest, operations)
+    return _Sum(on(one.part), found.axes, one.source, rest, operations)
 
 
 def _after(eqn: JaxprEqn, sums: Sequence[_Sum | None], position: int, evaluator: Evaluator) -> _Sum:
-    """Append the equation as a step to the psum at this position; take any other psum first."""
+    """Append the equation to the psum at this position; take any other psum first."""
     operands = [
         None if i == position else evaluator.read(var) if s is None else s.take()
         for i, (s, var) in enumerate(zip(sums, eqn.invars, strict=True))
     ]
     one = sums[position]
     assert one is not None
-    return one.replace(steps=(*one.steps, _Step(eqn, tuple(operands))))
+    return one.replace(operations=(*one.operations, _Operation(eqn, tuple(operands))))
 
 
 def _in_shape(value: jax.Array, aval: ShapedArray) -> jax.Array:
@@ -402,7 +406,7 @@ def _call(eqn: JaxprEqn, plan: Plan, values: Sequence[jax.Array]) -> Sequence[ja
     def iterate(
         carry: list[jax.Array], xs: Sequence[jax.Array]
     ) -> tuple[list[jax.Array], list[jax.Array]]:
-        results = _evaluate(plan, [*values[:consts], *carry, *xs], whole=True)
+        results = _evaluate(plan, [*values[:consts], *carry, *xs], as_call=True)
         return results[:carries], results[carries:]
 
     start, sliced = list(values[consts : consts + carries]), list(values[consts + carries :])

@@ -57,7 +57,7 @@ def scan_ahead(
     step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
     init: PyTree,
     xs: PyTree,
-    late: bool,
+    postpones: bool,
     loops: Set[str],
     slow_axes: SlowAxes,
     **options: Any,
@@ -70,7 +70,7 @@ def scan_ahead(
       step: as for `lax.scan`.
       init: the initial carry.
       xs: the arrays to scan.
-      late: whether to postpone psums in the body.
+      postpones: whether to postpone psums in the body.
       loops: axes that are executed in steps, which have no communication.
       slow_axes: slow mesh axes. The collectives of the backward pass run in two levels too.
       options: the keywords of `lax.scan`.
@@ -83,7 +83,7 @@ def scan_ahead(
     def rule(eqn: JaxprEqn) -> Replacement:
         if kind_of(eqn) is not Kind.SCAN:
             return None
-        loop = _Loop.of(Scan.of(eqn), late, loops, slow_axes)
+        loop = _Loop.of(Scan.of(eqn), postpones, loops, slow_axes)
         return None if loop is None else lambda: loop(evaluator.operands(eqn))
 
     return jax.tree.unflatten(jax.tree.structure(shape), evaluator.run(rule))
@@ -211,19 +211,19 @@ def _pull(
       over: whether to differentiate for each input.
       cts: the cotangents of the results that have some.
     """
-    places = [i for i, one in enumerate(over) if one]
+    positions = [i for i, one in enumerate(over) if one]
     outputs = [i for i, var in enumerate(jaxpr.outvars) if is_inexact(var.aval)]
 
     def of(*chosen: jax.Array) -> list[jax.Array]:
         filled = list(values)
-        for i, value in zip(places, chosen, strict=True):
+        for i, value in zip(positions, chosen, strict=True):
             filled[i] = value
         results = jaxpr_as_fun(ClosedJaxpr(jaxpr, ()))(*filled)
         return [results[i] for i in outputs]
 
     found: list[jax.Array | None] = [None] * len(values)
-    _, pull = jax.vjp(of, *(values[i] for i in places))
-    for i, ct in zip(places, pull(list(cts)), strict=True):
+    _, pull = jax.vjp(of, *(values[i] for i in positions))
+    for i, ct in zip(positions, pull(list(cts)), strict=True):
         found[i] = ct
     return found
 
@@ -256,7 +256,7 @@ class _Loop(Record):
     unroll: int | bool
 
     @classmethod
-    def of(cls, scan: Scan, late: bool, loops: Set[str], slow_axes: SlowAxes) -> _Loop | None:
+    def of(cls, scan: Scan, postpones: bool, loops: Set[str], slow_axes: SlowAxes) -> _Loop | None:
         """Return the loop for a scan; `None` if it has nothing to gather ahead."""
         body, length = scan.open_body, scan.options["length"]
         if body is None or length < 2:
@@ -273,10 +273,10 @@ class _Loop(Record):
             return traced(lambda *values: _opened(jaxpr, [*consts, *values], loops))
 
         closed = opened(ClosedJaxpr(body, ()))
-        if late:
+        if postpones:
             jaxpr, consts = closed.jaxpr, closed.consts
             closed = opened(
-                traced(lambda *values: evaluate(jaxpr, consts, values, loops, late=True))
+                traced(lambda *values: evaluate(jaxpr, consts, values, loops, postpones=True))
             )
         if closed.consts:
             return None

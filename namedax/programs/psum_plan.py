@@ -1,7 +1,7 @@
 """Plan which psums over mesh axes are postponed (`postpone_psum`), and which are gathers.
 
-A psum is postponed only as long as nothing else uses it, and only to a place where that sends fewer
-bytes. Two kinds of operations may stand between the psum and that place. Both are exact in IEEE
+A psum is postponed only as long as nothing else uses it, and only if that sends fewer bytes. Two
+kinds of operations may stand between the psum and its later position. Both are exact in IEEE
 arithmetic, up to the order of additions:
 
 - *Linear operations* (`linear_groups`) are applied to the summands, and the psum is
@@ -51,8 +51,8 @@ __all__ = [
     "Gather",
     "Index",
     "Indices",
-    "Late",
     "Plan",
+    "Postponed",
     "commute",
     "is_addition",
     "is_scaling",
@@ -62,10 +62,10 @@ __all__ = [
 
 
 # --- the rule for postponing psums: an operation may run on the summands, before the psum ---------
-# Both `postpone_psum` and the steps of a serial loop use pending psums. An operation that is linear
-# in a pending operand may run first, if its other operands do not vary along the axes of the psum.
-# A value that it adds to the psum (a residual, the padding) counts once, and not once for each
-# summand; the caller handles that.
+# Both `postpone_psum` and the steps of a serial loop use postponed psums. An operation that is
+# linear in such an operand may run first, if its other operands do not vary along the axes of the
+# psum. A value that it adds to the psum (a residual, the padding) counts once, and not once for
+# each summand; the caller handles that.
 
 
 def linear_groups(eqn: JaxprEqn) -> Iterator[frozenset[int]]:
@@ -194,17 +194,17 @@ def _apart(eqn: JaxprEqn, inner: Jaxpr, uses: Counter[Atom]) -> list[JaxprEqn] |
     )
 
 
-class Late(Record):
-    """Facts about a value that is a pending psum, perhaps with something added.
+class Postponed(Record):
+    """Facts about a value that is a postponed psum, perhaps with something added.
 
     Attributes:
       axes: the mesh axes of the psum.
-      least: the bytes of the psum at the best place so far.
-      source: the operands that were pending psums themselves, each used only here; default: none.
+      least: the bytes of the psum at the best position so far.
+      source: the operands that were postponed psums themselves, each used only here; default: none.
       gain: True if this operation makes the psum smaller, or merges two; default: False.
       cast: the axes over which it was cast to varying after the psum; only a slice into blocks may
         follow. Default: none.
-      mixed: True if a value that is not a pending psum is added; default: False.
+      mixed: True if a value that is not a postponed psum is added; default: False.
       scaled: True if it has been multiplied or divided after the psum, so that only selections may
         follow; default: False.
       scatter: the dimension that is sliced into blocks, and the axes: the psum over them is a
@@ -227,7 +227,7 @@ class Late(Record):
         gain: bool = False,
         scatter: tuple[int, MeshAxes] | None = None,
         **changes: Any,
-    ) -> Late:
+    ) -> Postponed:
         """Return the facts after an operation on this operand with result `out`.
 
         A result smaller than all before is a gain.
@@ -242,15 +242,15 @@ class Gather(Record):
 
     Attributes:
       block: the variable of the blocks.
-      places: the dimensions, each with the mesh axes of its blocks, outermost first.
+      dims: the dimensions, each with the mesh axes of its blocks, outermost first.
     """
 
     block: Atom
-    places: tuple[tuple[int, MeshAxes], ...]
+    dims: tuple[tuple[int, MeshAxes], ...]
 
 
 class Plan:
-    """Plan for an open jaxpr: the values that stay pending psums, and the psums that are gathers.
+    """Plan for an open jaxpr: the values that stay postponed psums, and the psums that are gathers.
 
     Args:
       jaxpr: the jaxpr.
@@ -261,8 +261,8 @@ class Plan:
     Attributes:
       jaxpr: the jaxpr without its dead code.
       gathers: the psums that are gathers, by their results.
-      late: the facts about pending psums.
-      kept: the pending psums that are not taken at once.
+      postponed: the facts about postponed psums.
+      kept: the postponed psums that are not taken at once.
       inner: the plans for the jaxprs of equations, by the ids of these equations.
     """
 
@@ -275,7 +275,7 @@ class Plan:
     ):
         self.loops, self._seen = loops, seen
         self.gathers: dict[Atom, Gather] = {}
-        self.late: dict[Atom, Late] = {}
+        self.postponed: dict[Atom, Postponed] = {}
         self.kept: set[Atom] = set()
         self.inner: dict[int, Plan] = {}
         self._is_early = False
@@ -285,7 +285,7 @@ class Plan:
         self._look_at(_with_sums_after_calls(inlined(jaxpr)), known)
         early = self._with_early_blocks()
         if early is not None:
-            self.gathers, self.late, self.kept, self.inner = {}, {}, set(), {}
+            self.gathers, self.postponed, self.kept, self.inner = {}, {}, set(), {}
             self._is_early = True
             self._look_at(_with_sums_after_calls(inlined(early)), known)
 
@@ -304,10 +304,10 @@ class Plan:
         if not slices:
             return None
 
-        def is_pending(var: Atom) -> bool:
-            return var in self.gathers or (var in self.kept and not self.late[var].mixed)
+        def is_postponed(var: Atom) -> bool:
+            return var in self.gathers or (var in self.kept and not self.postponed[var].mixed)
 
-        return with_early_blocks(self.jaxpr, slices, is_pending)
+        return with_early_blocks(self.jaxpr, slices, is_postponed)
 
     def _look_at(self, jaxpr: Jaxpr, known: Callable[[], Mapping[Atom, Index]]) -> None:
         # This visits every equation of every body, so it calls functions only for the few that
@@ -325,20 +325,20 @@ class Plan:
         if dead:
             pairs = [(eqn, fact) for eqn, fact in pairs if id(eqn) not in dead]
             jaxpr = jaxpr.replace(eqns=[eqn for eqn, _ in pairs])
-        self.jaxpr, late = jaxpr, self.late
+        self.jaxpr, postponed = jaxpr, self.postponed
         for eqn, fact in pairs:
             kind = fact.kind
             if kind is Kind.SUM:
                 self._visit(eqn)
-            elif late:  # before the first psum nothing is pending
+            elif postponed:  # before the first psum nothing is postponed
                 for var in eqn.invars:
-                    if type(var) is not Literal and var in late:
+                    if type(var) is not Literal and var in postponed:
                         self._visit(eqn)
                         break
             if kind not in LOCAL_KINDS:
                 self._look_inside(eqn, kind)
-        # A psum that leads to a gain stays pending; any other is taken at once.
-        for var, found in reversed(late.items()):  # in program order
+        # A psum that leads to a gain stays postponed; any other is taken at once.
+        for var, found in reversed(postponed.items()):  # in program order
             if found.gain or var in self.kept:
                 self.kept.update(found.source)
 
@@ -371,9 +371,9 @@ class Plan:
                     uses[var] = uses[var] + 1 if var in uses else 1
         return dead, uses
 
-    def places(self) -> tuple[list[int], set[Atom]]:
+    def positions(self) -> tuple[list[int], set[Atom]]:
         """Return the indices of replaced equations, and variables read in later groups."""
-        places: list[int] = []
+        positions: list[int] = []
         group, made = 0, dict[Atom, int]()
         needed: set[Atom] = {var for var in self.jaxpr.outvars if type(var) is not Literal}
         for number, eqn in enumerate(self.jaxpr.eqns):
@@ -384,7 +384,7 @@ class Plan:
             for var in operands:
                 is_changed = is_changed or (type(var) is not Literal and var in self.kept)
             if is_changed:
-                places.append(number)
+                positions.append(number)
                 group += 1
             for var in operands:
                 if type(var) is not Literal and var in made and made[var] != group:
@@ -392,13 +392,13 @@ class Plan:
             for out in eqn.outvars:
                 made[out] = group
             group += is_changed
-        return places, needed
+        return positions, needed
 
     def _find_gather(self, eqn: JaxprEqn, updates: Mapping[Atom, JaxprEqn]) -> None:
         if not is_whole_sum(eqn) or len(eqn.invars) != 1 or isinstance(eqn.invars[0], Literal):
             return
         block: Atom = eqn.invars[0]
-        left, places = set(axes_of(eqn)), list[tuple[int, MeshAxes]]()
+        left, dims = set(axes_of(eqn)), list[tuple[int, MeshAxes]]()
         while (placed := None if isinstance(block, Literal) else updates.get(block)) is not None:
             base, update, *starts = placed.invars
             found = self.indices.block(aval_of(base).shape, aval_of(update).shape, starts)
@@ -408,10 +408,10 @@ class Plan:
                 or not (left & varying_of(update.aval)).issuperset(found[1])
             ):
                 break
-            places.append(found)
+            dims.append(found)
             block, left = update, left.difference(found[1])
-        if places:
-            self.gathers[eqn.outvars[0]] = Gather(block, tuple(places))
+        if dims:
+            self.gathers[eqn.outvars[0]] = Gather(block, tuple(dims))
 
     def _look_inside(self, eqn: JaxprEqn, kind: Kind) -> None:
         """Plan the jaxpr that an equation runs, if it can be changed."""
@@ -433,10 +433,12 @@ class Plan:
         if plan.gains:
             self.inner[id(eqn)] = plan
 
-    def _of(self, var: Atom) -> Late | None:
-        """Return the facts about an operand, if it is a pending psum and used only once."""
-        late = None if isinstance(var, Literal) or self.uses[var] != 1 else self.late.get(var)
-        return late if late is not None and late.axes else None
+    def _of(self, var: Atom) -> Postponed | None:
+        """Return the facts about an operand, if it is a postponed psum and used only once."""
+        if isinstance(var, Literal) or self.uses[var] != 1:
+            return None
+        found = self.postponed.get(var)
+        return found if found is not None and found.axes else None
 
     def _visit(self, eqn: JaxprEqn) -> None:
         if eqn.outvars and eqn.outvars[0] in self.gathers:
@@ -449,95 +451,103 @@ class Plan:
                     and not (before.cast or before.mixed or before.scaled)
                     and len(eqn.outvars) == 1
                 ):
-                    self.late[var] = before.then(
+                    self.postponed[var] = before.then(
                         operand, var, axes=(*before.axes, *axes_of(eqn)), gain=True
                     )
                 else:
-                    self.late[var] = Late(axes_of(eqn), _size(var))
+                    self.postponed[var] = Postponed(axes_of(eqn), _size(var))
             return
-        lates = [self._of(var) for var in eqn.invars]
-        if not any(lates) or has_side_effects(eqn) or len(eqn.outvars) != 1:
+        postponed = [self._of(var) for var in eqn.invars]
+        if not any(postponed) or has_side_effects(eqn) or len(eqn.outvars) != 1:
             return
-        found = self._linear(eqn, lates)
+        found = self._linear(eqn, postponed)
         if found is not None:
-            self.late[eqn.outvars[0]] = found
+            self.postponed[eqn.outvars[0]] = found
 
-    def _linear(self, eqn: JaxprEqn, lates: Sequence[Late | None]) -> Late | None:
+    def _linear(self, eqn: JaxprEqn, postponed: Sequence[Postponed | None]) -> Postponed | None:
         operands, (out,) = eqn.invars, eqn.outvars
         if is_addition(eqn):
-            return self._added(operands, lates, out)
-        here, *others = [i for i, late in enumerate(lates) if late is not None]
-        late = lates[here]
-        assert late is not None
+            return self._added(operands, postponed, out)
+        here, *others = [i for i, before in enumerate(postponed) if before is not None]
+        before = postponed[here]
+        assert before is not None
         if others:
             return None
-        if kind_of(eqn) == Kind.OWN_BLOCK and not late.cast and set(axes_of(eqn)) <= set(late.axes):
-            return self._scattered(eqn, late, sliced_dimension(eqn))
+        if (
+            kind_of(eqn) == Kind.OWN_BLOCK
+            and not before.cast
+            and set(axes_of(eqn)) <= set(before.axes)
+        ):
+            return self._scattered(eqn, before, sliced_dimension(eqn))
         axes = cast_axes(eqn)
-        if axes and axes.isdisjoint(late.axes):
-            return None if late.cast else late.then(operands[here], out)
+        if axes and axes.isdisjoint(before.axes):
+            return None if before.cast else before.then(operands[here], out)
         if axes:
             return (
-                late.then(operands[here], out, cast=axes | late.cast)
-                if axes <= set(late.axes)
+                before.then(operands[here], out, cast=axes | before.cast)
+                if axes <= set(before.axes)
                 else None
             )
         if (
             is_scaling(eqn, here)
-            and not late.cast
-            and varying_of(operands[1 - here].aval).isdisjoint(late.axes)
+            and not before.cast
+            and varying_of(operands[1 - here].aval).isdisjoint(before.axes)
         ):
-            return late.then(operands[here], out, scaled=True)
-        if late.cast:
-            return self._block(eqn, late) if kind_of(eqn) == Kind.SLICE and here == 0 else None
-        if axes_of(eqn) and not self.loops.isdisjoint(late.axes):
+            return before.then(operands[here], out, scaled=True)
+        if before.cast:
+            return self._block(eqn, before) if kind_of(eqn) == Kind.SLICE and here == 0 else None
+        if axes_of(eqn) and not self.loops.isdisjoint(before.axes):
             return None  # with steps, a psum is taken before any communication between devices
-        if late.scaled and not (here == 0 and selects(eqn)):
+        if before.scaled and not (here == 0 and selects(eqn)):
             return None
         commuted = commute(
-            eqn, {here: late.axes}, lambda i: self.indices.is_zero(operands[i]), exactly=True
+            eqn, {here: before.axes}, lambda i: self.indices.is_zero(operands[i]), exactly=True
         )
         if commuted is None or commuted.counted_once:
             return None
-        return late.then(operands[here], out)
+        return before.then(operands[here], out)
 
     def _added(
-        self, operands: Sequence[Atom], lates: Sequence[Late | None], out: Var
-    ) -> Late | None:
-        if any(late is not None and late.cast for late in lates):
+        self, operands: Sequence[Atom], postponed: Sequence[Postponed | None], out: Var
+    ) -> Postponed | None:
+        if any(before is not None and before.cast for before in postponed):
             return None
-        x, y = lates
-        are_plain = not any(late is not None and late.scaled for late in lates)
+        x, y = postponed
+        are_plain = not any(before is not None and before.scaled for before in postponed)
         if are_plain and x is not None and y is not None and set(x.axes) == set(y.axes):
             # Without a gain the result may still be sliced: the psums of parts of a padded value.
             apart = x.least + y.least
-            return Late(
+            return Postponed(
                 x.axes,
                 min(_size(out), apart),
                 tuple(operands),
                 gain=_size(out) < apart,
                 mixed=x.mixed or y.mixed,
             )
-        late, operand = (x, operands[0]) if x is not None else (y, operands[1])
-        return None if late is None else late.then(operand, out, mixed=True)
+        before, operand = (x, operands[0]) if x is not None else (y, operands[1])
+        return None if before is None else before.then(operand, out, mixed=True)
 
-    def _block(self, eqn: JaxprEqn, late: Late) -> Late | None:
+    def _block(self, eqn: JaxprEqn, before: Postponed) -> Postponed | None:
         """Return the facts after a psum that was cast is sliced into blocks along its axes."""
         operand, *starts = eqn.invars
         found = self.indices.block(aval_of(operand).shape, slice_sizes(eqn), starts)
-        if found is None or not late.cast.issuperset(found[1]):
+        if found is None or not before.cast.issuperset(found[1]):
             return None
-        return self._scattered(eqn, late, found)
+        return self._scattered(eqn, before, found)
 
-    def _scattered(self, eqn: JaxprEqn, late: Late, found: tuple[int, MeshAxes]) -> Late | None:
+    def _scattered(
+        self, eqn: JaxprEqn, before: Postponed, found: tuple[int, MeshAxes]
+    ) -> Postponed | None:
         """Return the facts for a psum scattered over `found`, the sliced dimension and the axes."""
-        left = tuple(axis for axis in late.axes if axis not in found[1] and axis not in self.loops)
-        cast = late.cast.difference(found[1])
+        left = tuple(
+            axis for axis in before.axes if axis not in found[1] and axis not in self.loops
+        )
+        cast = before.cast.difference(found[1])
         # An all-reduce sends twice as many bytes as a reduce-scatter. If the psum was smaller than
         # the array sliced here, it may send less.
-        if _size(eqn.invars[0]) + (2 * _size(eqn.outvars[0]) if left else 0) > 2 * late.least:
+        if _size(eqn.invars[0]) + (2 * _size(eqn.outvars[0]) if left else 0) > 2 * before.least:
             return None
-        return late.then(
+        return before.then(
             eqn.invars[0], eqn.outvars[0], gain=True, axes=left, cast=cast, scatter=found
         )
 

@@ -31,7 +31,7 @@ from namedax.primitives.equations import (
 )
 from namedax.primitives.record import Atom, Kind, is_inexact
 from namedax.programs.evaluator import Replacement, consts_to_inputs, skip
-from namedax.programs.loop_casts import CastFinder, WithForms, elements_of
+from namedax.programs.loop_casts import CastFinder, WithVariants, elements_of
 from namedax.resources import communication as comm
 
 __all__ = ["with_varying_gathers"]
@@ -53,7 +53,7 @@ def with_varying_gathers(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> ClosedJax
     gathers: dict[Atom, JaxprEqn] = {
         eqn.outvars[0]: eqn
         for eqn, fact in zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True)
-        if fact.kind is Kind.GATHER and fact.is_invariant and _is_whole(eqn)
+        if fact.kind is Kind.GATHER and fact.is_invariant and _is_complete(eqn)
     }
     wanted = {} if not gathers or _has_gradient(jaxpr) else _wanted(jaxpr, gathers)
     if not wanted:
@@ -63,7 +63,7 @@ def with_varying_gathers(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> ClosedJax
     )(*values)
 
 
-def _is_whole(gather: JaxprEqn) -> bool:
+def _is_complete(gather: JaxprEqn) -> bool:
     return is_tiled(gather) and not is_in_groups(gather) and is_inexact(gather.outvars[0].aval)
 
 
@@ -85,21 +85,21 @@ def _wanted(jaxpr: Jaxpr, gathers: Mapping[Atom, JaxprEqn]) -> dict[Atom, set[fr
     finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(results)})
     wanted: dict[Atom, set[frozenset[str]]] = {}
     # A gather along one axis may follow one along another: then the first gather must vary too.
-    waiting = [
+    remaining = [
         (results[i], over)
         for i, over in finder.found
         if over.issuperset(axes_of(gathers[results[i]]))
     ]
-    while waiting:
-        var, over = waiting.pop()
+    while remaining:
+        var, over = remaining.pop()
         wanted.setdefault(var, set()).add(over)
         operand, before = gathers[var].invars[0], over.difference(axes_of(gathers[var]))
         if operand in gathers and before.issuperset(axes_of(gathers[operand])):
-            waiting.append((operand, before))
+            remaining.append((operand, before))
     return wanted
 
 
-class _Varying(WithForms):
+class _Varying(WithVariants):
     """Evaluator of a jaxpr whose gathers have forms that vary over more mesh axes.
 
     Args:
@@ -137,17 +137,17 @@ class _Varying(WithForms):
             dim, axes = dimension_of(eqn), axes_of(eqn)
             for over in sorted(self._wanted[result], key=sorted):
                 # Cast over the other axes before the gather, while the block is small.
-                block = self._form(eqn.invars[0], over.difference(axes))
-                form = comm.all_gather(block, dim, axes, "varying")
-                self.forms.setdefault(result, {})[over] = form
-                self._made[eqn.invars[0], dim, axes, over] = form
-            self._note_formless(eqn)
+                block = self._variant(eqn.invars[0], over.difference(axes))
+                variant = comm.all_gather(block, dim, axes, "varying")
+                self.variants.setdefault(result, {})[over] = variant
+                self._made[eqn.invars[0], dim, axes, over] = variant
+            self._note_plain(eqn)
 
         return evaluate
 
     def _already_made(self, eqn: JaxprEqn) -> jax.Array | None:
         """Return the result of a varying gather if it is a form that this pass has made."""
-        if kind_of(eqn) is not Kind.GATHER or facts(eqn).is_invariant or not _is_whole(eqn):
+        if kind_of(eqn) is not Kind.GATHER or facts(eqn).is_invariant or not _is_complete(eqn):
             return None
         block, axes = eqn.invars[0], axes_of(eqn)
         before = self._casts.get(block)

@@ -48,12 +48,12 @@ def with_varying_loops(
       TypeError: an operation would keep the types of operands that do not vary, such as a function
         with a derivative rule that has loops or branches.
     """
-    places = [i for i, data in enumerate(datas) if hasattr(data, "dtype")]
-    arrays = [datas[i] for i in places]
+    positions = [i for i, data in enumerate(datas) if hasattr(data, "dtype")]
+    arrays = [datas[i] for i in positions]
 
     def of_arrays(*arrays: jax.Array) -> PyTree:
         filled = list(datas)
-        for i, array in zip(places, arrays, strict=True):
+        for i, array in zip(positions, arrays, strict=True):
             filled[i] = array
         return function(*filled)
 

@@ -32,7 +32,7 @@ from namedax.core.records import Record
 from namedax.core.region import Region
 from namedax.core.variance import cast_data
 from namedax.programs.evaluator import consts_to_inputs
-from namedax.programs.loop_casts import CastFinder, Forms, WithForms
+from namedax.programs.loop_casts import CastFinder, Variants, WithVariants
 from namedax.resources import communication as comm
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.communication import is_keys
@@ -319,14 +319,16 @@ def _with_reduced(
             jaxpr,
             {jaxpr.invars[count + i]: frozenset({(k, frozenset())}) for k, i in enumerate(wanted)},
         )
-        forms: list[Forms] = [{} for _ in jaxpr.invars]
+        variants: list[Variants] = [{} for _ in jaxpr.invars]
         for k, over in finder.found:
             i, axes = list(wanted.items())[k]
             if axes <= over:
-                forms[count + i][over] = cast_data(
+                variants[count + i][over] = cast_data(
                     lax.pcast(blocks[k], tuple(sorted(axes)), to="varying"), over
                 )
-        results, _ = WithForms(jaxpr, [*closed.consts, *datas], forms, [False] * len(forms)).run()
+        results, _ = WithVariants(
+            jaxpr, [*closed.consts, *datas], variants, [False] * len(variants)
+        ).run()
         return jax.tree.unflatten(structures[-1], results)
 
     return run

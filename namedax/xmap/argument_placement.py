@@ -47,20 +47,20 @@ def checked_values(
       ArgumentError: an argument has 64-bit numbers of NumPy that would change in the program.
     """
     is_native = True
-    waiting: list[Any] = [*args, *kwargs.values()]
-    for value in waiting:  # the loop appends the elements of containers
+    remaining: list[Any] = [*args, *kwargs.values()]
+    for value in remaining:  # the loop appends the elements of containers
         kind = type(value)
         if kind is NamedArray or kind in whole_types:
             continue
         if kind is list or kind is tuple:
-            waiting += value
+            remaining += value
         elif kind is dict:
-            waiting += value.values()
+            remaining += value.values()
         elif isinstance(value, NUMPY):
             check_numbers("xmap", value)
             is_native = is_native and value.dtype.isnative
         elif not isinstance(value, (jax.Array, int, float, complex)):
-            waiting += _inside(value)
+            remaining += _inside(value)
     if is_native:
         return args, kwargs
     return jax.tree.map(native_order, (args, kwargs), is_leaf=is_named)
@@ -111,7 +111,7 @@ class PlacementCheck:
         self._given = mesh
         self._takes_padded = False  # True after the first argument that is stored padded
         # The context, the mesh of the context if there is one, and the known shardings of each mesh
-        # on which the program may run. It is one tuple, replaced as a whole, since other threads
+        # on which the program may run. It is one tuple, replaced at once, since other threads
         # read it.
         self._now: tuple[Any, Any, tuple[_Known, ...]] = (None, None, ())
 
@@ -128,9 +128,9 @@ class PlacementCheck:
             kinds = self._begin(context)
         for known in kinds:
             shardings = known.shardings
-            waiting: list[Any] = [*args, *kwargs.values()] if kwargs else list(args)
+            remaining: list[Any] = [*args, *kwargs.values()] if kwargs else list(args)
             try:
-                for value in waiting:  # the loop appends the elements of containers
+                for value in remaining:  # the loop appends the elements of containers
                     kind = type(value)
                     if kind is NamedArray:
                         # The attribute is faster than a call, and raises for stored padding.
@@ -140,9 +140,9 @@ class PlacementCheck:
                         if id(value.sharding) not in shardings and not known.learns(value):
                             break
                     elif kind is list or kind is tuple:
-                        waiting += value
+                        remaining += value
                     elif kind is dict:
-                        waiting += value.values()
+                        remaining += value.values()
                     elif isinstance(value, jax.Array):
                         if isinstance(value, jax.core.Tracer) or not known.learns(value):
                             break
@@ -152,7 +152,7 @@ class PlacementCheck:
                         if not value.dtype.isnative:
                             return False
                     else:
-                        waiting += _inside(value)
+                        remaining += _inside(value)
                 else:
                     return True
             except StoredPaddingError:

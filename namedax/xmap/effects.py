@@ -90,7 +90,7 @@ def trace_call(
 
     Args:
       mapped: the mapped function.
-      run: its compiled form, or one of its methods.
+      run: its compiled program, or one of its methods.
       args: the positional arguments.
       kwargs: the other ones.
       **options: options of `run`.

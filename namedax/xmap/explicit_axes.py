@@ -108,24 +108,24 @@ class _Call(Record, frozen=False):
       function: the operation without the check for Explicit axes.
       leaves: the leaves of the arguments, including named arrays.
       tree: the structure of the arguments.
-      places: the indices of the operands among the leaves.
+      positions: the indices of the operands among the leaves.
     """
 
     op: str
     function: Callable[..., Any]
     leaves: list[Any]
     tree: jax.tree_util.PyTreeDef
-    places: list[int]
+    positions: list[int]
 
     @property
     def operands(self) -> list[Any]:
         """The array operands."""
-        return [self.leaves[i] for i in self.places]
+        return [self.leaves[i] for i in self.positions]
 
     def of(self, operands: Sequence[Any]) -> PyTree:
         """Run the operation on the given operands."""
         leaves = list(self.leaves)
-        for i, operand in zip(self.places, operands, strict=True):
+        for i, operand in zip(self.positions, operands, strict=True):
             leaves[i] = operand
         args, kwargs = jax.tree.unflatten(self.tree, leaves)
         return self.function(*args, **kwargs)
@@ -150,7 +150,7 @@ def run_mapped(
         return None
     call = _call_of(op, function, args, kwargs)
     if in_body:  # a closed-over array gets its type in the body
-        for i in call.places:
+        for i in call.positions:
             call.leaves[i] = to_local(call.leaves[i], op, region)
     if not explicit_fallback.needs_fallback(rule, axes, call.operands):
         return (
@@ -332,7 +332,7 @@ def _in_body(call: _Call, rule: Explicit, axes: Callable[[], Any]) -> PyTree:
     These are sharded over mesh axes that the body does not map. Each name gets one sharding in all
     operands. A name that JAX cannot process while it is sharded is replicated.
     """
-    places: Assignment = {}
+    resources: Assignment = {}
     taken: dict[str, Hashable] = {}
     touched: Any = (
         axes()
@@ -347,13 +347,13 @@ def _in_body(call: _Call, rule: Explicit, axes: Callable[[], Any]) -> PyTree:
         ):
             is_free = all(taken.setdefault(axis, name) == name for axis in mesh_axes)
             if name is not None and name not in touched and is_free:
-                places.setdefault(name, mesh_axes)
+                resources.setdefault(name, mesh_axes)
 
     def aligned(x: Any) -> Any:
         if not isinstance(x, NamedArray):
             return replicated(x) if is_tracked(x) else x
         return (
-            make_in_region(jax.reshard(x._data, partition_spec(x._dims, places)), x._dims)
+            make_in_region(jax.reshard(x._data, partition_spec(x._dims, resources)), x._dims)
             if is_tracked(x._data)
             else x
         )
@@ -422,13 +422,13 @@ def _shardings_of(call: _Call) -> tuple[list[tuple[NamedArray, Assignment]], Mes
             own_sharding = sharding if isinstance(data, jax.core.Tracer) else data.sharding
             mesh = own_sharding.mesh if isinstance(own_sharding, NamedSharding) else sharding.mesh
         padded = p.sizes if (p := padding_of(operand)) else ()  # types lack their Auto mesh axes
-        places = {
+        sharded = {
             dim: axes
             for i, dim in enumerate(operand._dims)
             if dim is not None and dim not in padded and (axes := entry_of(sharding.spec, i))
         }
-        if places:
-            found.append((operand, places))
+        if sharded:
+            found.append((operand, sharded))
     return found, mesh
 
 
@@ -440,8 +440,8 @@ def _resources(call: _Call, shardings: Iterable[tuple[NamedArray, Assignment]]) 
     """
     resources: Assignment = {}
     owner: dict[Hashable, NamedArray] = {}
-    for operand, places in shardings:
-        for name, axes in places.items():
+    for operand, sharded in shardings:
+        for name, axes in sharded.items():
             if resources.setdefault(name, axes) != axes:
                 padded = ", padded=True" if padding_of(owner[name]) or padding_of(operand) else ""
                 raise PlacementConflictError(
@@ -579,11 +579,11 @@ def _run_with_unique_names(
 
     renamed = [_with_unique_names(x, i) for i, x in enumerate(operands)]
     names = [dim for x in renamed for dim in dims_of(x) if isinstance(dim, _UniqueName)]
-    places: Assignment = {dim: resources[dim.name] for dim in names if dim.name in resources}
+    unique: Assignment = {dim: resources[dim.name] for dim in names if dim.name in resources}
     kept = dict(resources)
     while True:
         try:
-            return _mapped(call, {**places, **kept}, mesh, operation)(renamed)
+            return _mapped(call, {**unique, **kept}, mesh, operation)(renamed)
         except UnevenAxisError as error:
             if error.axis not in kept:
                 raise

@@ -101,13 +101,15 @@ def on_global_shapes(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
         leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=is_named)
         if not any(map(is_named, leaves)):  # such as single elements: nothing is sharded
             return function(*args, **kwargs)
-        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (NamedArray, jax.Array))]
-        arrays = [to_local(leaves[i], "xmap", region) for i in places]
+        positions = [
+            i for i, leaf in enumerate(leaves) if isinstance(leaf, (NamedArray, jax.Array))
+        ]
+        arrays = [to_local(leaves[i], "xmap", region) for i in positions]
         all_dims = [dims_of(array) for array in arrays]
 
         def body(_: Region, datas: Sequence[jax.Array]) -> PyTree:
             given = list(leaves)
-            for i, data, dims in zip(places, datas, all_dims, strict=True):
+            for i, data, dims in zip(positions, datas, all_dims, strict=True):
                 given[i] = make_result(data, dims) if is_named(leaves[i]) else data
             global_args, global_kwargs = jax.tree.unflatten(tree, given)
             return function(*global_args, **global_kwargs)

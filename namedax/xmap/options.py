@@ -18,7 +18,7 @@ Partitioning = Literal["manual", "global", "auto"]
 
 
 class XmapOptions(Record):
-    """The options of `xmap`, checked and in their final form.
+    """The options of `xmap`, checked and parsed.
 
     Attributes:
       in_axes: the axis mappings of the arguments, or `None`.

@@ -29,12 +29,12 @@ replacements: set[object] = set()
 
 
 @contextlib.contextmanager
-def replacing(form: Replacement) -> Iterator[None]:
+def replacing(replacement: Replacement) -> Iterator[None]:
     """Replace the layouts of mapped functions that are called in this context."""
     token = object()
     replacements.add(token)
     try:
-        with _context(form):
+        with _context(replacement):
             yield
     finally:
         replacements.discard(token)

@@ -143,7 +143,7 @@ class AlternatingPipeline(Pipeline):
             for leaf, kind, dtype in zip(self.x, found.kinds, found.dtypes, strict=True)
         ]
         late = LATE_SUMS not in self.region.left_out
-        closed = jax.make_jaxpr(postponing(run, late=late))(number, number, *begun)
+        closed = jax.make_jaxpr(postponing(run, postpones=late))(number, number, *begun)
         axes = frozenset(self.axes)
         function, operands = apart_from_constants(closed, lambda value: value, axes)
 

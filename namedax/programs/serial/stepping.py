@@ -265,7 +265,7 @@ class _TracedBody(Record):
         """Trace a body of the arguments, and of cotangents of some results."""
         in_specs = self.in_specs + tuple(self.out_specs[i] for i in cotangents)
         avals = [*self.jaxpr.in_avals, *(self.jaxpr.out_avals[i] for i in cotangents)]
-        body = postponing(body, set(self.loops), late=self.postpones_sums)
+        body = postponing(body, set(self.loops), postpones=self.postpones_sums)
         jaxpr = self._trace_blocks(body, avals, in_specs, in_specs, out_specs, self.loops)
         return self.replace(jaxpr=jaxpr, in_specs=in_specs, out_specs=out_specs)
 
