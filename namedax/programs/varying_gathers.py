@@ -1,13 +1,13 @@
-"""Gathers in the form in which their results are used.
+"""Gathers that are varying if their results are used so.
 
 A gathered value counts as invariant, and is cast to varying when it is combined with values that
 have a sharded name. The transposes of the gather and the cast are an all-reduce and a slice. The
 transpose of a gather that is varying from the start is a reduce-scatter, which sends half as many
 bytes.
 
-While a body is traced, operations keep both forms (`namedax.core.variance`). A helper that is
+While a body is traced, operations keep both variants (`namedax.core.variance`). A helper that is
 compiled, a helper that is recomputed for the gradient, a branch, a function with a JVP rule and a
-function of JAX lose the second form. This pass therefore searches for it in the traced jaxpr,
+function of JAX lose the varying one. This pass therefore searches for it in the traced jaxpr,
 before it is differentiated. It does not run on a jaxpr that is executed in steps: each step would
 scatter its part of a gradient that is reduced once, after the steps.
 """
@@ -42,7 +42,7 @@ _ALL_REDUCE = 2
 
 
 def with_varying_gathers(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> ClosedJaxpr | None:
-    """Return a jaxpr that gathers in the form in which results are used.
+    """Return a jaxpr whose gathers are varying if their results are used so.
 
     It has no constants. The result is `None` if nothing is saved.
 
@@ -100,7 +100,7 @@ def _wanted(jaxpr: Jaxpr, gathers: Mapping[Atom, JaxprEqn]) -> dict[Atom, set[fr
 
 
 class _Varying(WithVariants):
-    """Evaluator of a jaxpr whose gathers have forms that vary over more mesh axes.
+    """Evaluator of a jaxpr whose gathers have variants that vary over more mesh axes.
 
     Args:
       jaxpr: the jaxpr.
@@ -146,7 +146,7 @@ class _Varying(WithVariants):
         return evaluate
 
     def _already_made(self, eqn: JaxprEqn) -> jax.Array | None:
-        """Return the result of a varying gather if it is a form that this pass has made."""
+        """Return the result of a varying gather if this pass has made it."""
         if kind_of(eqn) is not Kind.GATHER or facts(eqn).is_invariant or not _is_complete(eqn):
             return None
         block, axes = eqn.invars[0], axes_of(eqn)

@@ -198,21 +198,17 @@ class Call:
 
     def reject_raw(self, closed: ClosedJaxpr) -> None:
         """Reject a traced body with raw collectives or with reductions of blocks by JAX."""
-        if self.body.is_global:  # JAX's functions took global values
-            check_agreement(closed, self.body.name)
-            check_calls(closed, self.body.name, self.unmapped, self.request)
-            return
-        resources = self.with_stored(self.region.resources)
-        dims = self.argument_dims(), self.result_dims()
-        mapped = self.region.resources
-        if self.request is not None:  # collectives of JAX over the other axes are as wrong
-            mapped = {**mapped, **{axis: (axis,) for axis in self.unmapped}}
-        reject_raw(
-            closed,
-            mapped,
-            self.body.name,
-            dimensions=Dimensions(resources, self.body.unsharded, *dims),
-        )
+        if not self.body.is_global:  # JAX's functions would take global values
+            mapped = self.region.resources
+            dimensions = Dimensions(
+                self.with_stored(mapped),
+                self.body.unsharded,
+                self.argument_dims(),
+                self.result_dims(),
+            )
+            if self.request is not None:  # collectives of JAX over the other axes are as wrong
+                mapped = {**mapped, **{axis: (axis,) for axis in self.unmapped}}
+            reject_raw(closed, mapped, self.body.name, dimensions=dimensions)
         check_agreement(closed, self.body.name)
         check_calls(closed, self.body.name, self.unmapped, self.request)
 
