@@ -47,8 +47,8 @@ def policy_of(op: str, remat: object) -> tuple[bool, Policy | None]:
     hint = did_you_mean(remat, _TEXTS) if isinstance(remat, str) else ""
     raise ArgumentError(
         f"{op}: remat={format_value(remat)} must be 'none', 'full', 'dots', 'gathers', a boolean,"
-        f" or a policy of jax.checkpoint_policies.{hint} Pass remat='full' to recompute a step for the"
-        " gradient."
+        f" or a policy of jax.checkpoint_policies.{hint} Pass remat='full' to recompute a step for"
+        " the gradient."
     )
 
 
