@@ -275,6 +275,8 @@ _BY_BEGINNING: dict[str, _Kind] = {
 
 def _kind_of(parameter: inspect.Parameter) -> _Kind:
     """Return the kind of a parameter; its predicate is `None` if nothing is known."""
+    if "| Mapping[" in str(parameter.annotation):
+        return _UNKNOWN
     if parameter.name in _BY_NAME:
         return _or_default(parameter, _BY_NAME[parameter.name])
     annotation = parameter.annotation

@@ -201,7 +201,7 @@ def celu(x: jax.typing.ArrayLike, alpha: ArrayLike = 1.0) -> jax.Array:
 def dot_product_attention(
     query: ArrayLike,
     key: ArrayLike,
-    value: ArrayLike,
+    value: ArrayLike | Mapping[Hashable, slice],
     bias: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     *,
@@ -236,7 +236,9 @@ def dot_product_attention(
       query: a named array with `axis` and `features`.
       key: a named array with `axis` (self-attention) or `key_axis`, and `features`.
       value: a named array with the positions of `key`. Its axes that no other array has (`features`
-        among them) become axes of the result.
+        among them) become axes of the result. Or a part of the features of `key`, with a new name,
+        such as `{"latent": slice(0, 512)}`, as in multi-head latent attention: then only the key
+        goes around a ring. The same holds if `value` is `key`.
       bias: an array to add to the scores, by default `None`. Its key positions have the name
         `key_axis`.
       mask: a boolean array, true where a query may attend to a key, by default `None`. Its key

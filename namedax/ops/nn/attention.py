@@ -57,6 +57,7 @@ from namedax.errors import (
     format_value,
 )
 from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.indexing.slicing import slice as slice_axes
 from namedax.ops.nn.attention_blocks import (
     FEATURES,
     KEY,
@@ -89,13 +90,15 @@ __all__ = ["FUNCTIONS", "dot_product_attention"]
 
 #: The operands of attention by role.
 Blocks = Mapping[str, AnyArray]
+#: The name of values that are features of the key, and the first and the last of these.
+OfKey = tuple[Hashable, int, int | None]
 
 
 @operation(name="dot_product_attention", on_blocks=True)
 def dot_product_attention(
     query: ArrayLike,
     key: ArrayLike,
-    value: ArrayLike,
+    value: ArrayLike | Mapping[Hashable, slice],
     bias: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     *,
@@ -130,7 +133,9 @@ def dot_product_attention(
       query: a named array with `axis` and `features`.
       key: a named array with `axis` (self-attention) or `key_axis`, and `features`.
       value: a named array with the positions of `key`. Its axes that no other array has (`features`
-        among them) become axes of the result.
+        among them) become axes of the result. Or a part of the features of `key`, with a new name,
+        such as `{"latent": slice(0, 512)}`, as in multi-head latent attention: then only the key
+        goes around a ring. The same holds if `value` is `key`.
       bias: an array to add to the scores, by default `None`. Its key positions have the name
         `key_axis`.
       mask: a boolean array, true where a query may attend to a key, by default `None`. Its key
@@ -211,8 +216,14 @@ def dot_product_attention(
     ('pos', 'head', 'd')
     """
     if axis is None:
+        if isinstance(value, Mapping):
+            raise ArgumentError(
+                f"{OPERATION}: value={format_value(value)} is a part of the key by name, which"
+                " requires axis= and features=. Pass them, or pass the array of values."
+            )
         return without_names(locals())
     names = Names.of(axis, features, key_axis, heads, key_heads, query, key)
+    value, of_key = _value_of_key(key, value, names)
     if (region := ambient()) is not None:
         # The name of the key positions may occur only in bias and mask, which may be missing.
         names.renamed(region.noted)
@@ -237,7 +248,7 @@ def dot_product_attention(
     optional |= _segments(names, segments, key_segments, is_causal or window is not None)
     operands = {"query": query, "key": key, "value": value}
     operands |= {name: array for name, array in optional.items() if array is not None}
-    given = (tuple(operands), scale, is_causal, window, soft_cap, balance is not None)
+    given = (tuple(operands), scale, is_causal, window, soft_cap, balance is not None, of_key)
     return kernels.run(OPERATION, _attend_by_name, names, given, *operands.values())
 
 
@@ -250,10 +261,41 @@ def _attend_by_name(
     window: tuple[int, int] | None,
     soft_cap: float | None,
     is_balanced: bool,
+    of_key: OfKey | None,
     *operands: AnyArray,
 ) -> AnyArray:
     blocks = dict(zip(given, operands, strict=True))
-    return _attend(blocks, names, scale, is_causal, window, soft_cap, is_balanced)
+    return _attend(blocks, names, scale, is_causal, window, soft_cap, is_balanced, of_key)
+
+
+def _value_of_key(
+    key: ArrayLike, value: ArrayLike | Mapping[Hashable, slice], names: Names
+) -> tuple[ArrayLike, OfKey | None]:
+    """Return the values, and the name and the range of the features of the key that they are.
+
+    The range is `None` if they are no part of the key.
+
+    Raises:
+      ArgumentError: a mapping is not one name with a range of features.
+    """
+    features = names.features
+    if value is key:
+        return value, (features, 0, None)
+    if not isinstance(value, Mapping):
+        return value, None
+    name, part = next(iter(value.items()), (None, None))
+    if len(value) != 1 or not isinstance(part, slice) or part.step not in (None, 1):
+        raise ArgumentError(
+            f"{OPERATION}: value={format_value(value)} must be an array, or one new axis name with"
+            f" a range of {features!r}, such as {{'latent': slice(0, 64)}}."
+        )
+    start, stop = part.start or 0, part.stop
+    if start < 0 or (stop is not None and stop < 0):
+        raise ArgumentError(
+            f"{OPERATION}: value={format_value(value)} has a negative index. Count the elements of"
+            f" {features!r} from its start."
+        )
+    return slice_axes(key, {features: part}, out_axis={features: name}), (name, start, stop)
 
 
 def _window(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
@@ -349,6 +391,7 @@ def _attend(
     window: tuple[int, int] | None,
     soft_cap: float | None,
     is_balanced: bool,
+    of_key: OfKey | None,
 ) -> AnyArray:
     region = ambient()
     blocks = {which: as_block(array, OPERATION) for which, array in arrays.items()}
@@ -415,9 +458,30 @@ def _attend(
         dtype=dtype,
         queries=query_place.size if isinstance(query_place, Uneven) else None,
         keys=key_place.size if isinstance(key_place, Uneven) else None,
+        value_in_key=_value_in_key(of_key, operands, names.features, place),
     )
     data = plan.run({which: operand.data for which, operand in operands.items()})
     return _finish(data, plan.result, operands["query"].labels, names)
+
+
+def _value_in_key(
+    of_key: OfKey | None,
+    operands: Mapping[str, Operand],
+    features: Hashable,
+    place: Callable[[Hashable], MeshAxes],
+) -> tuple[Label, int, int] | None:
+    """Return the label and the range of the values among the features of the block of the key.
+
+    It is `None` if the block of the key may lack some, because its features are sharded.
+    """
+    if of_key is None:
+        return None
+    name, start, stop = of_key
+    is_complete = name == features and start == 0 and stop is None
+    if not is_complete and (place(features) or place(name)):
+        return None
+    count = _size_along(operands["key"], FEATURES)
+    return name, min(start, count), count if stop is None else min(stop, count)
 
 
 def _size_along(operand: Operand, label: Label) -> int:

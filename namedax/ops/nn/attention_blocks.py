@@ -263,6 +263,8 @@ class BlockAttention:
       dtype: the dtype of query, key, value and the result.
       queries: the number of query positions, if the last blocks have padding.
       keys: the number of key positions, if the last blocks have padding, which is masked.
+      value_in_key: the label and the range of the values among the features of the key, if they are
+        a part of it. Then the ring moves only the key.
     """
 
     labels: dict[str, Labels]
@@ -282,6 +284,7 @@ class BlockAttention:
     dtype: DType
     queries: int | None = None
     keys: int | None = None
+    value_in_key: tuple[Label, int, int] | None = None
     ring: MeshAxes = ()
     rest: MeshAxes = ()
     steps: int = 1
@@ -324,6 +327,8 @@ class BlockAttention:
         """Compute attention on the blocks of this device, with the labels `result`."""
         if self.steps == 1:
             return self._directly(arrays)
+        if self.value_in_key is not None:
+            arrays = {which: data for which, data in arrays.items() if which != "value"}
         floats = {
             which: data for which, data in arrays.items() if jnp.issubdtype(data.dtype, jnp.inexact)
         }
@@ -475,6 +480,24 @@ class BlockAttention:
             scores = lax.select(_broadcast(allowed, shape), scores, lax.full_like(scores, -np.inf))
         return scores, slope
 
+    def _value(self, arrays: Arrays) -> jax.Array:
+        """Return the block of the value, which may be a part of the block of the key."""
+        return arrays["value"] if "value" in arrays else self._part_of_key(arrays["key"])
+
+    def _part_of_key(self, key: jax.Array) -> jax.Array:
+        assert self.value_in_key is not None
+        label, start, stop = self.value_in_key
+        part = lax.slice_in_dim(key, start, stop, axis=self.labels["key"].index(FEATURES))
+        labels = [label if each is FEATURES else each for each in self.labels["key"]]
+        return lax.transpose(part, [labels.index(each) for each in self.labels["value"]])
+
+    def _of_moving(self, of_key: jax.Array, of_value: jax.Array, arrays: Arrays) -> Arrays:
+        """Return the gradients of key and value, or of the key of which the value is a part."""
+        if "value" in arrays:
+            return {"key": of_key, "value": of_value}
+        (back,) = jax.linear_transpose(self._part_of_key, of_key)(of_value)
+        return {"key": lax.add(of_key, back)}
+
     def _weigh(self, weights: jax.Array, value: jax.Array) -> jax.Array:
         """Compute the weighted sum of values."""
         weights, labels = weights.astype(self.dtype), self.labels["value"]
@@ -485,12 +508,12 @@ class BlockAttention:
     def _directly(self, arrays: Arrays) -> jax.Array:
         scores = self._scores(arrays, self._origin(0))
         if not self.rest:
-            return self._weigh(_softmax(scores), arrays["value"]).astype(self.dtype)
+            return self._weigh(_softmax(scores), self._value(arrays)).astype(self.dtype)
         # Every device has different keys: combine the largest scores, then the sums relative to
         # them.
         largest = comm.pmax(_largest(scores), self.rest)
         terms, total, _ = _terms(scores, largest)
-        result, total = self._psum_both(self._weigh(terms, arrays["value"]), total)
+        result, total = self._psum_both(self._weigh(terms, self._value(arrays)), total)
         return self._quotient(result, _not_zero(total))
 
     def _quotient(self, result: jax.Array, total: jax.Array) -> jax.Array:
@@ -578,7 +601,7 @@ class BlockAttention:
         terms, here, finite = _terms(scores, new)
         shrink = lax.exp(lax.sub(largest, finite))
         result = lax.add(
-            lax.mul(result, _like_result(shrink, result)), self._weigh(terms, arrays["value"])
+            lax.mul(result, _like_result(shrink, result)), self._weigh(terms, self._value(arrays))
         )
         return lax.stop_gradient(new), lax.add(lax.mul(total, shrink), here), result
 
@@ -634,7 +657,7 @@ class BlockAttention:
         weights = lax.exp(lax.sub(found, here["normalizer"]))
         narrow, value = weights.astype(self.dtype), labels["value"]
         of_value = _einsum(narrow, scores, cotangent, self.result, value, wide)
-        of_weights = _einsum(cotangent, self.result, here["value"], value, scores, wide)
+        of_weights = _einsum(cotangent, self.result, self._value(here), value, scores, wide)
         if self.carried_axes:
             of_weights = comm.psum(of_weights, self.carried_axes)
         of_scores = lax.mul(weights, lax.sub(of_weights, here["mean"]))
@@ -646,7 +669,7 @@ class BlockAttention:
         of_query = _einsum(scaled, scores, here["key"], key, query, wide)
         of_key = _einsum(scaled, scores, here["query"], query, key, wide)
         of_staying = {"query": lax.add(before["query"], of_query)}
-        added = {"key": of_key, "value": of_value}
+        added = self._of_moving(of_key, of_value, here)
         if "bias" in here:
             of_bias = self._of_bias(of_scores)
             if "bias" in self.moving:
