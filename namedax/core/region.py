@@ -147,6 +147,8 @@ class Region(frozenset[_Seen]):
       manual: True if values are local blocks (`jax.shard_map`), at least along some names.
       uneven: names whose last blocks are padding.
       placements: the items of `resources`.
+      places: the mesh axes over which blocks are sharded, by name; an `Uneven` if the last blocks
+        have padding. Empty if values are not blocks.
       seen: names on any value while the body is traced, shared by equal regions; `xmap` reads it
         when the body has ended.
       state: the facts that are found while the body is traced.
@@ -162,6 +164,7 @@ class Region(frozenset[_Seen]):
         "mode",
         "overlap",
         "placements",
+        "places",
         "program",
         "resources",
         "seen",
@@ -184,6 +187,7 @@ class Region(frozenset[_Seen]):
     manual: bool
     uneven: frozenset[Hashable]
     placements: Placements
+    places: dict[Hashable, tuple[str, ...]]
     seen: set[Hashable]
     state: TraceState
     _mesh_sizes: dict[str, int]
@@ -224,13 +228,12 @@ class Region(frozenset[_Seen]):
         write("seen", record.names if seen is None else seen)
         write("state", TraceState())
         write("_mesh_sizes", dict(mesh.shape) if mesh is not None else {})
-        mapped = resources.items() if mode == MANUAL else ()
-        write(
-            "uneven",
-            frozenset(
-                name for name, axes in mapped if axes and name in sizes and self._remainder(name)
-            ),
-        )
+        places = dict(resources) if mode == MANUAL else {}
+        for name, axes in places.items():
+            if axes and name in sizes and self._remainder(name):
+                places[name] = Uneven(axes, sizes[name])
+        write("places", places)
+        write("uneven", frozenset(n for n, axes in places.items() if isinstance(axes, Uneven)))
         return self
 
     def __init__(self, *args: object, **kwargs: object):
@@ -304,16 +307,14 @@ class Region(frozenset[_Seen]):
         """
         if name in self.uneven:
             self._reject_padding(op, name, self.sizes[name])
-        return self.resources.get(name, ()) if self.mode == MANUAL else ()
+        return self.places.get(name, ())
 
     def place(self, name: Hashable) -> tuple[str, ...]:
         """Return the mesh axes of `name` for an operation that supports padding.
 
         The result is an `Uneven` if the last blocks have padding.
         """
-        if name in self.uneven:
-            return Uneven(self.resources[name], self.sizes[name])
-        return self.resources.get(name, ()) if self.mode == MANUAL else ()
+        return self.places.get(name, ())
 
     def _reject(
         self,
@@ -452,7 +453,7 @@ class Region(frozenset[_Seen]):
 
 def place_of(region: Region | None, dim: Hashable | None) -> tuple[str, ...]:
     """Return `region.place` of a dimension: `()` for a positional one, and without a region."""
-    return () if region is None or dim is None else region.place(dim)
+    return () if region is None else region.places.get(dim, ())
 
 
 def _rename_first(mesh_axis: str) -> str:

@@ -46,6 +46,7 @@ __all__ = [
     "cast",
     "cast_alike",
     "cast_data",
+    "cast_together",
     "costs_nothing_to_cast",
     "has_varying_form",
     "keep_varying_form",
@@ -89,9 +90,7 @@ class UntrackedAxis(str):
 def _missing(data: jax.typing.ArrayLike, axes: frozenset[str]) -> frozenset[str]:
     """Return the axes over which `data` does not vary, without those that JAX does not track."""
     missing = axes - varying(data)
-    if not missing:
-        return missing
-    return frozenset(axis for axis in missing if not isinstance(axis, UntrackedAxis))
+    return frozenset([axis for axis in missing if not isinstance(axis, UntrackedAxis)])
 
 
 def cast_data(data: jax.Array, axes: Iterable[str]) -> jax.Array:
@@ -160,6 +159,15 @@ def cast(array: AnyArray, axes: frozenset[str]) -> jax.Array:
         data = array._data if block.form is None else block.form(missing)
         block.casts[missing] = cast_data(data, missing)
     return block.casts[missing]
+
+
+def cast_together(arrays: Sequence[AnyArray], axes: Iterable[str]) -> list[jax.Array]:
+    """Return the data of arrays, varying over `axes` and the axes over which one of them varies."""
+    datas = [x._data if type(x) is NamedArray else x for x in arrays]
+    variances = [varying(data) for data in datas]
+    union = frozenset(axes).union(*variances)
+    each = zip(arrays, datas, variances, strict=True)
+    return [data if own == union else cast(x, union) for x, data, own in each]
 
 
 def was_cast(array: NamedArray, axes: frozenset[str]) -> bool:

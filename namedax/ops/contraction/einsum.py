@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 import re
 import string
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +19,7 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope, scope_text
-from namedax.core.names import AxisName, DType, Label, Labels, is_name
+from namedax.core.names import AxisName, Dims, DType, Label, Labels, is_name
 from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentError,
@@ -113,7 +112,11 @@ def einsum(
     """
     if not isinstance(spec, str):
         spec, operands = _from_lists(spec, operands)
-    parsed = _parsed(spec, operands)
+    try:
+        parsed = parse_einsum(spec)
+    except EinsumError:
+        _suggest_braces(spec, operands)
+        raise
     if len(parsed.operands) != len(operands):
         raise EinsumError(
             f"einsum: {format_value(spec)} has {_count(len(parsed.operands), 'operand')}, but is"
@@ -132,27 +135,19 @@ def einsum(
     return kernels.run("einsum", _einsum, parsed, given, *operands)
 
 
-def _parsed(spec: str, operands: Sequence[ArrayLike]) -> EinsumSpec:
-    """Parse the specification.
-
-    If that fails because axis names lack braces, the error suggests the braces.
-    """
-    try:
-        return parse_einsum(spec)
-    except EinsumError:
-        names = {dim for operand in operands for dim in dims_of(operand) if isinstance(dim, str)}
-        if "{" in spec or not names.intersection(re.findall(r"\w{2,}", spec)):
-            raise
-        terms = [re.findall(r"\w+", term) for term in re.split(",|->", spec)]
-        result = "->" in spec
-        braced = [f"{{{', '.join(term)}}}" for term in terms]
-        meant = (
-            f"{', '.join(braced[:-1] if result else braced)}{f' -> {braced[-1]}' if result else ''}"
-        )
-        raise EinsumError(
-            f"einsum: {format_value(spec)} has axis names without braces, but each letter is a"
-            f" positional axis. Write {format_value(meant)}."
-        ) from None
+def _suggest_braces(spec: str, operands: Sequence[ArrayLike]) -> None:
+    """Raise an error that suggests braces, if the specification is wrong for lack of them."""
+    names = {dim for operand in operands for dim in dims_of(operand) if isinstance(dim, str)}
+    if "{" in spec or not names.intersection(re.findall(r"\w{2,}", spec)):
+        return
+    terms = [re.findall(r"\w+", term) for term in re.split(",|->", spec)]
+    result = "->" in spec
+    braced = [f"{{{', '.join(term)}}}" for term in terms]
+    meant = f"{', '.join(braced[:-1] if result else braced)}{f' -> {braced[-1]}' if result else ''}"
+    raise EinsumError(
+        f"einsum: {format_value(spec)} has axis names without braces, but each letter is a"
+        f" positional axis. Write {format_value(meant)}."
+    ) from None
 
 
 def _einsum(
@@ -165,12 +160,11 @@ def _einsum(
     *arrays: ArrayLike,
 ) -> AnyArray:
     blocks = [as_block(array, op) for array in arrays]
-    labels, letters, keep, writes = _label(spec, blocks)
-    op = f"{op} {spec.text!r}"
-    given = Contraction(
-        op, labels, keep, letters, writes, precision, preferred_element_type, overlap, wire
-    )
-    return contract(given, blocks)
+    dims = tuple([dims_of(block) for block in blocks])
+    labels, letters, names, writes = _label(spec, blocks, dims)
+    op, kept = f"{op} {spec.text!r}", names.union(letters)
+    options = (precision, preferred_element_type, overlap, wire)
+    return contract(Contraction(op, dims, labels, kept, letters, writes, *options), blocks)
 
 
 def _wire_of(
@@ -243,7 +237,7 @@ def _count(n: int, what: str) -> str:
 
 
 def _label(
-    spec: EinsumSpec, operands: Sequence[AnyArray]
+    spec: EinsumSpec, operands: Sequence[AnyArray], all_dims: Sequence[Dims]
 ) -> tuple[tuple[Labels, ...], tuple[int, ...], frozenset[Label], dict[Label, Label]]:
     """Assign labels to the dimensions of the operands, according to the specification.
 
@@ -253,15 +247,22 @@ def _label(
     """
     terms = (*spec.operands, *([spec.result] if spec.result else []))
     mentioned = {name for term in terms for pair in term.names for name in pair}
-    ellipsis_ranks = [_ellipsis_rank(spec, i, operand) for i, operand in enumerate(operands)]
+    extra = []  # the number of axes that `...` denotes in every operand
+    for i, (term, dims) in enumerate(zip(spec.operands, all_dims, strict=True)):
+        has_ellipsis = ELLIPSIS in term.letters
+        extra.append(dims.count(None) - len(term.letters) + has_ellipsis)
+        if extra[i] < 0 or (extra[i] and not has_ellipsis):
+            _raise_wrong_rank(spec, i, operands[i])
     labels = tuple(
-        _label_operand(spec, i, operand, ellipsis_ranks[i], mentioned)
-        for i, operand in enumerate(operands)
+        [
+            _label_operand(spec, i, operand, all_dims[i], extra[i], mentioned)
+            for i, operand in enumerate(operands)
+        ]
     )
-    everywhere = list(itertools.chain.from_iterable(labels))
+    everywhere = [label for own in labels for label in own]
     present = dict.fromkeys(everywhere)
     names = [label for label in present if not isinstance(label, int)]
-    ellipsis = tuple(range(-max(ellipsis_ranks, default=0), 0))
+    ellipsis = tuple(range(-max(extra, default=0), 0))
     carried = {name for name in names if name not in mentioned}
     if spec.result is None:
         once = [label for label in present if everywhere.count(label) == 1]
@@ -296,34 +297,31 @@ def _label(
     return labels, tuple(out), keep, writes
 
 
-def _ellipsis_rank(spec: EinsumSpec, i: int, operand: AnyArray) -> int:
-    """Count the positional axes that `...` denotes in operand `i`."""
+def _raise_wrong_rank(spec: EinsumSpec, i: int, operand: AnyArray) -> NoReturn:
+    """Report an operand whose letters do not match its positional axes."""
     term = spec.operands[i]
     dims = dims_of(operand)
     rank = dims.count(None)
     letters = len(term.letters) - (ELLIPSIS in term.letters)
-    if letters > rank or (letters != rank and ELLIPSIS not in term.letters):
-        names = [dim for dim in dims if isinstance(dim, str)]
-        braces = (
-            f" Write axis names in braces: '{{{','.join(names)}}}'."
-            if letters > rank and names
-            else " If they come from an array without names, name it: nx.named(x, names)."
-            if names and not letters
-            else ""
-        )
-        raise EinsumError(
-            f"einsum: operand {i} has {_count(letters, 'letter')}, but {type_text(operand)} has"
-            f" {rank} positional ax{'i' if rank == 1 else 'e'}s. Write one letter for each, or"
-            f" '...'.{braces}{spec.point(term.at)}"
-        )
-    return rank - letters
+    names = [dim for dim in dims if isinstance(dim, str)]
+    braces = (
+        f" Write axis names in braces: '{{{','.join(names)}}}'."
+        if letters > rank and names
+        else " If they come from an array without names, name it: nx.named(x, names)."
+        if names and not letters
+        else ""
+    )
+    raise EinsumError(
+        f"einsum: operand {i} has {_count(letters, 'letter')}, but {type_text(operand)} has"
+        f" {rank} positional ax{'i' if rank == 1 else 'e'}s. Write one letter for each, or"
+        f" '...'.{braces}{spec.point(term.at)}"
+    )
 
 
 def _label_operand(
-    spec: EinsumSpec, i: int, operand: AnyArray, extra: int, mentioned: set[str]
+    spec: EinsumSpec, i: int, operand: AnyArray, dims: Dims, extra: int, mentioned: set[str]
 ) -> Labels:
     term = spec.operands[i]
-    dims = dims_of(operand)
     own = [dim for dim in dims if dim is not None]
     read = {axis: label for label, axis in term.names}
     for (_, axis), at in zip(term.names, term.names_at, strict=True):
@@ -454,14 +452,14 @@ def _dot(
     y: ArrayLike,
 ) -> AnyArray:
     blocks = [as_block(operand, op) for operand in (x, y)]
+    all_dims = tuple([dims_of(block) for block in blocks])
     labels: list[Labels] = []
-    for i, block in enumerate(blocks):
-        dims = dims_of(block)
+    for i, (block, dims) in enumerate(zip(blocks, all_dims, strict=True)):
         for name in names:
             if name not in dims or name is None:
                 own = [dim for dim in dims if dim is not None]
                 to_name = _naming(name, "xy"[i], block, blocks[1 - i])
-                common = [dim for dim in own if dim in dims_of(blocks[1 - i])]
+                common = [dim for dim in own if dim in all_dims[1 - i]]
                 example = f" Write nx.dot(x, y, {format_value(common[0])})." if common else ""
                 hint = f"dot contracts names that both arrays have.{to_name or example}"
                 raise_not_found(
@@ -473,7 +471,7 @@ def _dot(
                     read_as=_rename_code(name, "xy"[i], block, blocks[1 - i]),
                 )
         numbers = iter(range(-dims.count(None), 0))
-        labels.append(tuple(next(numbers) if dim is None else dim for dim in dims))
+        labels.append(tuple([next(numbers) if dim is None else dim for dim in dims]))
     shapes = [tuple(block.shape) for block in blocks]
     if all(shapes) and shapes[0] != shapes[1]:
         raise PositionalAxisError(
@@ -482,13 +480,10 @@ def _dot(
             " operand must have none. For an outer product write einsum with a letter for each"
             " axis."
         )
-    keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int))
     letters = tuple(range(-max(map(len, shapes)), 0))
-    kept = keep - frozenset(names)
-    given = Contraction(
-        op, tuple(labels), kept, letters, {}, precision, preferred_element_type, overlap
-    )
-    return contract(given, blocks)
+    kept = frozenset([label for own in labels for label in own if label not in names])
+    options = (precision, preferred_element_type, overlap)
+    return contract(Contraction(op, all_dims, tuple(labels), kept, letters, {}, *options), blocks)
 
 
 _positional_vecdot = along_axes(jnp.vecdot, "vecdot", ("axis",))

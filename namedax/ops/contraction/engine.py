@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 import jax
@@ -24,14 +24,14 @@ import opt_einsum
 from jax import lax
 
 from namedax.core.annotations import AnyArray
-from namedax.core.array import dims_of
+from namedax.core.array import NamedArray
 from namedax.core.closure_capture import type_of_programs
 from namedax.core.display import type_text
 from namedax.core.element_types import accumulation_type, to_type
 from namedax.core.names import DType, Label, Labels, MeshAxes
 from namedax.core.padded_sharding import Uneven
-from namedax.core.region import Region, ambient, check_region_lives, place_of
-from namedax.core.variance import varying
+from namedax.core.region import Region, ambient, check_region_lives
+from namedax.core.variance import cast_together, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.ops.contraction.order import ORDERED, Path, best_order
 from namedax.ops.contraction.overlap import contract_around_ring
@@ -45,7 +45,7 @@ from namedax.ops.contraction.terms import (
     dot_dimensions,
     lone_labels,
 )
-from namedax.ops.operands.pytree import data_of
+from namedax.ops.operands.broadcasting import make_result
 from namedax.ops.shape.rename import check_new_name, move
 from namedax.resources import communication as comm
 from namedax.resources.layout import Layout, sum_scatter
@@ -57,61 +57,64 @@ __all__ = ["contract"]
 def contract(given: Contraction, blocks: Sequence[AnyArray]) -> AnyArray:
     """Contract the blocks of this device, communicate, and name the result."""
     region = ambient()
-    _check(given, region, blocks)
-    types = Types.of(given.op, given.dtype, blocks)
+    datas = [block._data if isinstance(block, NamedArray) else block for block in blocks]
+    labels, may_conflict = given.labels, False
+    places: Mapping[Label, MeshAxes] = {}
+    overlap: Overlap = False
+    _check(given, region, blocks, datas)
+    if region is not None:
+        places = region.places
+        if given.wire is None and region.manual:
+            overlap = region.overlap if given.overlap is None else given.overlap
+        names = dict.fromkeys([*chain(labels), *given.writes.values()])
+        used = [axis for name in names for axis in region.resources.get(name, ())]
+        may_conflict = len(set(used)) < len(used)
     terms = [
-        Term(block, labels, tuple(place_of(region, dim) for dim in dims_of(block)), (), "")
-        for block, labels in zip(blocks, given.labels, strict=True)
+        Term(block, own, tuple([places.get(dim, ()) for dim in dims]), (), "")
+        for block, own, dims in zip(blocks, labels, given.dims, strict=True)
     ]
     # Lone labels are summed before the operands contract and with the operand's own sharding,
     # because resharding first would send more.
-    lone = lone_labels(given.labels, given.kept)
-    postponed = _postponed(given, region, terms, lone)
-    plan = Plan(given, region, types, postponed, _overlap(given, region))
+    lone = lone_labels(labels, given.kept)
+    postponed = _postponed(given, places, terms, lone) if given.writes else frozenset()
+    types = Types.of(given.op, given.dtype, datas)
+    plan = Plan(given, region, types, places, may_conflict, postponed, overlap)
     terms = [_prepared(plan, term, own) for term, own in zip(terms, lone, strict=True)]
     return _write(plan, _contract_all(plan, terms))
-
-
-def _overlap(given: Contraction, region: Region | None) -> Overlap:
-    """Return the setting of rings, or `False` if they do not apply."""
-    if given.wire is not None or region is None or not region.manual:
-        return False
-    return region.overlap if given.overlap is None else given.overlap
 
 
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def _check(given: Contraction, region: Region | None, blocks: Sequence[AnyArray]) -> None:
+def _check(
+    given: Contraction,
+    region: Region | None,
+    blocks: Sequence[AnyArray],
+    datas: Sequence[jax.Array],
+) -> None:
     """Check the sizes and the names of the operands and of the result."""
-    sizes = _check_sizes(given, region, blocks)
-    if region is None:
-        _check_regions_live(given, blocks)
-        return
-    for block, labels in zip(blocks, given.labels, strict=True):
-        for dim, label in zip(dims_of(block), labels, strict=True):
-            if dim is not None and dim != label:
-                check_new_name(given.op, "be read as", dim, label, sizes[label], region)
-    for label, new in given.writes.items():
-        check_new_name(given.op, "be written as", label, new, sizes[label], region)
-    region.seen.update(label for label in sizes if not isinstance(label, int))
-
-
-def _check_sizes(
-    given: Contraction, region: Region | None, blocks: Sequence[AnyArray]
-) -> dict[Label, int]:
-    """Return the global size of every label; raise if it has two sizes."""
-    known: dict[Label, tuple[int, int]] = {}
-    for i, (block, labels) in enumerate(zip(blocks, given.labels, strict=True)):
-        for dim, label, n in zip(dims_of(block), labels, data_of(block).shape, strict=True):
-            size = n if dim is None or region is None else region.global_size(dim, n)
+    known: dict[Label, tuple[int, int]] = {}  # the operand and the global size of every label
+    renamed = []
+    for i, (data, dims, labels) in enumerate(zip(datas, given.dims, given.labels, strict=True)):
+        for dim, label, size in zip(dims, labels, data.shape, strict=True):
+            if dim is not None and region is not None:
+                size = region.sizes[dim] if dim in region.sizes else region.global_size(dim, size)
+                if dim != label:
+                    renamed.append((dim, label))
             first, other = known.setdefault(label, (i, size))
             if size == other:
                 continue
             if not isinstance(label, int) or label >= 0 or 1 not in (size, other):
                 _raise_two_sizes(given.op, blocks, label, (first, i), (other, size))
             known[label] = (i, max(size, other))  # the axes of `...` broadcast
-    return {label: size for label, (_, size) in known.items()}
+    if region is None:
+        _check_regions_live(given, datas)
+        return
+    for dim, label in renamed:
+        check_new_name(given.op, "be read as", dim, label, known[label][1], region)
+    for label, new in given.writes.items():
+        check_new_name(given.op, "be written as", label, new, known[label][1], region)
+    region.seen.update([label for label in known if not isinstance(label, int)])
 
 
 def _raise_two_sizes(
@@ -135,12 +138,11 @@ def _raise_two_sizes(
     raise PositionalAxisError(f"{op}: {what} {both}. Axes with one label must have equal sizes.")
 
 
-def _check_regions_live(given: Contraction, blocks: Sequence[AnyArray]) -> None:
+def _check_regions_live(given: Contraction, datas: Sequence[jax.Array]) -> None:
     """Raise if a block of a mapped function that has ended is summed over a sharded axis."""
-    for block, labels in zip(blocks, given.labels, strict=True):
-        data = data_of(block)
+    for data, dims, labels in zip(datas, given.dims, given.labels, strict=True):
         if isinstance(data, jax.core.Tracer) and (variance := varying(data)):
-            for dim, label in zip(dims_of(block), labels, strict=True):
+            for dim, label in zip(dims, labels, strict=True):
                 if dim is not None and label not in given.kept:
                     check_region_lives(given.op, dim, variance)
 
@@ -150,7 +152,7 @@ def _check_regions_live(given: Contraction, blocks: Sequence[AnyArray]) -> None:
 
 def _postponed(
     given: Contraction,
-    region: Region | None,
+    places: Mapping[Label, MeshAxes],
     terms: Sequence[Term],
     lone: Sequence[frozenset[Label]],
 ) -> frozenset[str]:
@@ -162,7 +164,7 @@ def _postponed(
     added = {
         mesh_axis
         for label, new in given.writes.items()
-        for mesh_axis in set(place_of(region, new)) - set(place_of(region, label))
+        for mesh_axis in set(places.get(new, ())) - set(places.get(label, ()))
     }
     if not added:
         return frozenset()
@@ -171,17 +173,27 @@ def _postponed(
         for label, place in zip(term.labels, term.places, strict=True):
             # Two operands may each sum over the same name on their own; these count as two users.
             user = (i, label) if label in own else label
-            for mesh_axis in place if label in own else place_of(region, label):
+            for mesh_axis in place if label in own else places.get(label, ()):
                 users.setdefault(mesh_axis, set()).add(user)
     return frozenset(axis for axis in added if len(users.get(axis, ())) == 1)
 
 
 def _prepared(plan: Plan, term: Term, lone: frozenset[Label]) -> Term:
     """Take the diagonals of an operand, and sum over its lone labels."""
-    term = term.without_repeats().without_broadcast()
+    if len(set(term.labels)) < len(term.labels):
+        term = term.without_repeats()
+    # the axes of `...` that have size 1, which broadcast against a larger operand
+    ones = [
+        i
+        for i, label in enumerate(term.labels)
+        if isinstance(label, int) and label < 0 and term.data.shape[i] == 1
+    ]
+    if ones:
+        term = term.without(ones, lax.squeeze(term.data, ones))
     if not lone.isdisjoint(term.labels):
         term = _sum_out(plan, term, lone)
-    plan.check_placement(term.labels)
+    if plan.may_conflict:
+        plan.check_placement(term.labels)
     return term
 
 
@@ -196,7 +208,7 @@ def _sum_out(plan: Plan, term: Term, labels: frozenset[Label]) -> Term:
         data = jnp.any(data, dims)
     else:
         data = jnp.sum(data, dims, dtype=None if types.is_weak else types.accumulate)
-    data, waiting = plan.reduce(data, chain(term.places[i] for i in dims))
+    data, waiting = plan.reduce(data, tuple(chain([term.places[i] for i in dims])))
     rest = term.without(dims, data)
     return Term(data, rest.labels, rest.places, term.pending + waiting, term.no_ring)
 
@@ -232,7 +244,8 @@ def _path(plan: Plan, terms: Sequence[Term]) -> Path:
 
 def _contract_pair(plan: Plan, a: Term, b: Term, needed: frozenset[Label]) -> Term:
     """Contract two terms over the labels that both have and that are not needed later."""
-    plan.check_placement(dict.fromkeys(a.labels + b.labels))
+    if plan.may_conflict:
+        plan.check_placement(dict.fromkeys(a.labels + b.labels))
     if not plan.overlap:
         return _contract_directly(plan, a, b, needed)
     found = contract_around_ring(plan, a, b, needed)
@@ -240,7 +253,7 @@ def _contract_pair(plan: Plan, a: Term, b: Term, needed: frozenset[Label]) -> Te
         return found
     with _named_scope(found):
         term = _contract_directly(plan, a, b, needed)
-    return term.replace(no_ring=found) if found else term
+    return term._replace(no_ring=found) if found else term
 
 
 def _named_scope(scope: str) -> contextlib.AbstractContextManager[object]:
@@ -252,17 +265,16 @@ def _named_scope(scope: str) -> contextlib.AbstractContextManager[object]:
 
 def _contract_directly(plan: Plan, a: Term, b: Term, needed: frozenset[Label]) -> Term:
     """Contract two terms by one product, and reduce its result."""
-    types = plan.types
-    if plan.is_manual:
-        variance = plan.variance(a, b)
-        x, y = plan.read(a, variance), plan.read(b, variance)
-    else:
-        x, y = a.data, b.data
-    x, y = (to_type(data, accumulation_type(data.dtype)) for data in (x, y))
+    types, places = plan.types, plan.places
+    x, y = _read(plan, a, b)
+    if not x.dtype == y.dtype == types.common:
+        x, y = (to_type(data, accumulation_type(data.dtype)) for data in (x, y))
     dimensions, labels, summed = dot_dimensions(a.labels, b.labels, needed)
-    # Mask both operands: the padding of one may multiply infinite values of the other.
-    x = _without_padding(plan, x, a.labels, summed)
-    y = _without_padding(plan, y, b.labels, summed)
+    padded = [label for label in summed if isinstance(places.get(label), Uneven)]
+    if padded:
+        # Mask both operands: the padding of one may multiply infinite values of the other.
+        x = _without_padding(plan, x, a.labels, padded)
+        y = _without_padding(plan, y, b.labels, padded)
     if not summed:
         data = _multiply(types, (x, a.labels), (y, b.labels), labels)
     elif types.is_weak:
@@ -271,16 +283,30 @@ def _contract_directly(plan: Plan, a: Term, b: Term, needed: frozenset[Label]) -
         if not (x.dtype == y.dtype == types.common):
             x, y = types.alike(x, y)
         data = _dot(plan, x, y, dimensions)
-    data, waiting = plan.reduce(data, chain(map(plan.place, summed)))
-    return Term(data, labels, plan.layout(labels), a.pending + b.pending + waiting, "")
+    waiting: MeshAxes = ()
+    if reduced := tuple([axis for label in summed for axis in places.get(label, ())]):
+        data, waiting = plan.reduce(data, reduced)
+    layout = tuple([places.get(label, ()) for label in labels])
+    return Term(data, labels, layout, a.pending + b.pending + waiting, "")
+
+
+def _read(plan: Plan, a: Term, b: Term) -> Sequence[jax.Array]:
+    """Return the data of both terms with the sharding of their labels and one device variance."""
+    if plan.region is None or not plan.region.manual:
+        return a.data, b.data
+    goal = tuple([plan.places.get(label, ()) for label in a.labels + b.labels])
+    if goal == a.places + b.places:
+        return cast_together((a.source, b.source), chain(goal))
+    variance = plan.variance(a, b)
+    return plan.read(a, variance), plan.read(b, variance)
 
 
 def _without_padding(
-    plan: Plan, data: jax.Array, labels: Labels, summed: Iterable[Label]
+    plan: Plan, data: jax.Array, labels: Labels, padded: Iterable[Label]
 ) -> jax.Array:
-    """Fill the padding of an operand with zeros along the summed labels."""
+    """Fill the padding of an operand with zeros along the summed labels that are padded."""
     for dim, label in enumerate(labels):
-        if label in summed:
+        if label in padded:
             data = masked(data, dim, plan.place(label), 0)
     return data
 
@@ -357,35 +383,38 @@ def _dot_general(
 
 def _write(plan: Plan, term: Term) -> AnyArray:
     """Finish the sums that waited, reshard the result to its written names, and name it."""
-    data, labels, places = _to_result_type(plan.types, term.data), term.labels, term.places
-    missing = tuple(letter for letter in plan.given.letters if letter not in labels)
+    types, labels, places = plan.types, term.labels, term.places
+    data, writes = term.source, plan.given.writes
+    if isinstance(data, NamedArray):
+        data = data._data
+    # the dtype in which results are communicated
+    if types.preferred is not None:
+        data = to_type(data, types.preferred)
+    elif data.dtype != types.common and not types.is_weak:
+        data = to_type(data, types.common)
+    missing = tuple([letter for letter in plan.given.letters if letter not in labels])
     if missing:  # axes of `...` that have size 1 in every operand
         data = lax.expand_dims(data, range(len(missing)))
         labels, places = missing + labels, ((),) * len(missing) + places
-    written = tuple(map(plan.written, labels))
-    dims = tuple(None if isinstance(label, int) else label for label in written)
-    plan.check_placement(dims)
-    goal = plan.layout(written)
+    written = [writes.get(label, label) for label in labels]
+    dims = tuple([None if isinstance(label, int) else label for label in written])
+    if plan.may_conflict:
+        plan.check_placement(dims)
+    goal = tuple([plan.places.get(label, ()) for label in written])
     if term.pending:
         with _named_scope(term.no_ring):
             data, places = _finish_sums(plan, data, places, goal, term.pending)
-    if accumulation_type(plan.types.result) == data.dtype:
-        data = to_type(data, plan.types.result)
+    if data.dtype != types.result and accumulation_type(types.result) == data.dtype:
+        data = to_type(data, types.result)
     slots = [i for i, label in enumerate(labels) if isinstance(label, int)]
     order = list(range(len(labels)))
     for slot, letter in zip(slots, plan.given.letters, strict=True):
         order[slot] = labels.index(letter)
     wire = plan.given.wire
-    if order == sorted(order):
-        return move(data, places, goal, dims, wire=wire)
-    return move(data, places, goal, dims, lambda moved: lax.transpose(moved, order), wire)
-
-
-def _to_result_type(types: Types, data: jax.Array) -> jax.Array:
-    """Convert to the dtype in which results are communicated."""
-    if types.preferred is not None:
-        return to_type(data, types.preferred)
-    return data if types.is_weak else to_type(data, types.common)
+    if order != sorted(order):
+        return move(data, places, goal, dims, lambda moved: lax.transpose(moved, order), wire)
+    # `make_result` casts it to the mesh axes of its names
+    return make_result(data, dims) if places == goal else move(data, places, goal, dims, wire=wire)
 
 
 def _finish_sums(

@@ -201,7 +201,7 @@ def _reduce_scatter(product: _Product) -> Term | str:
             continue
         ring = product.ring(product.a, product.b, label, axes)
         data = ring_scatter(ring, *product.operands())
-        data, _ = plan.reduce(data, (axis for axis in product.reduced if axis not in late))
+        data, _ = plan.reduce(data, tuple(axis for axis in product.reduced if axis not in late))
         places = plan.layout(product.labels)
         return product.result(data, (*places[:n], new, *places[n + 1 :]), ())
     return reason

@@ -86,14 +86,14 @@ def _contract(
 ) -> AnyArray:
     blocks = [as_block(operand, op) for operand in (x, y)]
     positional, letters = _letters(blocks, pos_contract, pos_batch)
+    all_dims = tuple(map(dims_of, blocks))
     labels = []
-    for block, own in zip(blocks, positional, strict=True):
+    for dims, own in zip(all_dims, positional, strict=True):
         numbers = iter(own)
-        labels.append(tuple(next(numbers) if dim is None else dim for dim in dims_of(block)))
-    keep = frozenset(
-        label for ls in labels for label in ls if not isinstance(label, int)
-    ) - frozenset(names)
-    given = Contraction(op, tuple(labels), keep, letters, {}, precision, None)
+        labels.append(tuple([next(numbers) if dim is None else dim for dim in dims]))
+    kept = frozenset([dim for dims in all_dims for dim in dims if dim is not None])
+    kept = kept.difference(names).union(letters)
+    given = Contraction(op, all_dims, tuple(labels), kept, letters, {}, precision, None)
     return contract(given, blocks)
 
 

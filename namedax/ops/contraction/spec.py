@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Hashable
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from namedax.core.name_scopes import Renaming
 from namedax.core.names import escaped
@@ -23,7 +23,7 @@ __all__ = ["ELLIPSIS", "EinsumSpec", "Term", "parse_einsum"]
 ELLIPSIS = "..."
 
 
-class Term(Record):
+class Term(NamedTuple):
     """One operand, or the result.
 
     Attributes:
@@ -55,15 +55,11 @@ class EinsumSpec(Record):
     def __hash__(self) -> int:
         return hash(self.text)
 
-    @property
-    def terms(self) -> tuple[Term, ...]:
-        """The operands and the result."""
-        return self.operands if self.result is None else (*self.operands, self.result)
-
     @functools.cached_property
     def renamings(self) -> tuple[Renaming, ...]:
         """The axes that are read or written under another name."""
-        pairs = [pair for term in self.terms for pair in term.names]
+        terms = self.operands if self.result is None else (*self.operands, self.result)
+        pairs = [pair for term in terms for pair in term.names]
         return tuple([Renaming(new, old) for new, old in pairs if new != old])
 
     @functools.cached_property
@@ -112,123 +108,106 @@ def parse_einsum(text: str) -> EinsumSpec:
        ^
     [NX016]
     """
-    if escaped(text) != text:
+    if not text.isascii() and escaped(text) != text:
         raise EinsumError(f"einsum: {text!a} is not valid Unicode. Use other axis names.")
-    return _Parser(text).parse()
-
-
-_TOKEN = re.compile(r"->|\.\.\.|\S")
-
-
-class _Parser:
-    """A parser of one specification.
-
-    Attributes:
-      text: the specification.
-      tokens: its arrows, `...` and other characters without white space, each with its offset; the
-        last one is empty.
-      index: the number of tokens that have been read.
-    """
-
-    def __init__(self, text: str):
-        self.text = text
-        self.tokens = [(match[0], match.start()) for match in _TOKEN.finditer(text)]
-        self.tokens.append(("", len(text)))
-        self.index = 0
-
-    def fail(self, why: str, at: int | None = None) -> NoReturn:
-        spec = EinsumSpec((), None, self.text)
-        raise EinsumError(
-            f"einsum: {why}{spec.point(self.tokens[self.index][1] if at is None else at)}"
+    operands, result = [], None
+    token, at = ",", -1
+    while token == ",":
+        term, token, at = _parse_term(text, at + 1)
+        operands.append(term)
+    if token == "->":
+        result, token, at = _parse_term(text, at + 2, is_result=True)
+        if token:
+            _fail(
+                text,
+                "the specification must end here. Write one result, without a comma or a second"
+                " arrow.",
+                at,
+            )
+    elif token:
+        _fail(
+            text,
+            f"{token!r} has no meaning here. Write one letter per positional axis, names in braces,"
+            " commas between operands, and '->' before the result.",
+            at,
         )
+    return EinsumSpec(tuple(operands), result, text)
 
-    def parse(self) -> EinsumSpec:
-        operands = [self.term()]
-        result = None
-        while token := self.tokens[self.index][0]:
-            if token == ",":
-                self.index += 1
-                operands.append(self.term())
-            elif token == "->":
-                self.index += 1
-                result = self.term(is_result=True)
-                if self.tokens[self.index][0]:
-                    self.fail(
-                        "the specification must end here. Write one result, without a comma or a"
-                        " second arrow."
-                    )
-            else:
-                self.fail(
-                    f"{token!r} has no meaning here. Write one letter per positional axis, names in"
-                    " braces, commas between operands, and '->' before the result."
+
+_TOKEN = re.compile(r"\s*(->|\.\.\.|\S|\Z)")
+# The end of the names that follow a brace.
+_END_OF_NAMES = re.compile(r"->|[{}]|\Z")
+
+
+def _fail(text: str, why: str, at: int) -> NoReturn:
+    raise EinsumError(f"einsum: {why}{EinsumSpec((), None, text).point(at)}")
+
+
+def _parse_term(text: str, at: int, is_result: bool = False) -> tuple[Term, str, int]:
+    """Parse one term from offset `at` on; return it with the token that follows, and its offset."""
+    letters: list[str] = []
+    letters_at: list[int] = []
+    names: list[tuple[str, str]] = []
+    names_at: list[int] = []
+    start = -1
+    while match := _TOKEN.match(text, at):
+        token, at = match[1], match.start(1)
+        start = at if start < 0 else start
+        if token == "{":
+            at = _parse_names(text, at, names, names_at, "result" if is_result else "operand")
+            continue
+        if token == ELLIPSIS:
+            if ELLIPSIS in letters:
+                _fail(text, "a term has a second '...'. Write at most one.", at)
+        elif not token.isalpha():
+            break
+        elif is_result and token in letters:
+            _fail(
+                text,
+                f"letter {token!r} appears twice in the result. Use a separate letter for each"
+                " axis.",
+                at,
+            )
+        letters.append(token)
+        letters_at.append(at)
+        at = match.end()
+    source = text[start:at].strip()
+    term = Term(tuple(letters), tuple(names), source, start, tuple(letters_at), tuple(names_at))
+    return term, token, at
+
+
+def _parse_names(
+    text: str, opened: int, names: list[tuple[str, str]], names_at: list[int], where: str
+) -> int:
+    """Add the names after the brace at offset `opened`; return the offset after the next brace."""
+    at = opened + 1
+    end = _END_OF_NAMES.search(text, at)
+    assert end is not None
+    inside = text[at : end.start()]
+    if end[0] == "}" and not inside.strip():
+        return end.end()
+    for part in inside.split(","):
+        begin = at + len(part) - len(part.lstrip())
+        fields = part.split(":")
+        for field in fields[:2]:
+            at += len(field)
+            if at == end.start() and end[0] != "}":
+                _fail(text, "this brace is never closed.", opened)
+            if not field.strip():
+                _fail(text, "expected an axis name here.", at)
+            at += 1
+        label, axis = fields[0].strip(), fields[:2][-1].strip()
+        for other_label, other_axis in names:
+            if other_label == label and (where == "result" or other_axis == axis):
+                hint = (
+                    "" if where == "result" else " For the diagonal over two axes, write {a, a:b}."
                 )
-        return EinsumSpec(tuple(operands), result, self.text)
-
-    def term(self, is_result: bool = False) -> Term:
-        start = self.tokens[self.index][1]
-        letters: list[str] = []
-        letters_at: list[int] = []
-        names: list[tuple[str, str]] = []
-        names_at: list[int] = []
-        while True:
-            token, at = self.tokens[self.index]
-            if token == "{":
-                self.braces(names, names_at, "result" if is_result else "operand")
-                continue
-            if token == ELLIPSIS:
-                if ELLIPSIS in letters:
-                    self.fail("a term has a second '...'. Write at most one.")
-            elif not token.isalpha():
-                break
-            elif is_result and token in letters:
-                self.fail(
-                    f"letter {token!r} appears twice in the result. Use a separate letter for each"
-                    " axis."
-                )
-            letters.append(token)
-            letters_at.append(at)
-            self.index += 1
-        text = self.text[start:at].strip()
-        return Term(tuple(letters), tuple(names), text, start, tuple(letters_at), tuple(names_at))
-
-    def braces(self, names: list[tuple[str, str]], names_at: list[int], where: str) -> None:
-        opened = self.tokens[self.index][1]
-        self.index += 1
-        if self.tokens[self.index][0] == "}":
-            self.index += 1
-            return
-        char = ","
-        while char == ",":
-            begin = self.tokens[self.index][1]
-            label = axis = self.name(opened)
-            if self.tokens[self.index][0] == ":":
-                self.index += 1
-                axis = self.name(opened)
-            for other_label, other_axis in names:
-                if other_label == label and (where == "result" or other_axis == axis):
-                    hint = (
-                        ""
-                        if where == "result"
-                        else " For the diagonal over two axes, write {a, a:b}."
-                    )
-                    self.fail(f"name {label!r} appears twice in one {where}.{hint}", begin)
-                if other_axis == axis:
-                    verb = "written" if where == "result" else "read"
-                    self.fail(f"axis {axis!r} is {verb} twice in one {where}.", begin)
-            names.append((label, axis))
-            names_at.append(begin)
-            char = self.tokens[self.index][0]
-            if char not in (",", "}"):
-                self.fail("expected ',' or '}' after a name.")
-            self.index += 1
-
-    def name(self, opened: int) -> str:
-        start = self.tokens[self.index][1]
-        while (token := self.tokens[self.index][0]) not in ("}", ",", ":"):
-            if token in ("", "->", "{"):
-                self.fail("this brace is never closed.", opened)
-            self.index += 1
-        name = self.text[start : self.tokens[self.index][1]].strip()
-        if not name:
-            self.fail("expected an axis name here.")
-        return name
+                _fail(text, f"name {label!r} appears twice in one {where}.{hint}", begin)
+            if other_axis == axis:
+                verb = "written" if where == "result" else "read"
+                _fail(text, f"axis {axis!r} is {verb} twice in one {where}.", begin)
+        if len(fields) > 2:
+            _fail(text, "expected ',' or '}' after a name.", at - 1)
+        names.append((label, axis))
+        names_at.append(begin)
+    return at

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +18,10 @@ from jax import lax
 from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray
 from namedax.core.element_types import accumulation_type, common_type, to_type, widened_type
-from namedax.core.names import DType, Label, Labels, MeshAxes
-from namedax.core.records import Record
-from namedax.core.region import Region, place_of
+from namedax.core.names import Dims, DType, Label, Labels, MeshAxes
+from namedax.core.region import Region
 from namedax.core.variance import cast, varying
 from namedax.ops.contraction.rings import Overlap
-from namedax.ops.operands.pytree import data_of
 from namedax.ops.shape.rename import read
 from namedax.resources import communication as comm
 from namedax.resources.layout import Layout
@@ -32,13 +30,14 @@ from namedax.resources.wire import Wire
 __all__ = ["Contraction", "Plan", "Term", "Types", "chain", "dot_dimensions", "lone_labels"]
 
 
-class Contraction(Record):
+class Contraction(NamedTuple):
     """The description of one contraction.
 
     Attributes:
       op: the operation, for messages.
+      dims: the dims of every operand.
       labels: the labels of the dimensions of every operand.
-      keep: the names of the result, before `writes` renames them.
+      kept: the labels of the result, before `writes` renames them.
       letters: the positional labels of the result, in order.
       writes: the new name of each axis that the result renames.
       precision: the precision of `dot_general`.
@@ -50,8 +49,9 @@ class Contraction(Record):
     """
 
     op: str
+    dims: tuple[Dims, ...]
     labels: tuple[Labels, ...]
-    keep: frozenset[Label]
+    kept: frozenset[Label]
     letters: tuple[int, ...]
     writes: Mapping[Label, Label]
     precision: lax.PrecisionLike
@@ -59,18 +59,15 @@ class Contraction(Record):
     overlap: Overlap | None = None
     wire: Wire | None = None
 
-    @functools.cached_property
-    def kept(self) -> frozenset[Label]:
-        """Return the labels of the result."""
-        return self.keep | frozenset(self.letters)
-
 
 @functools.lru_cache(maxsize=4096)
 def lone_labels(labels: tuple[Labels, ...], kept: frozenset[Label]) -> tuple[frozenset[Label], ...]:
     """Return the labels of each operand that no other operand and not the result has."""
     return tuple(
-        frozenset(own) - kept - frozenset(chain(labels[:i] + labels[i + 1 :]))
-        for i, own in enumerate(labels)
+        [
+            frozenset(own) - kept - frozenset(chain(labels[:i] + labels[i + 1 :]))
+            for i, own in enumerate(labels)
+        ]
     )
 
 
@@ -83,14 +80,13 @@ def dot_dimensions(
     batch = [label for label in both if label in needed]
     summed = [label for label in both if label not in needed]
     free = [label for label in a + b if label not in both]
-    contract = (tuple(a.index(s) for s in summed), tuple(b.index(s) for s in summed))
-    batched = (tuple(a.index(s) for s in batch), tuple(b.index(s) for s in batch))
+    contract = tuple(map(a.index, summed)), tuple(map(b.index, summed))
+    batched = tuple(map(a.index, batch)), tuple(map(b.index, batch))
     return (contract, batched), tuple(batch + free), tuple(summed)
 
 
-def chain(parts: Iterable[Iterable[Any]]) -> Iterable[Any]:
-    """Iterate over the elements of all parts."""
-    return itertools.chain.from_iterable(parts)
+#: Iterates over the elements of all parts.
+chain = itertools.chain.from_iterable
 
 
 # --- dtypes ---------------------------------------------------------------------------------------
@@ -100,7 +96,7 @@ def chain(parts: Iterable[Iterable[Any]]) -> Iterable[Any]:
 _FLOATS = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "complex64")))
 
 
-class Types(Record):
+class Types(NamedTuple):
     """The dtypes of a contraction.
 
     Attributes:
@@ -119,9 +115,14 @@ class Types(Record):
     accumulate: np.dtype
 
     @classmethod
-    def of(cls, op: str, dtype: DType | None, blocks: Sequence[AnyArray]) -> Types:
+    def of(cls, op: str, dtype: DType | None, datas: Sequence[jax.Array]) -> Types:
         """Return the dtypes for operands and the argument `preferred_element_type`."""
-        common, is_weak = _common_type(blocks)
+        common, is_weak = datas[0].dtype, False
+        if common not in _FLOATS or {(x.dtype, x.weak_type) for x in datas} != {(common, False)}:
+            common = jnp.result_type(*datas)
+            is_weak = all(x.weak_type or _kind(x.dtype) < _kind(common) for x in datas)
+        elif dtype is None:
+            return cls(common, False, common, None, common)
         preferred = None if dtype is None else jnp.dtype(dtype)
         # The sums of narrow types run in a wider type; the result is rounded once.
         result = common if preferred is None else preferred
@@ -141,20 +142,6 @@ class Types(Record):
         ]
 
 
-def _common_type(blocks: Sequence[AnyArray]) -> tuple[np.dtype, bool]:
-    """Return the common dtype of all operands, and `True` if it is weak."""
-    datas = [data_of(block) for block in blocks]
-    first = datas[0].dtype
-    if first in _FLOATS:
-        for data in datas:
-            if data.dtype != first or data.weak_type:
-                break
-        else:
-            return first, False
-    common = jnp.result_type(*datas)
-    return common, all(data.weak_type or _kind(data.dtype) < _kind(common) for data in datas)
-
-
 def _kind(dtype: DType) -> int:
     kinds = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
     return [jnp.issubdtype(dtype, kind) for kind in kinds].index(True)
@@ -163,7 +150,7 @@ def _kind(dtype: DType) -> int:
 # --- terms ----------------------------------------------------------------------------------------
 
 
-class Term(Record):
+class Term(NamedTuple):
     """An operand, or the contraction of several.
 
     Attributes:
@@ -233,26 +220,19 @@ class Term(Record):
         places = tuple(self.places[i] for i in order)
         return self.with_data(data, tuple(self.labels[i] for i in order), places)
 
-    def without_broadcast(self) -> Term:
-        """Remove the axes of `...` that have size 1, which broadcast against a larger operand."""
-        ones = [
-            i
-            for i, label in enumerate(self.labels)
-            if isinstance(label, int) and label < 0 and self.data.shape[i] == 1
-        ]
-        return self.without(ones, lax.squeeze(self.data, ones)) if ones else self
-
 
 # --- placement ------------------------------------------------------------------------------------
 
 
-class Plan(Record):
+class Plan(NamedTuple):
     """The dtypes and placements of a contraction in a region.
 
     Attributes:
       given: the contraction.
       region: the ambient region, or `None`.
       types: the dtypes.
+      places: the sharding of every sharded label.
+      may_conflict: False if no two labels are sharded over one mesh axis.
       postponed: the mesh axes over which a sum waits to become a reduce-scatter of the result.
       overlap: the setting of rings; `False` if there are none.
     """
@@ -260,21 +240,18 @@ class Plan(Record):
     given: Contraction
     region: Region | None
     types: Types
+    places: Mapping[Label, MeshAxes]
+    may_conflict: bool
     postponed: frozenset[str]
     overlap: Overlap
 
-    @property
-    def is_manual(self) -> bool:
-        """Return True if values are blocks."""
-        return self.region is not None and self.region.manual
-
     def place(self, label: Label) -> MeshAxes:
         """Return the sharding of a label, which is empty for a positional label."""
-        return place_of(self.region, label)
+        return self.places.get(label, ())
 
     def layout(self, labels: Labels) -> Layout:
         """Return the sharding of every label."""
-        return tuple(place_of(self.region, label) for label in labels)
+        return tuple([self.places.get(label, ()) for label in labels])
 
     def written(self, label: Label) -> Label:
         """Return the label with which the result is written."""
@@ -286,19 +263,17 @@ class Plan(Record):
 
     def check_placement(self, labels: Iterable[Label | None]) -> None:
         """Raise if two axes of one value are sharded over the same mesh axis."""
-        if self.region is not None and self.region.resources:
-            names = (label for label in labels if label is not None and not isinstance(label, int))
-            self.region.check_placement(self.given.op, names)
+        if self.region is not None:
+            self.region.check_placement(self.given.op, labels)
 
-    def reduce(self, data: jax.Array, mesh_axes: Iterable[str]) -> tuple[jax.Array, MeshAxes]:
+    def reduce(self, data: jax.Array, mesh_axes: MeshAxes) -> tuple[jax.Array, MeshAxes]:
         """Sum over mesh axes, and return those for which the sum waits."""
-        mesh_axes = tuple(mesh_axes)
         if not mesh_axes:
             return data, ()
         if data.dtype == jnp.bool_:  # booleans have no sum
             return comm.pmax(data, mesh_axes), ()
-        now = tuple(axis for axis in mesh_axes if axis not in self.postponed)
-        waiting = tuple(axis for axis in mesh_axes if axis in self.postponed)
+        now = tuple([axis for axis in mesh_axes if axis not in self.postponed])
+        waiting = tuple([axis for axis in mesh_axes if axis in self.postponed])
         return comm.psum(data, now) if now else data, waiting
 
     def variance(self, *terms: Term) -> frozenset[str]:
