@@ -666,12 +666,16 @@ def make_in_region(data: jax.Array | jax.ShapeDtypeStruct, dims: Dims) -> NamedA
 def make_blocks(
     datas: Iterable[jax.Array], all_dims: Iterable[Dims], region: Region
 ) -> list[NamedArray]:
-    """Return many `NamedArray`s, as `make_in_region` does where `region` is ambient."""
+    """Return many `NamedArray`s, as `make_in_region` does where `region` is ambient.
+
+    Their sizes agree with `region`.
+    """
     arrays = list(map(make, datas, all_dims))
     if region.manual:
         trace = get_opaque_trace_state()
         for array in arrays:
             set_block(array, BlockInfo(trace, region))
+            region.state.note_looked_at((array._dims, array._data.shape))
     return arrays
 
 

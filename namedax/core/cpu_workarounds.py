@@ -61,7 +61,9 @@ def widened(data: jax.Array) -> jax.Array:
 
     Use it also for collectives whose transpose is a sum.
     """
-    return data.astype(jnp.float32) if sums_abort(data) else data
+    if data.dtype != jnp.bfloat16 or not sums_abort(data):
+        return data
+    return data.astype(jnp.float32)
 
 
 def sums_abort(data: jax.Array) -> bool:

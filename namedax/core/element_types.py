@@ -100,10 +100,11 @@ def in_native_order(args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
     A compiled program of JAX can accept an array of the other order, and read its bytes as numbers
     of its own order.
     """
-    if not _has_foreign_order(args) and not (kwargs and _has_foreign_order(kwargs.values())):
-        return args, kwargs
-    converted: tuple[Args, Kwargs] = jax.tree.map(native_order, (args, kwargs))
-    return converted
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(value, (np.ndarray, list, tuple, dict)) and _has_foreign_order((value,)):
+            converted: tuple[Args, Kwargs] = jax.tree.map(native_order, (args, kwargs))
+            return converted
+    return args, kwargs
 
 
 def _has_foreign_order(values: Iterable[Any]) -> bool:

@@ -93,7 +93,11 @@ def scope_text(op: str, names: tuple[Hashable, ...], module: str = "") -> str:
     >>> scope_text("softmax", ("k",), "namedax.ops.nn.activations")
     'nx.nn.softmax{k}'
     """
-    return f"nx.{qualified(op, module)}{{{','.join(map(_name_text, names))}}}"
+    texts = [
+        name if type(name) is str and name.isascii() and name.isidentifier() else _name_text(name)
+        for name in names
+    ]
+    return f"nx.{qualified(op, module)}{{{','.join(texts)}}}"
 
 
 @functools.lru_cache(maxsize=1024)

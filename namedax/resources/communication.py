@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 import jax
@@ -71,10 +71,12 @@ __all__ = [
 
 def _split(data: jax.Array, axes: MeshAxes) -> tuple[MeshAxes, int]:
     """Return the axes over which `data` varies, and the number of devices along the others."""
-    reject_microbatches(axes)
     variance = varying(data)
-    moving = own(tuple([axis for axis in axes if axis in variance]))
-    return moving, math.prod([lax.axis_size(axis) for axis in axes if axis not in variance])
+    others = [axis for axis in axes if axis not in variance]
+    if others:  # variance has no microbatch axes
+        reject_microbatches(others)
+    moving = own([axis for axis in axes if axis in variance])
+    return moving, math.prod([lax.axis_size(axis) for axis in others])
 
 
 def is_keys(data: NamedArray | jax.Array) -> bool:
@@ -122,7 +124,9 @@ def psum(data: jax.Array, axes: MeshAxes) -> jax.Array:
     """
     moving, copies = _split(data, axes)
     if moving:
-        data = to_type(lax.psum(widened(data), moving), data.dtype)
+        wide = widened(data)
+        total = lax.psum(wide, moving)
+        data = total if wide is data else total.astype(data.dtype)
     return data if copies == 1 else lax.mul(data, lax.full_like(data, copies))
 
 
@@ -426,9 +430,9 @@ class OwnAxis(str):
     __slots__ = ()
 
 
-def own(axes: MeshAxes) -> MeshAxes:
+def own(axes: Iterable[str]) -> MeshAxes:
     """Mark mesh axes as the axes of a collective of namedax."""
-    return tuple(_own_axis(axis) if type(axis) is str else axis for axis in axes)
+    return tuple([_own_axis(axis) if type(axis) is str else axis for axis in axes])
 
 
 @functools.lru_cache(maxsize=256)

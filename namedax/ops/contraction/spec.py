@@ -15,7 +15,6 @@ from typing import NamedTuple, NoReturn
 
 from namedax.core.name_scopes import Renaming
 from namedax.core.names import escaped
-from namedax.core.records import Record
 from namedax.errors import EinsumError
 
 __all__ = ["ELLIPSIS", "EinsumSpec", "Term", "parse_einsum"]
@@ -45,34 +44,39 @@ class Term(NamedTuple):
     names_at: tuple[int, ...]
 
 
-class EinsumSpec(Record):
-    """A parsed specification; `result` is `None` in the implicit form (without an arrow)."""
+class EinsumSpec:
+    """A parsed specification.
 
-    operands: tuple[Term, ...]
-    result: Term | None
-    text: str
+    Attributes:
+      operands: the operands.
+      result: the result; `None` in the implicit form (without an arrow).
+      text: the source text.
+      renamings: the axes that are read or written under another name.
+      mentioned: the summed names and the renamings, for the scope of the operation.
+    """
+
+    __slots__ = ("mentioned", "operands", "renamings", "result", "text")
+
+    def __init__(self, operands: tuple[Term, ...], result: Term | None, text: str):
+        self.operands, self.result, self.text = operands, result, text
+        labels = [label for term in operands for label, _ in term.names]
+        terms, kept = operands, [name for name in labels if labels.count(name) == 1]
+        if result is not None:
+            terms, kept = (*operands, result), [axis for _, axis in result.names]
+        pairs = [pair for term in terms for pair in term.names]
+        self.renamings = [Renaming(new, old) for new, old in pairs if new != old]
+        summed: list[Hashable] = [name for name in labels if name not in kept]
+        self.mentioned = tuple(dict.fromkeys([*summed, *self.renamings]))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is EinsumSpec and (self.text, self.operands, self.result) == (
+            other.text,
+            other.operands,
+            other.result,
+        )
 
     def __hash__(self) -> int:
         return hash(self.text)
-
-    @functools.cached_property
-    def renamings(self) -> tuple[Renaming, ...]:
-        """The axes that are read or written under another name."""
-        terms = self.operands if self.result is None else (*self.operands, self.result)
-        pairs = [pair for term in terms for pair in term.names]
-        return tuple([Renaming(new, old) for new, old in pairs if new != old])
-
-    @functools.cached_property
-    def mentioned(self) -> tuple[Hashable, ...]:
-        """Return the summed names and the renamings, for the scope of the operation."""
-        labels = [label for term in self.operands for label, _ in term.names]
-        kept = (
-            {axis for _, axis in self.result.names}
-            if self.result
-            else {name for name in labels if labels.count(name) == 1}
-        )
-        summed = [name for name in labels if name not in kept]
-        return tuple(dict.fromkeys([*summed, *self.renamings]))
 
     def renamed(self, number: Callable[[Hashable], Hashable]) -> EinsumSpec:
         """Replace every name by `number(name)`, and drop the text of the specification."""

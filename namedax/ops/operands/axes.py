@@ -56,9 +56,11 @@ def resolve_axis(op: str, x: ArrayLike, axis: AxisSpec) -> tuple[int, ...]:
       PositionalAxisError: a position is out of range, or an axis is given twice.
     """
     dims = dims_of(x)
+    if type(axis) is not tuple:  # the most common cases
+        found = tuple([i for i, dim in enumerate(dims) if dim is axis])
+        if found or axis is None:
+            return found
     places = [i for i, dim in enumerate(dims) if dim is None]
-    if axis is None:
-        return tuple(places)
     if axis is ...:
         return tuple(range(len(dims)))
     axis = axis_key(op, axis)

@@ -497,33 +497,25 @@ def make_result(data: jax.Array, dims: Dims, entry_by_entry: Sequence[Any] | Non
     region = ambient()
     if region is None:
         return make(data, dims)
+    axes: list[str] = []
     for dim, n in zip(dims, data.shape, strict=True):
         if dim is not None:
+            axes += region.places.get(dim, ())
             if dim in region.sizes:  # inlined `note`
                 region.seen.add(dim)
             else:
                 region.note(dim, n)
     if region.manual:
-        return make_block(_as_blocks(data, dims, region, entry_by_entry), dims, region)
+        # A block that is equal on all devices, such as zeros, is still one of several blocks. The
+        # gradient of a value added to it comes from all of them.
+        if axes:
+            data = cast_data(data, axes)
+        if region.uneven and (entry_by_entry is None or _repeats(entry_by_entry, dims)):
+            data = of_real_entries(data, dims, region)
+        return make_block(data, dims, region)
     if region.mode == "global":
         return make_in_region(data, dims)
     return make(constrain_sharding(data, dims), dims)
-
-
-def _as_blocks(
-    data: jax.Array, dims: Dims, region: Region, entry_by_entry: Sequence[Any] | None
-) -> jax.Array:
-    """Cast a block to varying over the mesh axes of its names; mask gradients from padding.
-
-    A block that is equal on all devices, such as zeros, is still one of several blocks. The
-    gradient of a value added to it comes from all of them.
-    """
-    axes = [axis for dim in dims if dim in region.resources for axis in region.resources[dim]]
-    if axes:
-        data = cast_data(data, axes)
-    if not region.uneven or (entry_by_entry is not None and not _repeats(entry_by_entry, dims)):
-        return data
-    return of_real_entries(data, dims, region)
 
 
 def _repeats(operands: Sequence[Any], dims: Dims) -> bool:

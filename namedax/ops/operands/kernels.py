@@ -389,6 +389,8 @@ class AxesAndNew(NamedTuple):
 
 
 def _renamed(axes: Axes, number: Callable[[Hashable], Hashable]) -> Axes:
+    if type(axes) is str:
+        return number(axes)
     if hasattr(axes, "renamed"):
         return axes.renamed(number)
     if type(axes) is tuple:
@@ -541,35 +543,17 @@ _numbers: list[_Number] = []
 _growing = threading.Lock()
 
 
-class _Numbering:
+class _Numbering(dict[Hashable, Any]):
     """Names to numbers, in the order of their first appearance."""
 
-    def __init__(self) -> None:
-        self.names: dict[Hashable, _Number] = {}
-
-    def number(self, name: Hashable) -> _Number:
-        known = self.names.get(name)
-        if known is None:
-            index = len(self.names)
-            if index >= len(_numbers):
-                with _growing:  # entry i is the number i, even if two threads need it at once
-                    while index >= len(_numbers):
-                        _numbers.append(_Number(len(_numbers)))
-            known = self.names[name] = _numbers[index]
+    def __missing__(self, name: Hashable) -> _Number:
+        index = len(self)
+        if index >= len(_numbers):
+            with _growing:  # entry i is the number i, even if two threads need it at once
+                while index >= len(_numbers):
+                    _numbers.append(_Number(len(_numbers)))
+        known = self[name] = _numbers[index]
         return known
-
-    def of_dims(self, dims: object) -> object:
-        return (
-            tuple([None if dim is None else self.number(dim) for dim in dims])
-            if type(dims) is tuple
-            else dims
-        )
-
-    def restored(self, dims: Dims | None) -> Dims | None:
-        if dims is None:
-            return None
-        names = list(self.names)
-        return tuple([names[dim.index] if type(dim) is _Number else dim for dim in dims])
 
 
 #: The types of arguments that their type and value identify.
@@ -665,10 +649,17 @@ def _first_call(
         call, dims = found
         return call(*datas), dims
     function, given, _, *dims_in = lookup
-    names = _Numbering()
-    numbered = tuple(map(names.of_dims, dims_in))
+    numbers = _Numbering()
+    numbered = tuple(
+        [
+            tuple([None if dim is None else numbers[dim] for dim in dims])
+            if type(dims) is tuple
+            else dims
+            for dims in dims_in
+        ]
+    )
     if with_axes:
-        given = (given[0], _renamed(given[1], names.number), *given[2:])
+        given = (given[0], _renamed(given[1], numbers.__getitem__), *given[2:])
     key = (function, given, _types(given), *numbered)
     kernel = _kernels.get(key)
     known = kernel is not None
@@ -677,7 +668,10 @@ def _first_call(
     data = kernel.call(*datas)
     if not known and _kernels.put(key, kernel):
         _forget_calls()  # so that dropped kernels are freed
-    dims = names.restored(kernel.result[0])
+    dims = kernel.result[0]
+    if dims is not None:
+        names = list(numbers)
+        dims = tuple([names[dim.index] if type(dim) is _Number else dim for dim in dims])
     _calls.put(lookup, (kernel.call, dims))
     return data, dims
 

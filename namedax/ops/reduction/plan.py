@@ -16,7 +16,7 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.element_types import accumulate
+from namedax.core.element_types import accumulate, accumulation_type
 from namedax.core.names import Dims, DType
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
@@ -26,7 +26,6 @@ from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key, resolve_axis
 from namedax.ops.operands.broadcasting import align, make_result, to_local
-from namedax.resources import communication as comm
 from namedax.resources.exchange import Exchange
 from namedax.resources.padding_masks import is_real
 
@@ -138,7 +137,7 @@ def reduction_plan(
         data, dims = (
             (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
         )
-    if comm.is_keys(data):
+    if jnp.issubdtype(data.dtype, jax.dtypes.prng_key):
         raise ArgumentTypeError(
             f"{op}: {type_text(x)} is an array of random keys, which have no order and no sum."
             " Reduce the numbers drawn with them, or their words, nx.random.key_data(keys)."
@@ -242,7 +241,8 @@ def run_reduction(
     if initial is not None:
         operands.append(initial)
     given = (reduce, keepdims, where is not None, initial is not None, dtype, *static)
-    return kernels.run(op, _reduce, axis_key(op, axis), given, *operands)
+    axes = axis if type(axis) is str else axis_key(op, axis)
+    return kernels.run(op, _reduce, axes, given, *operands)
 
 
 def _reduce(
@@ -260,7 +260,11 @@ def _reduce(
     static, x, others = more[:count], more[count], more[count + 1 :]
     plan = reduction_plan(
         op, x, axis, keepdims, others[0] if has_mask else None, supports_padding=True
-    ).of_real()
+    )
+    if plan.uneven:
+        plan = plan.of_real()
+    if dtype is None and accumulation_type(plan.data.dtype) == plan.data.dtype:
+        return plan.finish(reduce(plan, *static, *others[has_mask:]))
 
     def of(data: jax.Array, dtype: DType | None) -> jax.Array:
         options = {} if dtype is None else {"dtype": dtype}
