@@ -10,25 +10,22 @@ operations, so it is installed here, where operations can reach it.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+import types
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import jax
 from jax.sharding import AxisType, NamedSharding
 
 from namedax.core.array import NamedArray
-from namedax.core.region import ambient
-from namedax.errors import StoredPaddingError
 
 __all__ = [
     "VALUE_ERRORS",
     "Explicit",
+    "fallbacks",
     "install",
     "may_fall_back",
     "needs_fallback",
-    "run_fallback",
-    "run_on_blocks",
-    "run_stored_padded",
     "sharding_by_name",
 ]
 
@@ -58,67 +55,13 @@ VALUE_ERRORS = (
 )
 
 
-_runs: list[Callable[..., Any]] = []
+#: The functions of `namedax.xmap.explicit_axes`: `run_mapped`, `run_padded` and `run_on_blocks`.
+fallbacks: Any = types.SimpleNamespace()
 
 
-def install(
-    run: Callable[..., Any], run_padded: Callable[..., Any], on_blocks: Callable[..., Any]
-) -> None:
-    """Make these the functions that the functions below call.
-
-    These are `run_fallback`, `run_stored_padded` and `run_on_blocks`.
-    """
-    _runs[:] = [run, run_padded, on_blocks]
-
-
-def run_stored_padded(
-    op: str,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    error: StoredPaddingError,
-) -> Any:
-    """Return the result of an operation on arrays that are stored padded.
-
-    Args:
-      op: the operation, for messages.
-      function: the operation without its checks. It has no side effects, so it can be called again.
-      args: its positional arguments.
-      kwargs: its keyword arguments.
-      error: the error that it raised where it would have read the padding.
-
-    Raises:
-      StoredPaddingError: the operation cannot run as a mapped function.
-    """
-    return _runs[1](op, function, args, kwargs, error)
-
-
-def run_on_blocks(
-    op: str,
-    axes: Callable[[], Any],
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-) -> tuple[Any] | None:
-    """Return the result of an operation on blocks, in a body that is traced on global shapes.
-
-    Return `None` in other bodies, and if none of its axes is sharded.
-
-    Args:
-      op: the operation, for messages.
-      axes: returns the axes along which it exchanges elements.
-      function: the operation without this check. It has no side effects, so it can be called again.
-      args: its positional arguments.
-      kwargs: its keyword arguments.
-    """
-    region = ambient()
-    if region is None or region.mode != "global":
-        return None
-    touched = axes()
-    if touched is None or region.resources.keys().isdisjoint(touched):
-        return None
-    result: tuple[Any] | None = _runs[2](region, op, touched, function, args, kwargs)
-    return result
+def install(**functions: Callable[..., Any]) -> None:
+    """Make these functions the `fallbacks`."""
+    vars(fallbacks).update(functions)
 
 
 def may_fall_back(args: Iterable[Any]) -> bool:
@@ -201,31 +144,3 @@ def _conflict(shardings: Iterable[Entries]) -> bool:
             if any(by_mesh_axis.setdefault(axis, name) != name for axis in mesh_axes):
                 return True
     return False
-
-
-def run_fallback(
-    rule: Explicit,
-    op: str,
-    axes: Callable[[], Any],
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-) -> tuple[Any] | None:
-    """Return the result of `function(*args, **kwargs)`, mapped; `None` if JAX can run it.
-
-    Eager operations that may create constants run in the context of the mesh, which JAX requires.
-
-    Args:
-      rule: the declaration of the operation.
-      op: the operation, for messages.
-      axes: returns the axes that the operation reduces, reorders or indexes.
-      function: the operation without this check. It has no side effects, so it can be called again.
-      args: its positional arguments.
-      kwargs: its keyword arguments.
-
-    Raises:
-      PlacementConflictError: the shardings of the operands contradict one another.
-      MeshError: the operands are on two meshes.
-    """
-    result: tuple[Any] | None = _runs[0](rule, op, axes, function, args, kwargs)
-    return result

@@ -90,7 +90,9 @@ __all__ = ["install"]
 
 def install() -> None:
     """Make the functions of this module the fallbacks of operations."""
-    explicit_fallback.install(run_mapped, run_padded, run_on_blocks)
+    explicit_fallback.install(
+        run_mapped=run_mapped, run_padded=run_padded, run_on_blocks=run_on_blocks
+    )
 
 
 # --- a call ---------------------------------------------------------------------------------------
@@ -141,29 +143,41 @@ def run_mapped(
 ) -> tuple[Any] | None:
     """Run an operation as a mapped function, and return its result in a tuple.
 
-    Return `None` if the operation runs directly in JAX. The arguments are those of
-    `explicit_fallback.run_fallback`.
+    Return `None` if the operation runs directly in JAX. Eager operations that may create constants
+    run in the context of the mesh, which JAX requires.
+
+    Args:
+      rule: the declaration of the operation.
+      op: the operation, for messages.
+      axes: returns the axes that the operation reduces, reorders or indexes.
+      function: the operation without this check. It has no side effects, so it can be called again.
+      args: its positional arguments.
+      kwargs: its keyword arguments.
+
+    Raises:
+      PlacementConflictError: the shardings of the operands contradict one another.
+      MeshError: the operands are on two meshes.
     """
     region = ambient()
     in_body = region is not None and region.mode == "manual"
-    if not in_body and _is_inside_other_trace():
+    if not in_body and (region is not None or _is_in_shard_map()):
         return None
     call = _call_of(op, function, args, kwargs)
     if in_body:  # a closed-over array gets its type in the body
         for i in call.positions:
             call.leaves[i] = to_local(call.leaves[i], op, region)
-    if not explicit_fallback.needs_fallback(rule, axes, call.operands):
-        return (
-            None
-            if in_body or rule in (Explicit.AS_JAX, Explicit.ALIGNED)
-            else _run_in_mesh_context(function, args, kwargs, call)
-        )
+    is_mapped = explicit_fallback.needs_fallback(rule, axes, call.operands)
+    if not is_mapped and (in_body or rule in (Explicit.AS_JAX, Explicit.ALIGNED)):
+        return None
     if in_body:
         return (_in_body(call, rule, axes),)
     shardings, mesh = _shardings_of(call)
     if mesh is None:
         return None
-    return (_run(call, shardings, mesh),)
+    if is_mapped:
+        return (_run(call, shardings, mesh),)
+    with _mesh_context(mesh):  # for new constants
+        return (function(*args, **kwargs),)
 
 
 def _call_of(
@@ -190,8 +204,14 @@ def run_padded(
 ) -> PyTree:
     """Run an operation on arrays that are stored padded, as a mapped function.
 
-    The `axis_resources` are the layouts of the padded axes, and of axes on Explicit mesh axes. The
-    arguments are those of `explicit_fallback.run_stored_padded`.
+    The `axis_resources` are the layouts of the padded axes, and of axes on Explicit mesh axes.
+
+    Args:
+      op: the operation, for messages.
+      function: the operation without its checks. It has no side effects, so it can be called again.
+      args: its positional arguments.
+      kwargs: its keyword arguments.
+      error: the error that it raised where it would have read the padding.
 
     Raises:
       StoredPaddingError: the operation calls a function of the user, or needs values.
@@ -220,9 +240,8 @@ def run_padded(
 
 
 def run_on_blocks(
-    region: Region,
     op: str,
-    axes: Iterable[Hashable],
+    axes: Callable[[], Any],
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -230,10 +249,17 @@ def run_on_blocks(
     """Run an operation as a mapped function in a body that is traced on global shapes.
 
     The partitioner evaluates it on the blocks. Functions of the user that it calls are traced on
-    global shapes, as the body is. Return `None` if the operation runs on global shapes too: if a
-    name has a `SerialLoop`, if the operation does not support padding, and if a stage of a pipeline
-    would gather its microbatches.
+    global shapes, as the body is. Return `None` if the operation runs on global shapes too: in
+    other bodies, if none of its axes is sharded, if a name has a `SerialLoop`, if the operation
+    does not support padding, and if a stage of a pipeline would gather its microbatches. The
+    arguments are those of `run_mapped`; `axes` returns the axes along which it exchanges elements.
     """
+    region = ambient()
+    if region is None or region.mode != "global":
+        return None
+    touched = axes()
+    if touched is None or region.resources.keys().isdisjoint(touched):
+        return None
     if any(isinstance(axis, LoopAxis) for at in region.resources.values() for axis in at):
         return None
     call = _call_of(op, function, args, kwargs)
@@ -241,7 +267,7 @@ def run_on_blocks(
         on_global_shapes(leaf) if _is_function(leaf) and _is_of_user(leaf) else leaf
         for leaf in call.leaves
     ]
-    names = {*axes, *(dim for x in call.operands for dim in dims_of(x))}
+    names = {*touched, *(dim for x in call.operands for dim in dims_of(x))}
     resources = {name: at for name, at in region.resources.items() if name in names}
     others = _other_axes(region, resources)
     unused = [make(jnp.zeros(region.mesh_axis_size(at)), (name,)) for name, at in others.items()]
@@ -306,23 +332,8 @@ def _mesh_of_padded(op: str, padded: Sequence[NamedArray], mesh: Mesh | None) ->
     return jax.sharding.AbstractMesh(tuple(n for _, n in shape), tuple(axis for axis, _ in shape))
 
 
-def _run_in_mesh_context(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], call: _Call
-) -> tuple[Any] | None:
-    """Run an operation directly, with new constants on the mesh of its operands."""
-    mesh = _shardings_of(call)[1]
-    if mesh is None:
-        return None
-    with _mesh_context(mesh):
-        return (function(*args, **kwargs),)
-
-
-def _is_inside_other_trace() -> bool:
-    """Return True in a region that is not manual, or in a `jax.shard_map` of the user."""
-    return ambient() is not None or _is_in_shard_map()
-
-
 def _is_in_shard_map() -> bool:
+    """Return True in a `jax.shard_map` of the user."""
     return AxisType.Manual in jax.sharding.get_abstract_mesh().axis_types
 
 

@@ -302,7 +302,7 @@ def test_mistakes_are_those_of_other_arrays():
 def mapped(monkeypatch):
     """The operations that ran as mapped functions since the last call."""
     calls = []
-    run = explicit_fallback._runs[0]
+    run = explicit_fallback.fallbacks.run_mapped
 
     def noting(rule, op, *more):
         done = run(rule, op, *more)
@@ -310,7 +310,7 @@ def mapped(monkeypatch):
             calls.append(op)
         return done
 
-    monkeypatch.setattr(explicit_fallback, "_runs", [noting, *explicit_fallback._runs[1:]])
+    monkeypatch.setattr(explicit_fallback.fallbacks, "run_mapped", noting)
 
     def since():
         found = list(calls)

@@ -333,13 +333,10 @@ def _annotation(theirs: inspect.Parameter, own: inspect.Parameter | None) -> Any
 
 _REMEDY = {
     "out": "Arrays are immutable, and JAX has no such argument either: take the result.",
-    "device": (
+    **dict.fromkeys(
+        ("device", "out_sharding"),
         "The sharding of a named array follows from its names: nx.shard(x, axis_resources, mesh)"
-        " places it."
-    ),
-    "out_sharding": (
-        "The sharding of a named array follows from its names: nx.shard(x, axis_resources, mesh)"
-        " places it."
+        " places it.",
     ),
 }
 

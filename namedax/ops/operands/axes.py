@@ -55,7 +55,7 @@ def resolve_axis(op: str, x: ArrayLike, axis: AxisSpec) -> tuple[int, ...]:
       AxisNotFoundError: `x` has no axis of that name.
       PositionalAxisError: a position is out of range, or an axis is given twice.
     """
-    dims = dims_of(x)
+    dims = x._dims if type(x) is NamedArray else dims_of(x)
     if type(axis) is not tuple:  # the most common cases
         found = tuple([i for i, dim in enumerate(dims) if dim is axis])
         if found or axis is None:

@@ -48,8 +48,8 @@ from namedax.core.element_types import NUMPY, SCALARS
 from namedax.core.explicit_fallback import (
     VALUE_ERRORS,
     Explicit,
+    fallbacks,
     may_fall_back,
-    run_stored_padded,
 )
 from namedax.core.name_scopes import Scope, is_open
 from namedax.core.region import active_regions
@@ -394,7 +394,7 @@ def in_program(function: F) -> F:
         try:
             return call_program(function, args, kwargs)
         except StoredPaddingError as error:
-            return run_stored_padded(function.__name__, function, args, kwargs, error)
+            return fallbacks.run_padded(function.__name__, function, args, kwargs, error)
 
     return cast("F", called)
 

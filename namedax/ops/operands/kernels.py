@@ -38,7 +38,7 @@ import numpy as np
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, make, make_block, make_in_region
 from namedax.core.element_types import NUMPY, SCALARS, check_numbers, native_order
-from namedax.core.explicit_fallback import run_stored_padded
+from namedax.core.explicit_fallback import fallbacks
 from namedax.core.name_scopes import Scope, check_scope_names, is_open, names_in, scope_text, silent
 from namedax.core.names import Dims, is_name
 from namedax.core.region import Region, ambient, escaped_blocks, without_region
@@ -180,7 +180,8 @@ def run_elementwise(
         try:
             return _through_kernel(function, (op, *static), operands, False)
         except StoredPaddingError as error:
-            result: AnyArray = run_stored_padded(op, function, (op, *static, *operands), {}, error)
+            given = (op, *static, *operands)
+            result: AnyArray = fallbacks.run_padded(op, function, given, {}, error)
             return result
     given = (op, *static)
     scope: Any = Scope
@@ -389,8 +390,6 @@ class AxesAndNew(NamedTuple):
 
 
 def _renamed(axes: Axes, number: Callable[[Hashable], Hashable]) -> Axes:
-    if type(axes) is str:
-        return number(axes)
     if hasattr(axes, "renamed"):
         return axes.renamed(number)
     if type(axes) is tuple:
@@ -659,7 +658,9 @@ def _first_call(
         ]
     )
     if with_axes:
-        given = (given[0], _renamed(given[1], numbers.__getitem__), *given[2:])
+        axes = given[1]
+        axes = numbers[axes] if type(axes) is str else _renamed(axes, numbers.__getitem__)
+        given = (given[0], axes, *given[2:])
     key = (function, given, _types(given), *numbered)
     kernel = _kernels.get(key)
     known = kernel is not None

@@ -21,14 +21,12 @@ from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.element_types import reject_foreign
 from namedax.core.explicit_fallback import (
     Explicit,
+    fallbacks,
     may_fall_back,
-    run_fallback,
-    run_stored_padded,
 )
 from namedax.core.functions import LIBRARIES, packages_of
 from namedax.core.name_scopes import Scope, is_in_program, is_open, scope_of_lifted
 from namedax.core.names import Dims, PyTree, check_dims
-from namedax.core.records import Record
 from namedax.core.region import HiddenAxis, Region, ambient, hiding
 from namedax.core.strict_broadcasting import check_names, is_strict, strict_scopes
 from namedax.core.variance import cast, cast_data
@@ -58,7 +56,6 @@ from namedax.resources.padding_masks import without_gradient_of_padding
 
 __all__ = [
     "Lifted",
-    "Unchecked",
     "belongs_to_jax",
     "is_array_leaf",
     "nmap",
@@ -195,13 +192,13 @@ class Lifted:
             try:
                 if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
                     args, kwargs = on_one_mesh(self._op, args, kwargs) or (args, kwargs)
-                    run = Unchecked(self)
-                    done = run_fallback(Explicit.MAPPED, self._op, lambda: None, run, args, kwargs)
+                    given = (Explicit.MAPPED, self._op, lambda: None, self._unchecked)
+                    done = fallbacks.run_mapped(*given, args, kwargs)
                     if done is not None:
                         return done[0]
-                return self._call(args, kwargs)
+                return self._unchecked(*args, **kwargs)
             except StoredPaddingError as error:
-                return run_stored_padded(self._op, Unchecked(self), args, kwargs, error)
+                return fallbacks.run_padded(self._op, self._unchecked, args, kwargs, error)
             except Exception as error:
                 if (moved := on_one_mesh(self._op, args, kwargs)) is not None:
                     return self._checked(*moved[0], **moved[1])
@@ -212,7 +209,8 @@ class Lifted:
             shorten_eager(error)
             raise
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PyTree:
+    def _unchecked(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
+        """Call the function without the check for Explicit mesh axes."""
         leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=is_named)
         region = ambient()
         places = [i for i, leaf in enumerate(leaves) if is_array_leaf(leaf)]
@@ -328,16 +326,6 @@ def _with_names(
     if union and jnp.issubdtype(data.dtype, jnp.integer):
         data = cast_data(data, union)
     return make_result(data, check_dims(names + own, op))
-
-
-class Unchecked(Record):
-    """A lifted function without the check for Explicit mesh axes."""
-
-    lifted: Lifted
-
-    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
-        """Call the function."""
-        return self.lifted._call(args, kwargs)
 
 
 def _sizes_by_name(op: str, blocks: Sequence[Any]) -> dict[Any, int]:

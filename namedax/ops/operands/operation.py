@@ -19,10 +19,8 @@ from namedax.core.display import type_text
 from namedax.core.element_types import in_native_order
 from namedax.core.explicit_fallback import (
     Explicit,
+    fallbacks,
     may_fall_back,
-    run_fallback,
-    run_on_blocks,
-    run_stored_padded,
 )
 from namedax.core.name_scopes import (
     OPERATIONS_ON_FUNCTIONS,
@@ -203,18 +201,18 @@ def _checked(
                 try:
                     if on_blocks and active_regions:
                         axes = functools.partial(_axes_of, read, args, kwargs)
-                        done = run_on_blocks(op, axes, run, args, kwargs)
+                        done = fallbacks.run_on_blocks(op, axes, run, args, kwargs)
                         if done is not None:
                             return done[0]
                     if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
                         args, kwargs = on_one_mesh(op, args, kwargs) or (args, kwargs)
                         axes = functools.partial(_axes_of, read, args, kwargs)
-                        done = run_fallback(explicit, op, axes, run, args, kwargs)
+                        done = fallbacks.run_mapped(explicit, op, axes, run, args, kwargs)
                         if done is not None:
                             return done[0]
                     return run(*args, **kwargs)
                 except StoredPaddingError as error:
-                    return run_stored_padded(op, run, args, kwargs, error)
+                    return fallbacks.run_padded(op, run, args, kwargs, error)
             except Exception as error:
                 if (moved := on_one_mesh(op, args, kwargs)) is not None:
                     return checked(*moved[0], **moved[1])

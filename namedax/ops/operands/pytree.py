@@ -176,12 +176,7 @@ def _within(array: NamedArray) -> tuple[Any, Dims]:
 
 
 def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
-    if active_regions or _noting_anywhere:
-        data, tail = _within(array)
-    elif type(tail := array._tail) is PaddedTail:
-        data, tail = stored_parts(array)
-    else:
-        data = array._data
+    (data,), tail = _flatten(array)
     return ((_key(tail), data),), tail
 
 
