@@ -42,8 +42,9 @@ from namedax.ops.contraction.terms import Contraction
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.operands import kernels
 from namedax.ops.operands.along_axes import along_axes, checks_axes, entries_of, names_in
+from namedax.ops.operands.broadcasting import as_block
 from namedax.ops.operands.operation import operation
-from namedax.ops.operands.pytree import as_block, data_of
+from namedax.ops.operands.pytree import data_of
 from namedax.resources.wire import Wire, WireFormat, check_narrow, parse_wire
 
 __all__ = ["dot", "einsum", "tensordot", "vecdot"]

@@ -17,8 +17,8 @@ from namedax.ops.collectives.reducing import check_names, size_of_absent
 from namedax.ops.contraction.engine import contract
 from namedax.ops.contraction.terms import Contraction
 from namedax.ops.operands import kernels
+from namedax.ops.operands.broadcasting import as_block
 from namedax.ops.operands.operation import operation
-from namedax.ops.operands.pytree import as_block
 
 __all__ = ["pdot"]
 

@@ -64,9 +64,9 @@ from namedax.errors import (
 from namedax.ops.experts.rounds import Rounds, loop_collective_axes
 from namedax.ops.experts.routing import Routing, check_routing
 from namedax.ops.experts.slots import Exchange, Slots, rank_among_equals, rank_in_groups
-from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.broadcasting import as_block, make_result, to_local
 from namedax.ops.operands.operation import operation
-from namedax.ops.operands.pytree import array_of, as_block, flatten, names_of
+from namedax.ops.operands.pytree import array_of, flatten, names_of
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded_size
 from namedax.resources.padding_masks import masked, refilled

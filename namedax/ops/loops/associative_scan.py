@@ -24,9 +24,9 @@ from namedax.ops.loops.carries import Grow, ValueType, check_placements, fix_car
 from namedax.ops.loops.control_flow import from_device
 from namedax.ops.loops.vmap import run_hidden
 from namedax.ops.operands.along_axes import Entries
-from namedax.ops.operands.broadcasting import constrain_sharding, make_result
+from namedax.ops.operands.broadcasting import as_block, constrain_sharding, make_result
 from namedax.ops.operands.operation import Explicit, operation
-from namedax.ops.operands.pytree import array_of, as_block, flatten
+from namedax.ops.operands.pytree import array_of, flatten
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import is_real, real_blocks
 

@@ -28,9 +28,9 @@ from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError
 from namedax.messages.tree_differences import tree_differences
 from namedax.ops.loops.carries import Element, ValueType, check_placements
-from namedax.ops.operands.broadcasting import make_result
+from namedax.ops.operands.broadcasting import as_block, make_result
 from namedax.ops.operands.operation import Explicit, operation
-from namedax.ops.operands.pytree import as_block, data_of, flatten, names_of, scalar_of
+from namedax.ops.operands.pytree import data_of, flatten, names_of, scalar_of
 
 __all__ = ["cond", "switch"]
 

@@ -37,8 +37,8 @@ from namedax.errors import (
     PositionalAxisError,
 )
 from namedax.messages.tree_differences import tree_differences
-from namedax.ops.operands.broadcasting import make_result, merge_dims, of_real_entries
-from namedax.ops.operands.pytree import array_of, as_block, data_of, flatten, names_of
+from namedax.ops.operands.broadcasting import as_block, make_result, merge_dims, of_real_entries
+from namedax.ops.operands.pytree import array_of, data_of, flatten, names_of
 from namedax.resources.mesh import entry_of, has_explicit_axes
 
 __all__ = [

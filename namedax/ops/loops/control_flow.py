@@ -39,10 +39,10 @@ from namedax.errors import (
 from namedax.ops.loops.carries import Carry, Element, Grow, ValueType, fix_carry_type
 from namedax.ops.loops.remat import REMAT_CHOICES, Remat, recomputed
 from namedax.ops.operands.along_axes import Entries
-from namedax.ops.operands.broadcasting import make_result, to_local
+from namedax.ops.operands.broadcasting import as_block, make_result, to_local
 from namedax.ops.operands.open_options import open_call
 from namedax.ops.operands.operation import Explicit, operation
-from namedax.ops.operands.pytree import array_of, as_block, data_of, flatten, names_of, scalar_of
+from namedax.ops.operands.pytree import array_of, data_of, flatten, names_of, scalar_of
 from namedax.programs.evaluator import LATE_SUMS, collective_axes
 from namedax.programs.loop_casts import Body, Hoist, Hoisted
 from namedax.programs.prefetch import scan_ahead

@@ -38,8 +38,9 @@ from namedax.errors import (
 )
 from namedax.messages.jax_errors import explain_type_errors
 from namedax.ops.loops.custom_rules import values_like
+from namedax.ops.operands.broadcasting import as_block
 from namedax.ops.operands.nmap import nmap
-from namedax.ops.operands.pytree import array_of, as_block, data_of, flatten, names_of
+from namedax.ops.operands.pytree import array_of, data_of, flatten, names_of
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import masked
 

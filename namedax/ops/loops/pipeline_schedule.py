@@ -42,8 +42,8 @@ from namedax.ops.loops.control_flow import from_device, scan_entries
 from namedax.ops.loops.pipeline_timetable import Schedule
 from namedax.ops.loops.remat import Remat, recomputed
 from namedax.ops.operands.along_axes import Entries
-from namedax.ops.operands.broadcasting import make_result, to_local
-from namedax.ops.operands.pytree import array_of, as_block, data_of, flatten, names_of
+from namedax.ops.operands.broadcasting import as_block, make_result, to_local
+from namedax.ops.operands.pytree import array_of, data_of, flatten, names_of
 from namedax.primitives.record import Kind, is_inexact
 from namedax.primitives.table import TABLE
 from namedax.programs.evaluator import collective_axes, summed_axes

@@ -37,10 +37,10 @@ from namedax.ops.loops.pipeline_schedule import Pipeline
 from namedax.ops.loops.pipeline_timetable import SCHEDULES, Schedule
 from namedax.ops.loops.remat import REMAT_CHOICES, Remat, policy_of, recomputed
 from namedax.ops.operands.along_axes import Entries
-from namedax.ops.operands.broadcasting import make_result
+from namedax.ops.operands.broadcasting import as_block, make_result
 from namedax.ops.operands.open_options import OpenCall, open_call
 from namedax.ops.operands.operation import operation
-from namedax.ops.operands.pytree import as_block, data_of, flatten, names_of
+from namedax.ops.operands.pytree import data_of, flatten, names_of
 from namedax.resources.row_moves import move_rows
 from namedax.resources.serial import LoopAxis
 

@@ -34,8 +34,9 @@ from namedax.messages.call_errors import checks_signature
 from namedax.messages.jax_errors import explain_type_errors
 from namedax.ops.loops.control_flow import scan_entries
 from namedax.ops.operands.along_axes import Entries
+from namedax.ops.operands.broadcasting import as_block
 from namedax.ops.operands.operation import Explicit, operation
-from namedax.ops.operands.pytree import array_of, as_block, data_of, flatten
+from namedax.ops.operands.pytree import array_of, data_of, flatten
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.raw_collective_check import check_agreement, checked_as_body, reject_raw
 

@@ -79,10 +79,10 @@ from namedax.ops.nn.attention_operands import (
 from namedax.ops.nn.attention_positional import checked_cap, without_names
 from namedax.ops.nn.attention_zigzag import ZigzagAttention, can_balance
 from namedax.ops.operands import kernels
-from namedax.ops.operands.broadcasting import make_result
+from namedax.ops.operands.broadcasting import as_block, make_result
 from namedax.ops.operands.open_options import open_call
 from namedax.ops.operands.operation import operation
-from namedax.ops.operands.pytree import as_block, data_of
+from namedax.ops.operands.pytree import data_of
 from namedax.resources.padding import padded, padded_size
 from namedax.resources.padding_masks import masked
 

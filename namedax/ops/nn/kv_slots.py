@@ -18,8 +18,8 @@ from namedax.core.names import Dims, MeshAxes
 from namedax.core.records import Record
 from namedax.core.region import ambient, place_of
 from namedax.core.variance import cast, varying
-from namedax.ops.operands.broadcasting import make_result
-from namedax.ops.operands.pytree import as_block, data_of
+from namedax.ops.operands.broadcasting import as_block, make_result
+from namedax.ops.operands.pytree import data_of
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import last_repeated
 

@@ -39,10 +39,10 @@ from namedax.messages.call_errors import checks_signature
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.operands import kernels
 from namedax.ops.operands.axes import axis_key, resolve_axis
-from namedax.ops.operands.broadcasting import align_ranks
+from namedax.ops.operands.broadcasting import align_ranks, as_block
 from namedax.ops.operands.dispatch import in_program
 from namedax.ops.operands.operation import operation
-from namedax.ops.operands.pytree import array_of, as_block, data_of
+from namedax.ops.operands.pytree import array_of, data_of
 from namedax.ops.reduction.plan import reduction_plan
 from namedax.resources import communication as comm
 

@@ -36,11 +36,11 @@ from namedax.errors import (
 )
 from namedax.messages.call_errors import bound as bound_arguments
 from namedax.ops.operands.axes import check_axes, is_axis_name, new_names
-from namedax.ops.operands.broadcasting import constrain_sharding, make_result, to_local
+from namedax.ops.operands.broadcasting import as_block, constrain_sharding, make_result, to_local
 from namedax.ops.operands.new_axis import new_axis_placement
 from namedax.ops.operands.nmap import nmap
 from namedax.ops.operands.operation import operation
-from namedax.ops.operands.pytree import array_of, as_block, data_of, flatten, names_of
+from namedax.ops.operands.pytree import array_of, data_of, flatten, names_of
 from namedax.resources.exchange import device_count
 from namedax.resources.layout import Layout, relayout
 from namedax.resources.mesh import explicit_axes_of, with_axes_at

@@ -22,7 +22,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding
 
-from namedax.core.annotations import ArrayLike
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import (
     NamedArray,
     dims_of,
@@ -37,6 +37,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import (
     NUMPY,
     SCALARS,
+    as_jax,
     check_numbers,
     is_foreign_type,
     native_order,
@@ -49,12 +50,13 @@ from namedax.errors import AxisSizeError, PositionalAxisError, reject_names, ren
 from namedax.resources import communication as comm
 from namedax.resources.assignment import partition_spec
 from namedax.resources.layout import relayout
-from namedax.resources.mesh import enter_mesh, must_enter
+from namedax.resources.mesh import enter_mesh, must_enter, on_ambient_mesh
 from namedax.resources.padding_masks import without_gradient_of_padding
 
 __all__ = [
     "align",
     "align_ranks",
+    "as_block",
     "constrain_sharding",
     "make_result",
     "merge_dims",
@@ -159,6 +161,22 @@ def to_local(array: object, op: str, region: Region | None) -> object:
     if is_at_home:
         region.state.note_looked_at(key)
     return array
+
+
+@overload
+def as_block(leaf: NamedArray, op: str) -> NamedArray: ...
+@overload
+def as_block(leaf: ArrayLike, op: str) -> AnyArray: ...
+def as_block(leaf: ArrayLike, op: str) -> AnyArray:
+    """Return a leaf as a local array of the body of the ambient region, or of the current mesh."""
+    region = ambient()
+    leaf = to_local(leaf, op, region)
+    array = leaf if isinstance(leaf, (NamedArray, jax.Array)) else as_jax(op, leaf)
+    if region is not None:
+        return array
+    data = array._data if isinstance(array, NamedArray) else array
+    on_mesh = on_ambient_mesh(data, op)
+    return array if on_mesh is data else make_result(on_mesh, dims_of(array))
 
 
 def _without_names(array: object, op: str, region: Region | None) -> object:

@@ -31,18 +31,15 @@ from namedax.core.array import (
     stored_data,
 )
 from namedax.core.display import type_text
-from namedax.core.element_types import as_jax
 from namedax.core.names import Dims, PyTree
 from namedax.core.padded_sharding import PaddedTail, StoredPadding
 from namedax.core.region import Placements, active_regions, ambient, placements_after, record_escape
 from namedax.core.user_code import LEAF, Mark, make_transparent, mark_for
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError
-from namedax.ops.operands.broadcasting import to_local
-from namedax.resources.mesh import on_ambient_mesh
+from namedax.ops.operands.broadcasting import as_block, to_local
 
 __all__ = [
     "array_of",
-    "as_block",
     "data_of",
     "flatten",
     "names_of",
@@ -310,22 +307,6 @@ def stored_leaf(value: Any) -> Any:
 def array_of(data: jax.Array, dims: Dims) -> AnyArray:
     """Return `data` with these dims: a named array, if they have a name."""
     return make_in_region(data, dims) if any(dim is not None for dim in dims) else data
-
-
-@overload
-def as_block(leaf: NamedArray, op: str) -> NamedArray: ...
-@overload
-def as_block(leaf: ArrayLike, op: str) -> AnyArray: ...
-def as_block(leaf: ArrayLike, op: str) -> AnyArray:
-    """Return a leaf as a local array of the body of the ambient region, or of the current mesh."""
-    region = ambient()
-    leaf = to_local(leaf, op, region)
-    array = leaf if isinstance(leaf, (NamedArray, jax.Array)) else as_jax(op, leaf)
-    if region is not None:
-        return array
-    data = data_of(array)
-    on_mesh = on_ambient_mesh(data, op)
-    return array if on_mesh is data else array_of(on_mesh, dims_of(array))
 
 
 def names_of(dims: Dims) -> tuple[Hashable, ...]:
