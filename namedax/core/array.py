@@ -666,16 +666,11 @@ def make_in_region(data: jax.Array | jax.ShapeDtypeStruct, dims: Dims) -> NamedA
 def make_blocks(
     datas: Iterable[jax.Array], all_dims: Iterable[Dims], region: Region
 ) -> list[NamedArray]:
-    """Return many `NamedArray`s, as `make_in_region` does where `region` is ambient.
-
-    Their sizes agree with `region`.
-    """
-    arrays = list(map(make, datas, all_dims))
-    if region.manual:
-        trace = get_opaque_trace_state()
-        for array in arrays:
-            set_block(array, BlockInfo(trace, region))
-            region.state.note_looked_at((array._dims, array._data.shape))
+    """Return `NamedArray`s of sizes that agree with `region`, as `make_in_region` does in it."""
+    arrays, trace = list(map(make, datas, all_dims)), get_opaque_trace_state()
+    for array in arrays if region.manual else ():
+        set_block(array, BlockInfo(trace, region))
+        region.state.note_looked_at((array._dims, array._data.shape))
     return arrays
 
 

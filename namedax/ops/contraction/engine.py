@@ -253,7 +253,7 @@ def _contract_pair(plan: Plan, a: Term, b: Term, needed: frozenset[Label]) -> Te
         return found
     with _named_scope(found):
         term = _contract_directly(plan, a, b, needed)
-    return term._replace(no_ring=found) if found else term
+    return Term(*term[:-1], found) if found else term
 
 
 def _named_scope(scope: str) -> contextlib.AbstractContextManager[object]:
