@@ -216,11 +216,6 @@ def dot_product_attention(
     ('pos', 'head', 'd')
     """
     if axis is None:
-        if isinstance(value, Mapping):
-            raise ArgumentError(
-                f"{OPERATION}: value={format_value(value)} is a part of the key by name, which"
-                " requires axis= and features=. Pass them, or pass the array of values."
-            )
         return without_names(locals())
     names = Names.of(axis, features, key_axis, heads, key_heads, query, key)
     value, of_key = _value_of_key(key, value, names)
