@@ -209,7 +209,7 @@ class Segments(Operation):
 
 
 class Sort(Operation):
-    names, weight, moves = ("sort", "argsort"), 0.7, True
+    names, weight, moves = ("sort", "argsort", "sort_by"), 0.7, True
 
     def draw(self, g, name):
         x = g.pick(lambda v: v.names and v.dtype in ("f32", "i32"))
@@ -219,7 +219,8 @@ class Sort(Operation):
         return g.s(name, (x,), axis=axis, descending=g.rare()) if g.distinct(g.v(x), (axis,)) else None
 
     def code(self, s, a, functions, resources):
-        return f"nx.{s.op}({a[0]}, {s['axis']!r}{', descending=True' if s['descending'] else ''})"
+        key = f"(nx.sign({a[0]}), {a[0]}), " if s.op == "sort_by" else ""  # the same order, with ties of the first key
+        return f"nx.{s.op}({a[0]}, {key}{s['axis']!r}{', descending=True' if s['descending'] else ''})"
 
     def run(self, r, s, values, env):
         (v,) = values

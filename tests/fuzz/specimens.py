@@ -210,6 +210,10 @@ SPECIMENS: dict[str, Specimen] = {
         program([given("a", "b")], [do(1, "sort", 0, axis="a", descending=False), do(2, "tanh", 1)], 2),
         (on(X4, a="x", b=2), on(X4, "inside", a="x", b=2)),
     ),
+    "the gradient of a sort by keys next to a free axis and without one": Specimen(
+        program([given("a", "b")], [do(1, "sort_by", 0, axis="a", descending=True), do(2, "tanh", 1)], 2),
+        (on(X4, a="x"), on(X4, "inside", a="x"), on((("x", 2), ("y", 4)), "outside", EXPLICIT, a=("x", "y"))),
+    ),
     "the gradient of quantiles over devices beside a loop": Specimen(
         program([given("a", "b")], [do(1, "median", 0, axes=("a",)), do(2, "quantile", 0, axes=("a",), q=0.3)], 1, 2),
         (on(X4, a="x", b=2), on(X4, "inside", a="x", b=2)),
