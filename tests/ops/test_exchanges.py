@@ -187,3 +187,27 @@ def test_steps_use_neither_an_exchange():
         lambda v: nx.sum(nx.sort(v, "k") * v, ("r", "k")), axis_resources={"k": "x", "r": nx.SerialLoop(2)}, mesh=mesh
     )
     np.testing.assert_allclose(summed(x), jnp.sum(jnp.sort(x.data, 1) * x.data), rtol=1e-5)
+
+
+@pytest.mark.parametrize("resources", [{"a": "x"}, {"a": "x", "b": "y"}, {"a": ("x", "y")}, {"c": "x", "a": "y"}], ids=str)
+@pytest.mark.parametrize("label", ["fftn", "ifftn", "fft2", "dctn"])
+def test_transforms_of_all_axes_gather_none(label, resources):
+    """Each sharded axis is exchanged with another axis of the transform, as in a pencil decomposition."""
+    a = array(8, 16, 8)
+    transforms = {
+        "fftn": (lambda v: N.fft.fftn(v, axes=("a", "b", "c")), jnp.fft.fftn),
+        "ifftn": (lambda v: N.fft.ifftn(v, axes=("c", "a", "b"), norm="ortho"), lambda v: jnp.fft.ifftn(v, norm="ortho")),
+        "fft2": (lambda v: N.fft.fft2(v, axes=("a", "c")), lambda v: jnp.fft.fft2(v, axes=(0, 2))),
+        "dctn": (lambda v: nx.scipy.fft.dctn(v, axes=("a", "b", "c"), norm="ortho"), lambda v: jsp.fft.dctn(v, norm="ortho")),
+    }
+    named, plain = transforms[label]
+    names = ["a", "b", "c"]
+    mapped = nx.xmap(named, names, names, axis_resources=resources, mesh=make_mesh((4, 2)))
+    np.testing.assert_allclose(mapped(a), plain(a), atol=1e-4)
+    kinds, sent = counted(mapped, a)
+    assert kinds == {"all-to-all"}
+    loss = lambda f: lambda v: jnp.sum(jnp.abs(f(v)) ** 2 * jnp.cos(v))  # noqa: E731
+    np.testing.assert_allclose(jax.jit(jax.grad(loss(mapped)))(a), jax.grad(loss(plain))(a), rtol=1e-3, atol=1e-3)
+    if label == "fftn" and len(resources) == 1:  # real numbers there, complex ones back
+        devices = 8 if resources == {"a": ("x", "y")} else 4
+        assert sent == pytest.approx(a.size / devices * (devices - 1) / devices * (4 + 8))

@@ -191,6 +191,11 @@ _NAMESAKES = {
 
 # Namespaces of functions whose parameter `n` or `s` is the size of axes of the result.
 _TRANSFORMS = frozenset({"namedax.numpy.fft", "namedax.scipy.fft"})
+# Transforms of several axes that are transforms of one axis after the other.
+_SEPARATE = frozenset(
+    {f"namedax.numpy.fft.{name}" for name in ("fftn", "ifftn")}
+    | {f"namedax.scipy.fft.{name}" for name in ("dctn", "idctn")}
+)
 # Lifted functions whose operands `nx.strict_broadcasting` checks, and modules of such functions.
 _ELEMENTWISE = {"namedax.scipy.special."} | {
     f"namedax.{module}.{name}"
@@ -314,7 +319,7 @@ def _lift(
     if path in _KINDS:
         lifted = _KINDS[path](function, name, function)
     elif found:
-        lifted = along_axes(function, name, found, renames)
+        lifted = along_axes(function, name, found, renames, path in _SEPARATE)
     else:
         lifted = nmap(with_derivative(function))
     if isinstance(lifted, Lifted):
@@ -339,8 +344,9 @@ def _documentation(summary: str, path: str, axes: tuple[str, ...], renames: bool
         paragraphs += [
             f"`{'`, `'.join(axes)}` also {take} axis names, or tuples of names and positions.\n"
             "All other names are batch axes.",
-            "Communication: a sharded axis that is given by name is gathered (one all-gather).\n"
-            "If the result has it, it is sharded again.",
+            "Communication: a sharded axis that is given by name is complete in the call. If\n"
+            "another name divides over its mesh axes, an all-to-all moves the sharding to that\n"
+            "name and another one moves it back; otherwise the axis is gathered (one all-gather).",
         ]
     else:
         paragraphs += [

@@ -60,7 +60,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def along_axes(
-    function: Callable[..., Any], name: str, axis_parameters: tuple[str, ...], renames: bool = False
+    function: Callable[..., Any],
+    name: str,
+    axis_parameters: tuple[str, ...],
+    renames: bool = False,
+    separates: bool = False,
 ) -> Callable[..., Any]:
     """Let `function` take names as axes; other names are batch axes.
 
@@ -73,6 +77,8 @@ def along_axes(
       name: the name of the function, for messages.
       axis_parameters: the parameters of the function that are axes.
       renames: add the keyword `out_axis`, which renames axes in the result; default: False.
+      separates: True if the function of several axes is that of one axis after the other; default:
+        False. Then each sharded axis is complete by itself, while the others stay sharded.
     """
     signature = signature_of(function)
     positional = nmap(function)
@@ -89,6 +95,11 @@ def along_axes(
         renamed = new_names(name, out_axis, wanted, "axis") if out_axis is not None else {}
         if not wanted:
             return positional(*args, **kwargs)
+        if separates and not renamed and (parts := _separated(given, axis_parameters[0], axes)):
+            of = next(iter(given))
+            for part in parts:
+                given[of] = lifted(*bound.args, **{**bound.kwargs, axis_parameters[0]: part})
+            return given[of]
         arrays = _arrays(given)
         first = next((leaf for leaf in arrays if isinstance(leaf, NamedArray)), None)
         for axis in wanted:
@@ -129,6 +140,25 @@ def along_axes(
     if renames:
         vars(lifted)["__signature__"] = _with_out_axis(inspect.signature(function))
     return lifted
+
+
+def _separated(
+    given: Mapping[str, Any], parameter: str, names: Sequence[Hashable]
+) -> list[tuple[Any, ...]]:
+    """Return the axes of a call in parts, each sharded one by itself; none if all are complete.
+
+    Sharded axes come first, those over most devices first of all: the first transform is of real
+    numbers, which are half of the bytes.
+    """
+    region, axes = ambient(), entries_of(given[parameter])
+    if region is None or not region.manual or len(axes) < 2 or given.get("s") is not None:
+        return []
+    sharded = [name for name in names if region.place(name)]
+    sharded.sort(key=lambda name: -region.mesh_axis_size(region.place(name)))
+    rest = tuple(axis for axis in axes if axis not in sharded)
+    if not sharded or (len(sharded) == 1 and not rest):
+        return []
+    return [*((name,) for name in sharded), *([rest] if rest else [])]
 
 
 def _with_out_axis(signature: inspect.Signature) -> inspect.Signature:
