@@ -253,7 +253,9 @@ def dot_product_attention(
         position on are masked.
       local_window_size: the number of positions that a query sees to the left and to the right, by
         default all; one integer applies to both sides.
-      implementation: without `axis`, as in JAX.
+      implementation: without `axis`, as in JAX. With `axis`, `None` (the default) and `"xla"` are
+        the algorithms of namedax, and `"cudnn"` is JAX's fused kernel on the block of each device,
+        see below.
       return_residual: without `axis`, as in JAX.
       axis: the axis name of the query positions; by default `None`, for positional axes.
       features: the axis name over which `query` and `key` are contracted. By default `None`, for
@@ -284,6 +286,12 @@ def dot_product_attention(
       dtype of the operands. A query that may attend to no key has the result 0, whereas JAX's
       function returns the mean of the masked values.
 
+    `implementation="cudnn"` never stores the scores. It requires a GPU, operands of float16 or
+    bfloat16, values with as many features as keys, and unmapped key positions and features; with
+    `is_causal`, which allows a window, also unmapped query positions and as many keys as queries.
+    It supports no bias, mask, lengths, segments or soft cap. It has no forward mode and no second
+    derivative.
+
     Packed sequences may have any lengths and cross devices: the segments of keys go around the ring
     with them. Blocks that have no sequence in common are not computed. `is_causal` and a window
     count within a sequence, which must have consecutive positions. See `nx.Ragged`.
@@ -303,10 +311,13 @@ def dot_product_attention(
       AxisSizeError: an axis has two sizes, the heads are not a multiple of the key heads, or
         `balance` is combined with different numbers of queries and keys.
       PlacementConflictError: two axes of one value are sharded over one mesh axis, or `balance` is
-        combined with queries and keys that share only a part of their mesh axes.
+        combined with queries and keys that share only a part of their mesh axes, or
+        `implementation="cudnn"` with sharded keys.
       ArgumentError: `soft_cap` is not a positive number; or only the queries have segments although
         the keys have another axis, or segments there are combined with `is_causal` or a window; or
-        `balance` is unknown or the attention is not causal.
+        `balance` is unknown or the attention is not causal; or `implementation` is unknown, or
+        `"cudnn"` without a GPU or with an option that it does not support.
+      ArgumentTypeError: `implementation="cudnn"` has operands of another dtype.
     """
 @overload
 def dropout(

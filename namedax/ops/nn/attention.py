@@ -68,6 +68,7 @@ from namedax.ops.nn.attention_blocks import (
     Labels,
     Role,
 )
+from namedax.ops.nn.attention_fused import FusedAttention, check_implementation
 from namedax.ops.nn.attention_operands import (
     OPERATION,
     Names,
@@ -94,7 +95,22 @@ Blocks = Mapping[str, AnyArray]
 OfKey = tuple[Hashable, int, int | None]
 
 
-@operation(name="dot_product_attention", on_blocks=True)
+def _axes_on_blocks(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    *_: object,
+    axis: Hashable | None = None,
+    implementation: str | None = None,
+    **__: object,
+) -> Hashable:
+    """Return the axes for which attention needs blocks: the fused kernel needs them for all."""
+    if axis is None or implementation != "cudnn":
+        return axis
+    return tuple({dim: None for x in (query, key, value) for dim in dims_of(x) if dim is not None})
+
+
+@operation(_axes_on_blocks, name="dot_product_attention", on_blocks=True)
 def dot_product_attention(
     query: ArrayLike,
     key: ArrayLike,
@@ -168,7 +184,9 @@ def dot_product_attention(
         result 0.
       key_segments: the same for the keys, by their positions; by default `segments`, if `key` has
         `axis`.
-      implementation: without `axis`, as in JAX.
+      implementation: without `axis`, as in JAX. With `axis`, `None` (the default) and `"xla"` are
+        the algorithms of namedax, and `"cudnn"` is JAX's fused kernel on the block of each device,
+        see below.
       return_residual: without `axis`, as in JAX.
       balance: `"zigzag"` gives every device of a ring an equal share of a causal mask, by default
         `None`; `nx.plan` then also tries `"zigzag"`. It never changes the result, and has no effect
@@ -180,6 +198,12 @@ def dot_product_attention(
       axes of the others. The softmax is computed in float32 (or float64), and the result has the
       dtype of the operands. A query that may attend to no key has the result 0, whereas JAX's
       function returns the mean of the masked values.
+
+    `implementation="cudnn"` never stores the scores. It requires a GPU, operands of float16 or
+    bfloat16, values with as many features as keys, and unmapped key positions and features; with
+    `is_causal`, which allows a window, also unmapped query positions and as many keys as queries.
+    It supports no bias, mask, lengths, segments or soft cap. It has no forward mode and no second
+    derivative.
 
     Packed sequences may have any lengths and cross devices: the segments of keys go around the ring
     with them. Blocks that have no sequence in common are not computed. `is_causal` and a window
@@ -200,10 +224,13 @@ def dot_product_attention(
       AxisSizeError: an axis has two sizes, the heads are not a multiple of the key heads, or
         `balance` is combined with different numbers of queries and keys.
       PlacementConflictError: two axes of one value are sharded over one mesh axis, or `balance` is
-        combined with queries and keys that share only a part of their mesh axes.
+        combined with queries and keys that share only a part of their mesh axes, or
+        `implementation="cudnn"` with sharded keys.
       ArgumentError: `soft_cap` is not a positive number; or only the queries have segments although
         the keys have another axis, or segments there are combined with `is_causal` or a window; or
-        `balance` is unknown or the attention is not causal.
+        `balance` is unknown or the attention is not causal; or `implementation` is unknown, or
+        `"cudnn"` without a GPU or with an option that it does not support.
+      ArgumentTypeError: `implementation="cudnn"` has operands of another dtype.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> q = nx.named(jnp.ones((6, 4, 8)), ["pos", "head", "d"])
@@ -222,11 +249,13 @@ def dot_product_attention(
     if (region := ambient()) is not None:
         # The name of the key positions may occur only in bias and mask, which may be missing.
         names.renamed(region.noted)
-    if implementation is not None or return_residual:
+    if return_residual:
         raise ArgumentError(
-            f"{OPERATION}: implementation= and return_residual= are only for the positional form."
-            f" Leave them out with axis={format_value(axis)}."
+            f"{OPERATION}: return_residual= is only for the positional form. Leave it out with"
+            f" axis={format_value(axis)}."
         )
+    if implementation is not None:
+        check_implementation(implementation)
     window = _window(local_window_size)
     _check_balance(balance, is_causal, window)
     balance = balance or _open_balance(names, is_causal or (window is not None and not window[1]))
@@ -243,7 +272,9 @@ def dot_product_attention(
     optional |= _segments(names, segments, key_segments, is_causal or window is not None)
     operands = {"query": query, "key": key, "value": value}
     operands |= {name: array for name, array in optional.items() if array is not None}
-    given = (tuple(operands), scale, is_causal, window, soft_cap, balance is not None, of_key)
+    is_fused = implementation == "cudnn"
+    options = (scale, is_causal, window, soft_cap, balance is not None, is_fused, of_key)
+    given = (tuple(operands), *options)
     return kernels.run(OPERATION, _attend_by_name, names, given, *operands.values())
 
 
@@ -256,11 +287,13 @@ def _attend_by_name(
     window: tuple[int, int] | None,
     soft_cap: float | None,
     is_balanced: bool,
+    is_fused: bool,
     of_key: OfKey | None,
     *operands: AnyArray,
 ) -> AnyArray:
     blocks = dict(zip(given, operands, strict=True))
-    return _attend(blocks, names, scale, is_causal, window, soft_cap, is_balanced, of_key)
+    options = (scale, is_causal, window, soft_cap, is_balanced, is_fused, of_key)
+    return _attend(blocks, names, *options)
 
 
 def _value_of_key(
@@ -386,6 +419,7 @@ def _attend(
     window: tuple[int, int] | None,
     soft_cap: float | None,
     is_balanced: bool,
+    is_fused: bool,
     of_key: OfKey | None,
 ) -> AnyArray:
     region = ambient()
@@ -430,11 +464,12 @@ def _attend(
         split_heads(operands, names, place(names.heads), place(names.key_heads), blocks)
     _leave_out_padding(operands, key_place, feature_axes, whole)
 
-    is_zigzag = False
-    if is_balanced:
+    kind: type[BlockAttention] = FusedAttention if is_fused else BlockAttention
+    if is_balanced and not is_fused:  # the fused kernel has no ring
         sizes = _size_along(operands["query"], QUERY), _size_along(operands["key"], KEY)
-        is_zigzag = can_balance(names, sizes, region, query_place, key_place)
-    plan = (ZigzagAttention if is_zigzag else BlockAttention)(
+        if can_balance(names, sizes, region, query_place, key_place):
+            kind = ZigzagAttention
+    plan = kind(
         labels={which: operand.labels for which, operand in operands.items()},
         shapes={which: operand.data.shape for which, operand in operands.items()},
         carried=carried,
@@ -455,6 +490,8 @@ def _attend(
         keys=key_place.size if isinstance(key_place, Uneven) else None,
         value_in_key=_value_in_key(of_key, operands, names.features, place),
     )
+    if isinstance(plan, FusedAttention):
+        plan.check(names)
     data = plan.run({which: operand.data for which, operand in operands.items()})
     return _finish(data, plan.result, operands["query"].labels, names)
 

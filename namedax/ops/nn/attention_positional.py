@@ -20,6 +20,7 @@ from namedax.errors import (
     PositionalAxisError,
     format_value,
 )
+from namedax.ops.nn.attention_fused import check_platform
 from namedax.ops.nn.attention_operands import OPERATION
 from namedax.ops.operands.nmap import nmap
 
@@ -85,6 +86,8 @@ def without_names(given: Mapping[str, object]) -> AnyArray:
             )
     chosen = {k: given[k] for k in options} | {"return_residual": given["return_residual"]}
     if soft_cap is None:
+        if chosen["implementation"] == "cudnn":
+            check_platform()
         return _plain(*arrays, **chosen)
     if chosen.pop("implementation") == "cudnn":
         raise ArgumentError(

@@ -635,7 +635,7 @@ MISTAKES = {
         ValueError,
         ["local_window_size must be at least 0 on both sides, got (-1, 2)"],
     ),
-    "cudnn": ({"implementation": "cudnn"}, ValueError, ["implementation= and return_residual=", "positional form"]),
+    "a residual": ({"return_residual": True}, ValueError, ["return_residual= is only for the positional form"]),
 }
 
 
