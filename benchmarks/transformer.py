@@ -25,13 +25,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-import gc
 import math
 import os
 import pathlib
-import statistics
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -45,7 +42,7 @@ import transformer_model as model
 from jax import lax
 from jax.sharding import AxisType, Mesh
 from jax.sharding import PartitionSpec as P
-from timing import interleaved
+from timing import Rival, compile_times, interleaved
 from transformer import EXPERTS, LAYOUTS, MIXTURES  # the example
 
 import namedax as nx
@@ -107,35 +104,6 @@ def size_text(size: float) -> str:
         if size < 2**20
         else f"{size / 2**20:.2f} MiB"
     )
-
-
-Rival = tuple[Callable[[], Any], Sequence[Any]]
-
-
-def compile_times(rivals: Mapping[str, Rival], rounds: int) -> dict[str, tuple[float, float]]:
-    """Median seconds to trace every program, and to trace, lower and compile it, with cold caches each time.
-
-    Args:
-      rivals: functions that create the function to compile, in each round, and its arguments.
-      rounds: rounds of every program. The order is reversed every other round.
-    """
-    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in rivals}
-    order = list(rivals)
-    for round_ in range(rounds):
-        for name in order if round_ % 2 == 0 else reversed(order):
-            make, args = rivals[name]
-            jax.clear_caches()
-            gc.collect()
-            begin = time.perf_counter()
-            traced = make().trace(*args)
-            between = time.perf_counter()
-            traced.lower().compile()
-            seconds[name].append((between - begin, time.perf_counter() - begin))
-    columns = {name: list(zip(*times, strict=True)) for name, times in seconds.items()}
-    return {
-        name: (statistics.median(trace), statistics.median(whole))
-        for name, (trace, whole) in columns.items()
-    }
 
 
 # --- the layouts of the example -----------------------------------------------------------------------------------------
