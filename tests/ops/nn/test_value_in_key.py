@@ -121,5 +121,5 @@ def test_errors(value, message):
     q, k = nx.named(Q, ["a", "b", "d"]), nx.named(K, ["a", "d"])
     with pytest.raises(nx.errors.ArgumentError, match=f"dot_product_attention: value=.*{message}|{message}"):
         nx.nn.dot_product_attention(q, k, value, **NAMES)
-    with pytest.raises(nx.errors.ArgumentTypeError, match="dot_product_attention: value=.* is not an array of numbers"):
+    with pytest.raises(nx.errors.ArgumentTypeError, match=r"dot_product_attention: value=.* is not an array of numbers"):
         nx.nn.dot_product_attention(Q[None], Q[None], {"v": slice(0, 2)})
