@@ -668,9 +668,10 @@ def make_blocks(
 ) -> list[NamedArray]:
     """Return `NamedArray`s of sizes that agree with `region`, as `make_in_region` does in it."""
     arrays, trace = list(map(make, datas, all_dims)), get_opaque_trace_state()
-    for array in arrays if region.manual else ():
-        set_block(array, BlockInfo(trace, region))
-        region.state.note_looked_at((array._dims, array._data.shape))
+    if region.manual:
+        for array in arrays:
+            set_block(array, BlockInfo(trace, region))
+        region.state.looked_at.update([(array._dims, array._data.shape) for array in arrays])
     return arrays
 
 

@@ -60,8 +60,8 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.full(20)
-@pytest.mark.fast(4)
+@pytest.mark.full(6)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", [p for p in PLACEMENTS if p in FEW or str(p) == "two-reversed-auto"], ids=str)
 def test_values_and_gradients(placement, smooth):
@@ -87,6 +87,8 @@ def counted(function, *args):
     return {one.kind for one in sent}, sum(one.wire_bytes for one in sent)
 
 
+@pytest.mark.full(9)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("shape", [(8,), (4, 2)], ids=str)
 @pytest.mark.parametrize("label", COUNTED)
 def test_bytes_are_those_of_two_all_to_alls(label, shape):
@@ -112,6 +114,8 @@ def test_gradients_send_what_the_forward_pass_sends(label):
     assert sent <= 2 * 16 * 64 / 8 * 7 / 8 * (there + back) + 64
 
 
+@pytest.mark.full(3)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("n", [1, 10, 13])
 @pytest.mark.parametrize("axes", ["x", ("x", "y")], ids=str)
 def test_sizes_that_do_not_divide(n, axes):
@@ -189,6 +193,8 @@ def test_steps_use_neither_an_exchange():
     np.testing.assert_allclose(summed(x), jnp.sum(jnp.sort(x.data, 1) * x.data), rtol=1e-5)
 
 
+@pytest.mark.full(5)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("resources", [{"a": "x"}, {"a": "x", "b": "y"}, {"a": ("x", "y")}, {"c": "x", "a": "y"}], ids=str)
 @pytest.mark.parametrize("label", ["fftn", "ifftn", "fft2", "dctn"])
 def test_transforms_of_all_axes_gather_none(label, resources):

@@ -173,7 +173,13 @@ def _within(array: NamedArray) -> tuple[Any, Dims]:
 
 
 def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
-    (data,), tail = _flatten(array)
+    # as `_flatten`, without a call for each parameter of a program
+    if active_regions or _noting_anywhere:
+        data, tail = _within(array)
+    elif type(tail := array._tail) is PaddedTail:
+        data, tail = stored_parts(array)
+    else:
+        data = array._data
     return ((_key(tail), data),), tail
 
 

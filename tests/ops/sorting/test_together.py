@@ -24,8 +24,8 @@ def _kinds(function, *args):
 
 
 # The smallest columns for which columnsort is correct, and the next longer ones.
-@pytest.mark.full(8)
-@pytest.mark.fast(3)
+@pytest.mark.full(5)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("values", [2, 5, 10_000])
 @pytest.mark.parametrize(("devices", "block"), [(3, 12), (4, 24), (5, 40), (7, 84), (8, 112)])
 def test_columns_are_sorted(devices, block, values):
@@ -115,8 +115,8 @@ def _plain(rows, keys, descending):
     )
 
 
-@pytest.mark.full(20)
-@pytest.mark.fast(4)
+@pytest.mark.full(6)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("b", [4, 3])  # with a free axis, and without one
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_rows_by_keys(placement, b):
@@ -133,6 +133,8 @@ def test_rows_by_keys(placement, b):
     check(closed, only(_by_key(_plain)), args[:2], in_axes[:2], out[0], placement)
 
 
+@pytest.mark.full(3)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("n", [10, 16, 896])
 @pytest.mark.parametrize("axes", ["x", ("x", "y")], ids=str)
 def test_other_axes_of_rows_and_keys(n, axes):
@@ -166,6 +168,8 @@ def test_other_axes_of_rows_and_keys(n, axes):
     )
 
 
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("stable", [True, False])
 @pytest.mark.parametrize("n", [24, 896])
 def test_lax_sort_of_several_arrays(n, stable):
