@@ -219,7 +219,7 @@ class Sort(Operation):
         return g.s(name, (x,), axis=axis, descending=g.rare()) if g.distinct(g.v(x), (axis,)) else None
 
     def code(self, s, a, functions, resources):
-        key = f"(nx.sign({a[0]}), {a[0]}), " if s.op == "sort_by" else ""  # the same order, with ties of the first key
+        key = f"(nx.sign({a[0]}), 2 * {a[0]}), " if s.op == "sort_by" else ""  # the same order, with ties of the first key
         return f"nx.{s.op}({a[0]}, {key}{s['axis']!r}{', descending=True' if s['descending'] else ''})"
 
     def run(self, r, s, values, env):
