@@ -37,7 +37,7 @@ def by_hand(start, stop, is_causal=False, local_window_size=None, balance=None):
 
 
 @pytest.mark.full(12)
-@pytest.mark.fast(3)
+@pytest.mark.fast(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("part", [slice(0, 4), slice(2, None), None], ids=str)
 @pytest.mark.parametrize("placement", FEW, ids=str)

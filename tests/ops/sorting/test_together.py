@@ -116,7 +116,7 @@ def _plain(rows, keys, descending):
 
 
 @pytest.mark.full(6)
-@pytest.mark.fast(2)
+@pytest.mark.fast(5)
 @pytest.mark.parametrize("b", [4, 3])  # with a free axis, and without one
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_rows_by_keys(placement, b):
