@@ -8,19 +8,20 @@ devices sends it `n - 1` times, and stores no more than its block.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import jax
-from jax import lax
 
 from namedax.core.names import MeshAxes
 from namedax.core.padded_sharding import plain
 from namedax.core.records import Record
 from namedax.resources.layout import Layout, relayout
-from namedax.resources.serial import LoopAxis
+from namedax.resources.serial import LoopAxis, count_along
 
 __all__ = ["Exchange", "device_count"]
+
+T = TypeVar("T")
 
 
 def device_count(axes: Iterable[str]) -> int:
@@ -28,7 +29,7 @@ def device_count(axes: Iterable[str]) -> int:
     axes = tuple(axes)
     if any(isinstance(axis, LoopAxis) for axis in axes):
         return 0
-    return math.prod(int(lax.axis_size(axis)) for axis in axes)
+    return count_along(axes)
 
 
 class Exchange(Record):
@@ -73,16 +74,19 @@ class Exchange(Record):
         """Return the sent blocks, of some arrays on the way there and of others on the way back."""
         return (there + back) * (self.devices - 1) / self.devices
 
-    def run(self, function: Callable[..., jax.Array], *datas: jax.Array) -> jax.Array:
-        """Call a function on the complete dimensions of arrays of one shape; shard its result."""
-        return self.to_sharded(function(*map(self.to_complete, datas)))
+    def run(self, function: Callable[..., T], *datas: jax.Array) -> T:
+        """Call a function on the complete dimensions of arrays; shard its results again."""
+        return jax.tree.map(self.to_sharded, function(*map(self.to_complete, datas)))
 
     def to_complete(self, data: jax.Array) -> jax.Array:
         """Make the dimensions complete, without padding; more dimensions may follow."""
-        more: Layout = ((),) * (data.ndim - len(self.sharded))
-        return relayout(data, self.sharded + more, self.complete + more)
+        return self._moved(data, self.sharded, self.complete)
 
     def to_sharded(self, data: jax.Array) -> jax.Array:
         """Shard the dimensions again, with padding where their sizes do not divide."""
-        more: Layout = ((),) * (data.ndim - len(self.sharded))
-        return relayout(data, self.complete + more, self.sharded + more)
+        return self._moved(data, self.complete, self.sharded)
+
+    @staticmethod
+    def _moved(data: jax.Array, old: Layout, new: Layout) -> jax.Array:
+        more: Layout = ((),) * (data.ndim - len(old))
+        return relayout(data, old + more, new + more)

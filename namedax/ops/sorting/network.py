@@ -24,9 +24,8 @@ compute the padding of the others. It is the first sort key of the network, whic
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -43,17 +42,20 @@ from namedax.ops.reduction.plan import ReductionPlan
 from namedax.resources import communication as comm
 from namedax.resources.exchange import Exchange
 from namedax.resources.mesh import replicated
-from namedax.resources.padding_masks import is_real, real_blocks
-from namedax.resources.serial import reject_loops
+from namedax.resources.padding_masks import is_real, real_blocks, refilled
+from namedax.resources.serial import count_along, reject_loops
 
 __all__ = [
     "cheaper_exchange",
     "global_positions",
     "merge_exchange",
+    "run_complete",
     "sort_blocks",
     "sort_local",
     "sort_values",
 ]
+
+T = TypeVar("T")
 
 
 @functools.lru_cache(maxsize=64)
@@ -93,15 +95,15 @@ def cheaper_exchange(
     """
     if (exchange := plan.exchange()) is None:
         return None
-    rounds = sent_blocks(plan.place, plan.data.shape[plan.axes[0]])
-    return exchange if exchange.blocks(there, back) <= rounds * sorted_bytes else None
+    sent = _sent_blocks(plan.place, plan.data.shape[plan.axes[0]])
+    return exchange if exchange.blocks(there, back) <= sent * sorted_bytes else None
 
 
 def _sorting_devices(axes: tuple[str, ...], block: int) -> int:
     """Return the number of devices with elements."""
     if isinstance(axes, Uneven):
         return real_blocks(axes, block)
-    return math.prod(lax.axis_size(axis) for axis in axes)
+    return count_along(axes)
 
 
 def sort_blocks(
@@ -127,7 +129,7 @@ def sort_blocks(
 
 def _has_long_columns(axes: tuple[str, ...], block: int) -> bool:
     """Return True if columnsort is correct for these blocks, and sends less than the network."""
-    devices = math.prod(lax.axis_size(axis) for axis in axes)
+    devices = count_along(axes)
     return (
         devices > 2
         and not isinstance(axes, Uneven)
@@ -137,9 +139,9 @@ def _has_long_columns(axes: tuple[str, ...], block: int) -> bool:
     )
 
 
-def sent_blocks(axes: tuple[str, ...], block: int) -> float:
+def _sent_blocks(axes: tuple[str, ...], block: int) -> float:
     """Return the number of blocks that `sort_blocks` sends of each operand."""
-    devices = math.prod(lax.axis_size(axis) for axis in axes)
+    devices = count_along(axes)
     if _has_long_columns(axes, block):
         return 2 * (devices - 1) / devices + 1
     return len(merge_exchange(_sorting_devices(axes, block)))
@@ -153,7 +155,7 @@ def _by_columns(
     last_first: bool,
 ) -> list[jax.Array]:
     """Sort by columnsort: the blocks of the devices are the columns of a matrix."""
-    devices, block = math.prod(lax.axis_size(axis) for axis in axes), operands[0].shape[dim]
+    devices, block = count_along(axes), operands[0].shape[dim]
     place = comm.block_index(tuple(axes))
     column = devices - 1 - place if last_first else place
 
@@ -219,7 +221,7 @@ def _by_network(
     operands = _sorted(
         operands, dim, num_keys, _padding_first(operands[0], dim, axes, None, last_first)
     )
-    devices = math.prod(lax.axis_size(axis) for axis in axes)
+    devices = count_along(axes)
     sorting = _sorting_devices(axes, block)
     place = comm.block_index(tuple(axes))
     for pairs in merge_exchange(sorting) if block else ():
@@ -252,34 +254,53 @@ def sort_together(
     dim: int,
     descending: bool,
     axes: tuple[str, ...] = (),
-    is_stable: bool = True,
-) -> tuple[list[jax.Array], list[jax.Array]]:
-    """Sort keys and rows along `dim` by the keys, over all blocks; return both.
+    index: jax.Array | None = None,
+) -> list[jax.Array]:
+    """Sort keys and rows along `dim` by the keys, over all blocks; return them in this order.
 
     Args:
       keys: arrays of one shape; the first one decides first.
       rows: arrays with the dimensions of the keys, and maybe more behind these.
       dim: the dimension.
-      descending: if `True`, sort from the largest key, with ties still in order.
+      descending: if `True`, sort from the largest key.
       axes: the mesh axes of the dimension; by default none.
-      is_stable: if `True` (default), equal keys keep their order.
+      index: the global positions, by which equal keys keep their order over devices. By default
+        none: they keep it without `axes` only.
     """
-    operands, count = [*keys, *rows], len(keys)
-    if axes and is_stable:
-        index = lax.broadcasted_iota(jnp.int32, keys[0].shape, dim)
-        index = index + comm.block_index(tuple(axes)) * keys[0].shape[dim]
-        operands.insert(count, -index if descending else index)
-        operands = sort_blocks(operands, dim, axes, count + 1, descending)
-        del operands[count]
-    elif axes:
-        operands = sort_blocks(operands, dim, axes, count, descending)
-    elif descending:
-        operands = _sorted([lax.rev(data, [dim]) for data in operands], dim, count, [])
-    else:
-        operands = _sorted(operands, dim, count, [])
-    if descending:
-        operands = [lax.rev(data, [dim]) for data in operands]
-    return operands[:count], operands[count:]
+
+    def turned(datas: Sequence[jax.Array]) -> list[jax.Array]:
+        return [lax.rev(data, [dim]) for data in datas] if descending else list(datas)
+
+    if not axes:
+        return turned(_sorted(turned([*keys, *rows]), dim, len(keys), []))
+    ties = [] if index is None else [-index if descending else index]
+    count = len(keys) + len(ties)
+    operands = sort_blocks([*keys, *ties, *rows], dim, axes, count, descending)
+    return turned([*operands[: len(keys)], *operands[count:]])
+
+
+def run_complete(
+    plan: ReductionPlan,
+    exchange: Exchange | None,
+    of_complete: Callable[..., T],
+    of_blocks: Callable[..., T],
+    *datas: jax.Array,
+) -> T:
+    """Run a function along the axis of a plan: complete, after an exchange, or over devices.
+
+    Args:
+      plan: the plan of one axis.
+      exchange: the exchange with a free dimension; `None` for none.
+      of_complete: the function of arrays with the complete axis.
+      of_blocks: the function of their blocks, if the axis is sharded and there is no exchange.
+      datas: the blocks.
+    """
+    if exchange is not None:
+        return exchange.run(of_complete, *datas)
+    if not plan.mesh_axes:
+        return of_complete(*datas)
+    (dim,) = plan.axes
+    return jax.tree.map(lambda data: refilled(data, dim, plan.place), of_blocks(*datas))
 
 
 def _padding_first(
@@ -297,7 +318,7 @@ def _padding_first(
         return []
     keys = [is_real(data.shape, dim, axes)]
     if exchange is not None:
-        partner = np.arange(math.prod(lax.axis_size(axis) for axis in axes))
+        partner = np.arange(count_along(axes))
         for source, target in exchange:
             partner[target] = source
         at = jnp.asarray(partner)[comm.block_index(tuple(axes))]
@@ -312,18 +333,19 @@ def _sorted(
     operands: Sequence[jax.Array], dim: int, num_keys: int, first: list[jax.Array]
 ) -> list[jax.Array]:
     """Sort operands by their keys, preceded by others; drop these."""
-    narrow = [operand for operand in operands if operand.ndim == operands[0].ndim]
-    index = cast_data(lax.broadcasted_iota(jnp.int32, narrow[0].shape, dim), varying(narrow[0]))
-    more = [index] if len(narrow) < len(operands) else []
-    count = len(first) + num_keys
-    ordered = list(lax.sort([*first, *narrow, *more], dimension=dim, num_keys=count))
-    order, results = ordered[-1], iter(ordered[len(first) :])
+    ndim, count = operands[0].ndim, len(first) + num_keys
+    narrow = [operand for operand in operands if operand.ndim == ndim]
+    if len(narrow) == len(operands):
+        return list(lax.sort([*first, *operands], dimension=dim, num_keys=count))[len(first) :]
+    index = lax.broadcasted_iota(jnp.int32, narrow[0].shape, dim)
+    index = cast_data(index, varying(narrow[0]))
+    *results, order = lax.sort([*first, *narrow, index], dimension=dim, num_keys=count)
+    ordered = iter(results[len(first) :])
 
     def rows(data: jax.Array) -> jax.Array:
-        at = lax.expand_dims(order, range(order.ndim, data.ndim))
-        return jnp.take_along_axis(data, at, dim)
+        return jnp.take_along_axis(data, lax.expand_dims(order, range(ndim, data.ndim)), dim)
 
-    return [next(results) if operand.ndim == order.ndim else rows(operand) for operand in operands]
+    return [next(ordered) if operand.ndim == ndim else rows(operand) for operand in operands]
 
 
 def global_positions(plan: ReductionPlan, dtype: DType) -> jax.Array:
@@ -408,7 +430,7 @@ class _Keys(Record):
         """Return the keys of the narrowest dtype with enough integers; `None` if there is none."""
         if not jnp.issubdtype(data.dtype, jnp.floating):
             return None
-        n = data.shape[dim] * math.prod(lax.axis_size(axis) for axis in axes)
+        n = data.shape[dim] * count_along(axes)
         for wide in (data.dtype, jnp.dtype(jnp.float32)):
             # The NaN of one sign except one; 8-bit floats have none.
             spare = 2 ** int(jnp.finfo(wide).nmant) - 2 if jnp.finfo(wide).bits >= 16 else 0

@@ -39,12 +39,13 @@ from namedax.ops.reduction.cumulative import flatten_positional, plan_of_one_axi
 from namedax.ops.sorting.network import (
     cheaper_exchange,
     global_positions,
+    run_complete,
     sort_blocks,
     sort_local,
     sort_values,
 )
 from namedax.resources import communication as comm
-from namedax.resources.padding_masks import real_blocks, real_entries, refilled
+from namedax.resources.padding_masks import real_blocks, real_entries
 from namedax.resources.serial import LoopAxis
 
 __all__ = [
@@ -122,16 +123,13 @@ def _sort(op: str, axis: AxisSpec, stable: bool, descending: bool, x: AnyArray) 
     def of_complete(data: jax.Array) -> jax.Array:
         return sort_local(data, dim, stable, descending)
 
+    def of_blocks(data: jax.Array) -> jax.Array:
+        data = sort_values(data, global_positions(plan, jnp.int32), dim, plan.place, descending)
+        return lax.rev(data, [dim]) if descending else data
+
     width = plan.data.dtype.itemsize
-    if (exchange := cheaper_exchange(plan, width, width, width)) is not None:
-        return plan.finish_whole(exchange.run(of_complete, plan.data))
-    if not plan.mesh_axes:
-        return plan.finish_whole(of_complete(plan.data))
-    index = global_positions(plan, jnp.int32)
-    data = sort_values(plan.data, index, dim, plan.place, descending)
-    return plan.finish_whole(
-        refilled(lax.rev(data, [dim]) if descending else data, dim, plan.place)
-    )
+    exchange = cheaper_exchange(plan, width, width, width)
+    return plan.finish_whole(run_complete(plan, exchange, of_complete, of_blocks, plan.data))
 
 
 @operation(cached=True, on_blocks=True)
@@ -184,23 +182,24 @@ def _argsort(
     plan = plan_of_one_axis(op, x, -1 if axis is None else axis, supports_padding=True)
     (dim,) = plan.axes
     dtype = jnp.arange(0).dtype if dtype is None else dtype
+    # Devices exchange 32 bits of each index.
+    sent = jnp.dtype(jnp.int32 if plan.mesh_axes else dtype)
 
-    def of_complete(data: jax.Array, dtype: DType) -> jax.Array:
-        order = jnp.argsort(data, dim, stable=stable, descending=descending, dtype=dtype)
+    def of_complete(data: jax.Array) -> jax.Array:
+        order = jnp.argsort(data, dim, stable=stable, descending=descending, dtype=sent)
         # JAX (0.10 to 0.12) declares the result as the same on all devices.
         return cast_data(order, varying(data))
 
-    if not plan.mesh_axes:
-        return plan.finish_whole(of_complete(plan.data, dtype))
-    data, key_type = lax.stop_gradient(plan.data), jnp.dtype(jnp.int32)
-    width, of_key = data.dtype.itemsize, key_type.itemsize
-    if (exchange := cheaper_exchange(plan, width + of_key, width, of_key)) is not None:
-        index = exchange.run(lambda data: of_complete(data, key_type), data)
-        return plan.finish_whole(index.astype(dtype))
-    index = global_positions(plan, key_type)
-    key = -index if descending else index  # reversed in the end, together with its ties
-    _, key = sort_blocks((data, key), dim, plan.place, 2, descending)
-    index = refilled(lax.rev(-key, [dim]) if descending else key, dim, plan.place)
+    def of_blocks(data: jax.Array) -> jax.Array:
+        index = global_positions(plan, sent)
+        key = -index if descending else index  # reversed in the end, together with its ties
+        _, key = sort_blocks((data, key), dim, plan.place, 2, descending)
+        return lax.rev(-key, [dim]) if descending else key
+
+    data = lax.stop_gradient(plan.data) if plan.mesh_axes else plan.data
+    width = data.dtype.itemsize
+    exchange = cheaper_exchange(plan, width + sent.itemsize, width, sent.itemsize)
+    index = run_complete(plan, exchange, of_complete, of_blocks, data)
     return plan.finish_whole(index.astype(dtype))
 
 
@@ -248,15 +247,13 @@ def _lexsort(op: str, axis: AxisSpec, *keys: AnyArray) -> AnyArray:
         index = cast_data(lax.broadcasted_iota(dtype, keys[0].shape, dim), varying(keys[0]))
         return lax.sort([*keys, index], dimension=dim, num_keys=len(keys))[-1]
 
-    width = sum(key.dtype.itemsize for key in keys_of)
-    of_index = dtype.itemsize
-    if (exchange := cheaper_exchange(plan, width + of_index, width, of_index)) is not None:
-        return plan.finish_whole(exchange.run(of_complete, *keys_of))
-    if not plan.mesh_axes:
-        return plan.finish_whole(of_complete(*keys_of))
-    operands = [*keys_of, global_positions(plan, dtype)]
-    order = sort_blocks(operands, dim, plan.place, len(operands))[-1]
-    return plan.finish_whole(refilled(order, dim, plan.place))
+    def of_blocks(*keys: jax.Array) -> jax.Array:
+        operands = [*keys, global_positions(plan, dtype)]
+        return sort_blocks(operands, dim, plan.place, len(operands))[-1]
+
+    width, of_index = sum(key.dtype.itemsize for key in keys_of), dtype.itemsize
+    exchange = cheaper_exchange(plan, width + of_index, width, of_index)
+    return plan.finish_whole(run_complete(plan, exchange, of_complete, of_blocks, *keys_of))
 
 
 def _run_partition(

@@ -20,11 +20,8 @@ from namedax.ops.operands.along_axes import along_axes, checks_axes, names_in
 from namedax.ops.operands.broadcasting import align, align_ranks, make_result
 from namedax.ops.operands.operation import operation
 from namedax.ops.reduction.cumulative import plan_of_one_axis
-from namedax.ops.reduction.plan import ReductionPlan
-from namedax.ops.sorting.network import sort_together
+from namedax.ops.sorting.network import global_positions, run_complete, sort_together
 from namedax.ops.sorting.sorting import sort
-from namedax.resources.exchange import Exchange
-from namedax.resources.padding_masks import refilled
 
 __all__ = ["lax_sort", "lax_sort_key_val", "sort_by"]
 
@@ -76,7 +73,18 @@ def sort_by(
     plan = plan_of_one_axis("sort_by", of_keys, axis, supports_padding=True)
     leaves, tree = jax.tree.flatten(x, is_leaf=is_named)
     rows = [_Rows.of(leaf, of_keys, axis) for leaf in leaves]
-    ordered = _sorted_rows(plan, datas, [each.data for each in rows], descending)
+    (dim,), count = plan.axes, len(datas)
+
+    def of_complete(*datas: jax.Array) -> list[jax.Array]:
+        return sort_together(datas[:count], datas[count:], dim, descending)[count:]
+
+    def of_blocks(*datas: jax.Array) -> list[jax.Array]:
+        index = global_positions(plan, jnp.int32)
+        operands = datas[:count], datas[count:]
+        return sort_together(*operands, dim, descending, plan.place, index)[count:]
+
+    blocks = (*datas, *[each.data for each in rows])
+    ordered = run_complete(plan, plan.exchange(), of_complete, of_blocks, *blocks)
     return jax.tree.unflatten(
         tree, [each.result(data) for each, data in zip(rows, ordered, strict=True)]
     )
@@ -116,27 +124,6 @@ class _Rows:
         return make_result(lax.transpose(data, back), self.dims)
 
 
-def _sorted_rows(
-    plan: ReductionPlan, keys: list[jax.Array], rows: list[jax.Array], descending: bool
-) -> list[jax.Array]:
-    (dim,) = plan.axes
-
-    def of_complete(*datas: jax.Array) -> list[jax.Array]:
-        return sort_together(datas[: len(keys)], datas[len(keys) :], dim, descending)[1]
-
-    if (exchange := plan.exchange()) is not None:
-        return _exchanged(exchange, of_complete, [*keys, *rows])
-    if not plan.mesh_axes:
-        return of_complete(*keys, *rows)
-    _, rows = sort_together(keys, rows, dim, descending, plan.place)
-    return [refilled(row, dim, plan.place) for row in rows]
-
-
-def _exchanged(exchange: Exchange, function: Any, datas: list[jax.Array]) -> list[jax.Array]:
-    results = function(*map(exchange.to_complete, datas))
-    return [exchange.to_sharded(result) for result in results]
-
-
 _positional_sort = along_axes(lax.sort, "sort", ("dimension",))
 
 
@@ -174,15 +161,11 @@ def lax_sort(
     def of_complete(*datas: jax.Array) -> list[jax.Array]:
         return list(lax.sort(datas, dim, is_stable, num_keys))
 
-    if (exchange := plan.exchange()) is not None:
-        results = _exchanged(exchange, of_complete, datas)
-    elif not plan.mesh_axes:
-        results = of_complete(*datas)
-    else:
-        keys, rest = sort_together(
-            datas[:num_keys], datas[num_keys:], dim, False, plan.place, is_stable
-        )
-        results = [refilled(data, dim, plan.place) for data in (*keys, *rest)]
+    def of_blocks(*datas: jax.Array) -> list[jax.Array]:
+        index = global_positions(plan, jnp.int32) if is_stable else None
+        return sort_together(datas[:num_keys], datas[num_keys:], dim, False, plan.place, index)
+
+    results = run_complete(plan, plan.exchange(), of_complete, of_blocks, *datas)
     return tuple(make_result(result, dims) for result in results)
 
 
