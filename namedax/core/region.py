@@ -316,6 +316,10 @@ class Region(frozenset[_Seen]):
         """
         return self.places.get(name, ())
 
+    def layout(self, dims: Iterable[Hashable | None]) -> tuple[tuple[str, ...], ...]:
+        """Return `place` of each dimension; `()` for a positional one."""
+        return tuple([self.places.get(dim, ()) for dim in dims])
+
     def _reject(
         self,
         op: str | None,

@@ -203,7 +203,7 @@ def _whole(op: str, leaf: Any, region: Region | None) -> tuple[_Kind, jax.Array]
     data = lax.stop_gradient(data)
     blocks: MeshAxes = ()
     if region is not None and region.manual:
-        old = [() if dim is None else region.place(dim) for dim in dims]
+        old = region.layout(dims)
         _reject_microbatches(op, dims, old)
         data = relayout(data, old, [()] * len(old))
         order = jax.sharding.get_abstract_mesh().axis_names

@@ -193,7 +193,7 @@ class _Matrix(NamedTuple):
         short, long = _short_and_long(array, sides)
         order = _order(dims, short, long)
         sizes = dict(zip(dims, shape, strict=True))
-        places = tuple(() if dim is None else region.place(dim) for dim in dims)
+        places = region.layout(dims)
         axes_of = dict(zip(dims, places, strict=True))
         mesh_axes = [] if region.mesh is None else list(region.mesh.axis_names)
 

@@ -19,7 +19,6 @@ from namedax.ops.operands.broadcasting import make_result, to_local
 from namedax.primitives.partition import Block, in_layout
 from namedax.programs.partitioner import partition
 from namedax.programs.raw_collective_check import reject_raw
-from namedax.resources.layout import Layout
 from namedax.resources.mesh import without_explicit_axes
 
 __all__ = ["on_global_shapes", "run_partitioned"]
@@ -70,11 +69,11 @@ def run_partitioned(
         reject_raw(closed, region.resources, name, reductions=False, is_global=True)
 
     operands = [
-        Block(block, _layout(dims, region)) for block, dims in zip(blocks, all_dims, strict=True)
+        Block(block, region.layout(dims)) for block, dims in zip(blocks, all_dims, strict=True)
     ]
     results = partition(closed, operands, tracing, check, _varying_besides(operands))
     leaves = [
-        make_result(in_layout(result, _layout(dims, region)).value, dims)
+        make_result(in_layout(result, region.layout(dims)).value, dims)
         for result, dims in zip(results, result_dims, strict=True)
     ]
     return jax.tree.unflatten(tree, leaves)
@@ -126,7 +125,3 @@ def _global_type(block: jax.Array, dims: Dims, region: Region) -> jax.ShapeDtype
         for n, dim in zip(block.shape, dims, strict=True)
     )
     return jax.ShapeDtypeStruct(shape, block.dtype, weak_type=jax.typeof(block).weak_type)
-
-
-def _layout(dims: Dims, region: Region) -> Layout:
-    return tuple(() if dim is None else region.place(dim) for dim in dims)

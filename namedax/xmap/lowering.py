@@ -126,7 +126,7 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> PyTree:
 
     def on_old(dims: Dims) -> list[tuple[str, ...]]:
         """Return the placements of dims in the region, without placements on the new axes."""
-        placements = [() if dim is None else region.place(dim) for dim in dims]
+        placements = region.layout(dims)
         return [axes if new_axes.isdisjoint(axes) else () for axes in placements]
 
     def in_outer(dims: Dims, of: Dims) -> list[tuple[str, ...]]:

@@ -95,10 +95,7 @@ class Space(Record):
             ((),) * len(dims_of(block)) for block in blocks
         ]
         if region is not None and region.manual:
-            places = [
-                tuple(() if dim is None else region.place(dim) for dim in dims_of(block))
-                for block in blocks
-            ]
+            places = [region.layout(dims_of(block)) for block in blocks]
         mesh_axes = [tuple(axis for place in of_one for axis in place) for of_one in places]
         like = [
             array_of(cast_data(data_of(block), axes), dims_of(block))

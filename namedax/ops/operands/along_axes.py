@@ -25,7 +25,7 @@ from namedax.core.functions import signature_of
 from namedax.core.name_scopes import in_scope, is_in_program, scope_of_lifted
 from namedax.core.names import AxisName, Dims, PyTree, is_name
 from namedax.core.padded_sharding import plain
-from namedax.core.region import Region, ambient, enter, place_of
+from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import cast
 from namedax.errors import (
     AxisNameError,
@@ -42,7 +42,7 @@ from namedax.ops.operands.nmap import nmap
 from namedax.ops.operands.operation import operation
 from namedax.ops.operands.pytree import array_of, data_of, flatten, names_of
 from namedax.resources.exchange import device_count
-from namedax.resources.layout import Layout, relayout
+from namedax.resources.layout import relayout
 from namedax.resources.mesh import explicit_axes_of, with_axes_at
 
 __all__ = [
@@ -233,9 +233,9 @@ def to_front(leaf: PyTree, names: list[Hashable], op: str) -> PyTree:
             raise_not_found(op, name, type_text(leaf), names_of(leaf.dims))
     data, dims = block.data, block.dims
     if region is not None and region.manual:
-        old = [() if dim is None else region.place(dim) for dim in dims]
+        old = region.layout(dims)
         new = [() if dim in names else place for dim, place in zip(dims, old, strict=True)]
-        data = relayout(data, old, new) if old != new else data
+        data = relayout(data, old, new)
     order = [dims.index(name) for name in names] + [
         i for i, dim in enumerate(dims) if dim not in names
     ]
@@ -278,10 +278,7 @@ def _from_front(
         for place in places:
             if named[place] in names:  # its size may not divide over its mesh axes
                 region.block_size(named[place], data.shape[place], op)
-        old, new = [
-            [() if dim is None else region.place(dim) for dim in each] for each in (dims, named)
-        ]
-        data = relayout(data, old, new) if old != new else data
+        data = relayout(data, region.layout(dims), region.layout(named))
     return make_result(data, tuple(named))
 
 
@@ -329,15 +326,12 @@ def _exchanged(
     inside = region.with_resources(resources)
     found: list[Any] = []
 
-    def layouts(dims: Dims) -> tuple[Layout, Layout]:
-        before, after = (tuple(place_of(each, dim) for dim in dims) for each in (region, inside))
-        return before, after
-
     def run(*datas: jax.Array) -> list[jax.Array]:
         given = list(leaves)
         with enter(inside):
             for i, data, array in zip(places, datas, arrays, strict=True):
-                given[i] = make_in_region(relayout(data, *layouts(array.dims)), array.dims)
+                data = relayout(data, region.layout(array.dims), inside.layout(array.dims))
+                given[i] = make_in_region(data, array.dims)
             results, tree = jax.tree.flatten(function(given), is_leaf=is_named)
             results = [to_local(result, op, inside) for result in results]
             found[:] = [tree, [dims_of(result) for result in results]]
@@ -360,8 +354,8 @@ def _exchanged(
         for name, n in zip(dims, data.shape, strict=True):
             if name in wanted:  # its size may not divide over its mesh axes
                 region.block_size(name, n, op)
-        before, after = layouts(dims)
-        finished.append(make_result(relayout(data, after, before), dims))
+        data = relayout(data, inside.layout(dims), region.layout(dims))
+        finished.append(make_result(data, dims))
     return jax.tree.unflatten(tree, finished)
 
 

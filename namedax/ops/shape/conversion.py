@@ -351,8 +351,8 @@ def _enter(array: NamedArray, before: Dims, op: str) -> AnyArray:
         region.block_size(dim, size, op, supports_padding=True)
     if not region.manual:
         return make_result(array._data, array._dims)
-    old = [() if dim is None else region.place(dim) for dim in before]
-    new = [() if dim is None else region.place(dim) for dim in array._dims]
+    old = region.layout(before)
+    new = region.layout(array._dims)
     return make_result(relayout(array._data, old, new), array._dims)
 
 
@@ -404,7 +404,7 @@ def positional(x: PyTree, axes: PyTree) -> PyTree:
         data, dims = detach_names(leaf, mapping, leaf_text("positional", path), "the array")
         region = ambient()
         if region is not None and region.manual:
-            old = [() if dim is None else region.place(dim) for dim in dims]
+            old = region.layout(dims)
             data = relayout(data, old, [()] * len(dims))
         return data
 
@@ -463,8 +463,8 @@ def untag(x: PyTree, axes: PyTree) -> PyTree:
         region = ambient()
         if region is None or not region.manual:
             return make_result(data, final)
-        old = [() if dim is None else region.place(dim) for dim in dims]
-        new = [() if dim is None else region.place(dim) for dim in final]
+        old = region.layout(dims)
+        new = region.layout(final)
         return move(make_in_region(data, dims), old, new, final)
 
     return map_with_mappings(one, x, axes, "untag")

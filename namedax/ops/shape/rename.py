@@ -189,8 +189,8 @@ def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable], wire: Wire | N
     region.check_placement(op, names_of(renamed))
     if not region.manual:
         return make_result(x._data, renamed)
-    old_layout = [() if dim is None else region.place(dim) for dim in dims]
-    new_layout = [() if dim is None else region.place(dim) for dim in renamed]
+    old_layout = region.layout(dims)
+    new_layout = region.layout(renamed)
     if old_layout == new_layout:
         return share_block(make_result(x._data, renamed), x)
     return move(x, old_layout, new_layout, renamed, wire=wire)
