@@ -13,6 +13,7 @@ import linecache
 import os
 import sys
 import sysconfig
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from types import CodeType, FrameType
@@ -81,7 +82,7 @@ def trace_names(f: Callable[..., Any], /, *args: PyTree, **kwargs: PyTree) -> Na
         try:
             recorder.run(lambda: jax.eval_shape(f, *args, **kwargs))
         except Exception as raised:
-            if not recorder.roots:  # the call itself failed
+            if not _was_called(recorder.roots, raised):  # the call itself failed
                 raise
             error = raised
     sent: Mapping[tuple[str, int], list[str]] = {}
@@ -178,6 +179,13 @@ def _has_arrays(call: _Call) -> bool:
     return bool(call.arguments) or any(
         line.values or any(map(_has_arrays, line.calls)) for line in call.lines
     )
+
+
+def _was_called(roots: list[_Call], raised: Exception) -> bool:
+    """Return True if the user's function ran: a finalizer is recorded too, but raises nothing."""
+    codes = {call.code for call in roots}
+    frames = (frame for frame, _ in traceback.walk_tb(raised.__traceback__))
+    return any(map(_has_arrays, roots)) or any(frame.f_code in codes for frame in frames)
 
 
 def _same(calls: list[_Call], others: list[_Call]) -> bool:

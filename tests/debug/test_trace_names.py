@@ -177,6 +177,20 @@ def test_mistakes():
         nx.trace_names(layer, arguments()[0])
 
 
+def test_functions_that_python_runs_before_a_mistaken_call_do_not_hide_the_mistake():
+    @jax.tree_util.register_pytree_node_class
+    class Holder:
+        def tree_flatten(self):
+            return (), None
+
+        @classmethod
+        def tree_unflatten(cls, aux, leaves):
+            return cls()
+
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
+        nx.trace_names(layer, Holder())
+
+
 def test_handlers_and_cases_have_their_text():
     def f(x):
         try:
