@@ -107,6 +107,10 @@ class TraceState:
             self.looked_at.clear()
         self.looked_at.add(key)
 
+    def count(self, key: Hashable) -> int:
+        """Return the number of calls of `times` with `key` so far."""
+        return self._counts.get(key, 0)
+
     def times(self, key: Hashable) -> int:
         """Return the number of calls of this method with `key`, this call included."""
         if len(self._counts) >= _MOST_LOOKED_AT:

@@ -87,7 +87,8 @@ def slice(
 
 
 def _one(x: ArrayLike, name: Hashable, entry: builtins.slice, new: Hashable | None) -> AnyArray:
-    return run("slice", _slice, (name, new), (entry.start, entry.stop, entry.step), x)
+    part = entry.start, entry.stop, entry.step
+    return run("slice", _slice, (name, new), part, x, only_axes=True)
 
 
 def _slice(

@@ -104,7 +104,9 @@ def _normalized(
     sharded: Callable[[ReductionPlan], jax.Array],
 ) -> AnyArray:
     operands = (x,) if where is None else (x, where)
-    return kernels.run(op, _normalize, axis_key(op, axis), (local, sharded), *operands)
+    return kernels.run(
+        op, _normalize, axis_key(op, axis), (local, sharded), *operands, only_axes=True
+    )
 
 
 def _normalize(

@@ -275,7 +275,7 @@ def dot_product_attention(
     is_fused = implementation == "cudnn"
     options = (scale, is_causal, window, soft_cap, balance is not None, is_fused, of_key)
     given = (tuple(operands), *options)
-    return kernels.run(OPERATION, _attend_by_name, names, given, *operands.values())
+    return kernels.run(OPERATION, _attend_by_name, names, given, *operands.values(), only_axes=True)
 
 
 def _attend_by_name(

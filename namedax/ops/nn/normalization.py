@@ -248,7 +248,15 @@ def _run(
         if value is not None
     )
     operands = (x, *(v for v in (scale, bias, where) if v is not None))
-    return kernels.run(op, _norm, axis_key(op, axis), (compute, given, static), *operands)
+    return kernels.run(
+        op,
+        _norm,
+        axis_key(op, axis),
+        (compute, given, static),
+        *operands,
+        only_axes=True,
+        casts=True,
+    )
 
 
 def _norm(

@@ -52,6 +52,7 @@ from namedax.core.explicit_fallback import (
     may_fall_back,
 )
 from namedax.core.name_scopes import Scope, is_open
+from namedax.core.recent import Recent
 from namedax.core.region import active_regions
 from namedax.core.strict_broadcasting import is_strict, strict_scopes
 from namedax.errors import NamedaxError, StoredPaddingError
@@ -63,7 +64,6 @@ from namedax.ops.operands.call_arguments import (
     describe,
 )
 from namedax.ops.operands.kernels import (
-    Recent,
     new_table,
     remember,
     type_key,

@@ -41,6 +41,7 @@ from namedax.core.element_types import NUMPY, SCALARS, check_numbers, native_ord
 from namedax.core.explicit_fallback import fallbacks
 from namedax.core.name_scopes import Scope, check_scope_names, is_open, names_in, scope_text, silent
 from namedax.core.names import Dims, is_name
+from namedax.core.recent import Recent
 from namedax.core.region import Region, ambient, escaped_blocks, without_region
 from namedax.core.strict_broadcasting import check_names, is_strict, strict_scopes, without
 from namedax.core.variance import (
@@ -60,7 +61,6 @@ __all__ = [
     "CONSTANTS",
     "OF_BLOCKS",
     "AxesAndNew",
-    "Recent",
     "new_table",
     "remember",
     "run",
@@ -97,8 +97,13 @@ def run(
     static: tuple[Any, ...],
     *operands: ArrayLike,
     in_region: bool = True,
+    only_axes: bool = False,
+    casts: bool = False,
 ) -> AnyArray:
     """Run `function(op, axes, *static, *operands)` by its kernel unless a name is sharded.
+
+    In a body with sharded names, an operation that occurs often runs by its kernel too if it says
+    that it needs only `axes`, and none of these is sharded.
 
     Args:
       op: the operation, for messages.
@@ -112,9 +117,12 @@ def run(
         called directly.
       *operands: arrays and Python scalars.
       in_region: False to call `function` directly in every region; default: True.
+      only_axes: True if `function` treats all names but those of `axes` as batch axes, and neither
+        communicates nor reads anything of the region if those are not sharded; default: False.
+      casts: True if `function` first casts all operands to one device variance; default: False.
     """
     if strict_scopes and is_strict():
-        again = functools.partial(run, in_region=in_region)
+        again = functools.partial(run, in_region=in_region, only_axes=only_axes, casts=casts)
         return without(again, op, function, axes, static, *operands)
     region = ambient()
     given = (op, axes, *static)
@@ -140,6 +148,11 @@ def run(
             call, more = with_forms, (function, given, operands)
         else:
             call, more = function, (*given, *operands)
+        if only_axes and (key := _key_here(region, function, given, operands, casts)) is not None:
+            if region.state.count(key) < _OFTEN:
+                call, more = _counted, (region, key, call, more)
+            else:
+                call, more = _in_region, (region, function, given, operands)
     else:
         call, more = _in_region, (region, function, given, operands)
     if is_open():
@@ -352,6 +365,35 @@ def _is_frequent(region: Region, key: Hashable) -> bool:
         return False
 
 
+def _key_here(
+    region: Region,
+    function: Callable[..., Any],
+    given: tuple[Any, ...],
+    operands: tuple[Any, ...],
+    casts: bool,
+) -> Hashable:
+    """Return a key of an operation along complete axes of own blocks; `None` for any other."""
+    if region.mode != "manual" or (key := own_blocks(operands, region)) is None:
+        return None
+    if not casts and len({entry[2] for entry in key if entry is not None}) > 1:
+        return None
+    axes = given[1].axes if type(given[1]) is AxesAndNew else given[1]
+    if axes is ... or (type(axes) is tuple and ... in axes):
+        return None
+    names: list[Hashable] = []
+    _renamed(given[1], names.append)
+    if not region.resources.keys().isdisjoint(names):
+        return None
+    return function, given, _types(given), key
+
+
+def _counted(region: Region, key: Hashable, call: Callable[..., R], more: tuple[Any, ...]) -> R:
+    """Return `call(*more)`, and count it if it does not raise: a kernel raises less errors."""
+    result = call(*more)
+    region.state.times(key)
+    return result
+
+
 def _shapes(operands: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([(x._dims, x._data.shape) if type(x) is NamedArray else None for x in operands])
 
@@ -398,45 +440,6 @@ def _renamed(axes: Axes, number: Callable[[Hashable], Hashable]) -> Axes:
 
 
 # --- caches --------------------------------------------------------------------------------------
-
-
-class Recent:
-    """A table of recently used entries, at most `2 * size`.
-
-    It has two generations, and the older one is dropped when the younger one is full. An entry of
-    the younger one costs one lookup, without the bookkeeping of a strict order of use.
-    """
-
-    def __init__(self, size: int):
-        self.size = size
-        self.young: dict[Hashable, Any] = {}
-        self.old: dict[Hashable, Any] = {}
-
-    def get(self, key: Hashable) -> Any:
-        """Return an entry, or `None`."""
-        found = self.young.get(key)
-        if found is None:
-            found = self.old.get(key)
-            if found is not None:
-                self.put(key, found)
-        return found
-
-    def put(self, key: Hashable, value: Any) -> bool:
-        """Add an entry; return True if old entries were dropped."""
-        full = len(self.young) >= self.size
-        if full:
-            self.old, self.young = self.young, {}
-        self.young[key] = value
-        return full
-
-    def pop(self, key: Hashable, freed: object = None) -> None:
-        """Remove an entry, if it is there; `freed` is ignored, as a callback of weak references."""
-        self.young.pop(key, None)
-        self.old.pop(key, None)
-
-    def clear(self) -> None:
-        """Remove all entries."""
-        self.young, self.old = {}, {}
 
 
 class _Kernel:

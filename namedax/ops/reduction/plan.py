@@ -242,7 +242,7 @@ def run_reduction(
         operands.append(initial)
     given = (reduce, keepdims, where is not None, initial is not None, dtype, *static)
     axes = axis if type(axis) is str else axis_key(op, axis)
-    return kernels.run(op, _reduce, axes, given, *operands)
+    return kernels.run(op, _reduce, axes, given, *operands, only_axes=True)
 
 
 def _reduce(

@@ -30,6 +30,7 @@ from namedax.core.element_types import (
     is_foreign_type,
 )
 from namedax.core.names import Dims, PyTree, check_dims
+from namedax.core.recent import Recent
 from namedax.core.region import active_regions, ambient
 from namedax.errors import (
     ArgumentTypeError,
@@ -328,7 +329,7 @@ def named(array: PyTree, axes: PyTree) -> PyTree:
 
 
 #: The dims of named plain arrays, by the list of names and the rank.
-_known_dims = kernels.Recent(1024)
+_known_dims = Recent(1024)
 _STRINGS = frozenset({str, NoneType, EllipsisType})
 
 

@@ -94,7 +94,7 @@ def concatenate(
         return Lifted(lambda *xs: joined(with_one_sharding(xs), axis, dtype=dtype), "concatenate")(
             *arrays
         )
-    return run("concatenate", _concatenate, (axis, out_axis), (dtype,), *arrays)
+    return run("concatenate", _concatenate, (axis, out_axis), (dtype,), *arrays, only_axes=True)
 
 
 def _list_of(op: str, arrays: Any) -> list[Any]:
@@ -196,7 +196,9 @@ def _broadcast_other_axes(
         order = sorted(range(len(own)), key=lambda i: labels.index(own[i]))
         target = (*sizes[:dim], data.shape[plan.dim], *sizes[dim:])
         data = lax.transpose(data, order)
-        datas.append(lax.broadcast_in_dim(data, target, [labels.index(own[i]) for i in order]))
+        if data.shape != target:
+            data = lax.broadcast_in_dim(data, target, [labels.index(own[i]) for i in order])
+        datas.append(data)
     return datas, dims, dim
 
 

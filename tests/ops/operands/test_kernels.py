@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import namedax as nx
+from namedax.core.recent import Recent
 from namedax.errors import AxisNotFoundError, AxisSizeError, EinsumError, NamedaxError
 from namedax.ops.operands import kernels
 from tests import make
@@ -165,8 +166,8 @@ def test_kernels_that_fall_out_are_freed(monkeypatch):
         return kernel
 
     monkeypatch.setattr(kernels, "_compile", recorded)
-    monkeypatch.setattr(kernels, "_kernels", kernels.Recent(3))
-    monkeypatch.setattr(kernels, "_calls", kernels.Recent(50))
+    monkeypatch.setattr(kernels, "_kernels", Recent(3))
+    monkeypatch.setattr(kernels, "_calls", Recent(50))
     x = nx.named(make.arange(4.0), ["k"])
     for i in range(12):
         np.testing.assert_array_equal(values(nx.shift(x, 1, "k", fill_value=float(i))), [i, 0, 1, 2])
