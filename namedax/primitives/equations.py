@@ -9,12 +9,12 @@ or parameters themselves, so a change in another version of JAX needs a change i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
 from jax.core import AbstractValue, ShapedArray
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, subjaxprs
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, subjaxprs
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from namedax.core.records import Record
@@ -370,17 +370,61 @@ def _opened(jaxpr: AnyJaxpr | None) -> Jaxpr | None:
 
 def call_whole(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
     """Evaluate an open jaxpr without constants; under a trace, as one call, not bound again."""
+    like, changes = _call_of(ClosedJaxpr(jaxpr, ()))
+    return bind(like, values, **changes)
+
+
+def call_equation(
+    closed: ClosedJaxpr, operands: list[Any], results: list[Any], like: JaxprEqn
+) -> JaxprEqn:
+    """Return an equation that calls a jaxpr without constants, with the source of `like`."""
+    call, changes = _call_of(closed)
+    return call.replace(
+        invars=operands,
+        outvars=results,
+        params={**call.params, **changes},
+        effects=closed.effects,
+        source_info=like.source_info,
+    )
+
+
+def _call_of(closed: ClosedJaxpr) -> tuple[JaxprEqn, dict[str, Any]]:
+    """Return an equation with a call, and the parameters that it has for `closed`."""
     with jax.disable_jit(
         False
     ):  # two operands and three results, to count per-operand and per-result values
         (like,) = without_region(_some_call(), 0.0, 0.0).jaxpr.eqns
-    counts = {2: len(jaxpr.invars), 3: len(jaxpr.outvars)}
+    counts = {2: len(closed.jaxpr.invars), 3: len(closed.jaxpr.outvars)}
     changes = {
         name: value[:1] * counts[len(value)]
         for name, value in like.params.items()
         if isinstance(value, tuple) and len(value) in counts
     }
-    return bind(like, values, **{**changes, "jaxpr": ClosedJaxpr(jaxpr, ())})
+    return like, {**changes, "jaxpr": closed}
+
+
+def identity_of(eqn: JaxprEqn) -> Hashable | None:
+    """Return all that an equation has in common with equal ones: all but the variables it reads.
+
+    Return `None` if it has side effects: it must stay where it is. The result may contain
+    parameters that cannot be hashed.
+    """
+    if has_side_effects(eqn):
+        return None
+    source = eqn.source_info
+    return (
+        eqn.primitive,
+        tuple(eqn.params.items()),
+        tuple([var.aval for var in eqn.outvars]),
+        tuple([_literal(var) if type(var) is Literal else None for var in eqn.invars]),
+        source.traceback,
+        source.name_stack,
+    )
+
+
+def _literal(literal: Literal) -> Hashable:
+    """Return a number with its type: `1`, `1.0` and `True` differ, and so do `0.0` and `-0.0`."""
+    return type(literal.val), repr(literal.val), literal.aval
 
 
 @functools.cache

@@ -12,6 +12,7 @@ so that its psum is a reduce-scatter. `two_level` splits collectives over fast a
 for functions of JAX that operate on blocks. It uses `block_dimensions`, which tracks sharded
 dimensions. `partitioner` evaluates a program on global shapes on the blocks of devices.
 `varying_loops` evaluates a lifted function in steps, with casts where its loops begin.
+`outlining` lets equal parts of a program, such as layers, be calls of one part.
 
 Read `evaluator` and `psum_plan` first, then `postpone_psum`.
 """

@@ -41,6 +41,7 @@ from namedax.primitives.equations import (
 )
 from namedax.primitives.record import Atom, Kind
 from namedax.primitives.table import LOCAL_KINDS
+from namedax.programs.outlining import outlined
 
 __all__ = [
     "LATE_SUMS",
@@ -394,6 +395,7 @@ class Evaluator:
             constvars=[], invars=inputs, outvars=outputs, eqns=self._group, effects=effects
         )
         evaluate = as_one_call if self._as_call else _one_by_one
+        part = outlined(part) if self._as_call else part
         results = evaluate(part, [self.known[v] for v in inputs])
         self.known.update(zip(outputs, results, strict=True))
         self._group = []

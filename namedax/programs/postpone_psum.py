@@ -47,6 +47,7 @@ from namedax.programs.evaluator import (
     consts_to_inputs,
     has_sums,
 )
+from namedax.programs.outlining import outlined
 from namedax.programs.psum_plan import Gather, Plan, Postponed, is_addition, is_scaling
 from namedax.programs.varying_gathers import with_varying_gathers
 from namedax.resources import communication as comm
@@ -159,9 +160,10 @@ def evaluate(
     if plan is not None and plan.gains:
         return _evaluate(plan, values, as_call=True)
     is_cheap = len(jaxpr.eqns) > _FEW and len(jaxpr.invars) + len(jaxpr.outvars) <= _MANY
-    if call is not None and is_cheap and not getattr(jax.config, _NO_JIT):
+    shorter = outlined(jaxpr)
+    if shorter is jaxpr and call is not None and is_cheap and not getattr(jax.config, _NO_JIT):
         return call()
-    return as_one_call(consts_to_inputs(jaxpr), values)
+    return as_one_call(consts_to_inputs(shorter), values)
 
 
 class Traced:
