@@ -3,9 +3,9 @@
 - `graph` builds one graph of a traced jaxpr, with calls and mapped functions expanded. `sources`
   finds the user's source line and the operation of an equation. It leaves out operations that XLA
   removes. `sharing` removes those that XLA would not repeat.
-- `fusion` determines the kernels that XLA makes, and the arrays that they read and write. `storage`
-  determines the peak memory. `resharding` determines the collectives with which XLA moves an array
-  to another layout.
+- `fusion` determines the kernels that XLA makes, and the arrays that they read and write, from the
+  `uses` and views of arrays. `storage` determines the peak memory. `resharding` determines the
+  collectives with which XLA moves an array to another layout.
 - `steps` lists the steps of a device, as the `records` that users get. It finds the collectives of
   a loop that no computation of the loop waits for.
 - `explain` is the public function, and describes its arguments and their shardings. `figures` has

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import gc
 import inspect
 import os
 from collections import Counter, defaultdict
@@ -113,7 +116,34 @@ def explain(
             " Write nx.explain(f, *args), not nx.explain(f(*args))."
         )
     check_call("explain", f, args, kwargs)
-    traced = (f if hasattr(f, "trace") else jax.jit(f)).trace(*args, **kwargs)
+    with _without_collections():
+        traced = (f if hasattr(f, "trace") else jax.jit(f)).trace(*args, **kwargs)
+        report = _report(f, traced, args, kwargs)
+    return dataclasses.replace(report, compiled=_compiled(traced)) if compile else report
+
+
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """Pause the garbage collector: a trace and its graph have many objects, which all stay in use.
+
+    With two threads, the first one to leave resumes it.
+    """
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_enabled:
+            gc.enable()
+
+
+def _report(
+    f: Callable[..., Any],
+    traced: jax.stages.Traced,
+    args: tuple[PyTree, ...],
+    kwargs: dict[str, PyTree],
+) -> Report:
+    """Return the report of a traced program, without that of the compiler."""
     given = arguments_of(f, traced, args, kwargs)
     definition = _definition(f)
     graph = build(traced.jaxpr, given, definition)
@@ -155,7 +185,7 @@ def explain(
                 exported,
             )
         ),
-        _compiled(traced) if compile else None,
+        None,
         dict(label.files),
         _pipelines(graph.body, label),
         is_traced=True,

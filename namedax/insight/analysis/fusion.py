@@ -26,15 +26,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from namedax.core.records import Record
 from namedax.insight.analysis.graph import Body, Node, Value
+from namedax.insight.analysis.uses import Uses, root_of, traits_of
 from namedax.primitives import costs
 from namedax.primitives.equations import facts
-from namedax.primitives.record import Fusion, Kind
+from namedax.primitives.record import Fusion
 
-__all__ = ["Fusions", "is_view", "root_of", "viewed", "views"]
+__all__ = ["Fusions"]
 
 # The `id` of an array in memory, and a number for the slices through which it is read; 0 for the
 # whole array.
@@ -45,7 +46,7 @@ _MOST_SOURCES = 16
 _MOST_OPERANDS = 64
 
 
-class Kernel(Record):
+class Kernel(NamedTuple):
     """A kernel, by its place in the program.
 
     Attributes:
@@ -68,20 +69,18 @@ class Fusions:
 
     Args:
       body: the program.
+      uses: its uses.
       is_simple: whether contractions and concatenations of rows are kernels of their own, and
         arrays that several operations read are written unless they are cheap. Default: False.
     """
 
-    def __init__(self, body: Body, is_simple: bool = False):
-        self._body, self._is_simple = body, is_simple
-        self._users: dict[int, list[Node]] = defaultdict(list)
-        for node in body.nodes:
-            for value in dict.fromkeys(node.reads):
-                self._users[id(value)].append(node)
-        self._results = {id(value) for value in body.outputs if value is not None}
+    def __init__(self, body: Body, uses: Uses, is_simple: bool = False):
+        self._body, self._uses, self._is_simple = body, uses, is_simple
         self.is_written: dict[int, bool] = {}
-        self._kernel: dict[int, Kernel] = {}  # of a value, where it is computed first
-        self._kernels: dict[int, frozenset[Kernel]] = {}  # of a node, all that compute it
+        # Only if it is not simple: the kernels of a value (where it is computed first), and of a
+        # node (all that compute it).
+        self._kernel: dict[int, Kernel] = {}
+        self._kernels: dict[int, frozenset[Kernel]] = {}
         self._leaves: dict[int, dict[int, float]] = {}
         self._joined: set[int] = set()
         self._has_to: dict[int, bool] = {}
@@ -94,67 +93,53 @@ class Fusions:
             for value in node.results:
                 self._sources[id(value)] = self._sources_of(node, value)
 
-    def consumers(self, value: Value) -> Iterator[Node | None]:
-        """Yield the users of an array, or of a view of it; `None` if it is a result."""
-        if id(value) in self._results:
-            yield None
-        for node in self._users[id(value)]:
-            if seen := list(views(node, value)):
-                for view in seen:
-                    yield from self.consumers(view)
-            else:
-                yield node
-
-    def has_users(self, value: Value) -> bool:
-        """Return True if an operation reads the array, or it is a result."""
-        return bool(self._users[id(value)]) or id(value) in self._results
-
     def has_joins(self, node: Node) -> bool:
         """Return True if a kernel joins elements of several arrays before or at an operation."""
-        return facts(node.eqn).joins or any(
-            id(root_of(value)) in self._joined for value in node.reads
-        )
+        traits = traits_of(node)
+        return traits.joins or any(id(root_of(value)) in self._joined for value in traits.reads)
 
     # --- the place of an operation, in program order ----------------------------------------------
 
     def _place(self, node: Node) -> None:
-        before = [self._kernel.get(id(root_of(value))) for value in node.reads]
-        operands = [
-            (value, kernel, _ends_a_kernel(root_of(value).maker))
-            for value, kernel in zip(node.reads, before, strict=True)
-            if kernel is not None
-        ]
-        depth = max((kernel.depth + ends for _, kernel, ends in operands), default=0)
-        elements = _elements(node)
-        contraction = 0
-        if _is_contraction(node):
-            depth, contraction = depth + 1, id(node)
-        elif _joins_kernels(node):
-            contraction = next(
-                (
-                    kernel.contraction
-                    for _, kernel, ends in reversed(operands)
-                    if kernel.contraction
-                    and not ends
-                    and (kernel.depth, kernel.elements) == (depth, elements)
-                ),
-                0,
-            )
-        elif not is_view(node):
-            depth += 1
-        kernel = Kernel(depth, elements, contraction)
+        is_fusible = traits_of(node).is_fusible
+        leaves = self._leaves_of(node) if is_fusible else {}
         for value in node.results:
-            self._kernel[id(value)] = kernel
-            self._leaves[id(value)] = self._leaves_of(node, value)
-        if _is_fusible(node) and self.has_joins(node):
+            self._leaves[id(value)] = leaves
+        if is_fusible and self.has_joins(node):
             self._joined.update(map(id, node.results))
+        if not self._is_simple:
+            kernel = self._first_kernel(node)
+            for value in node.results:
+                self._kernel[id(value)] = kernel
 
-    def _leaves_of(self, node: Node, value: Value) -> dict[int, float]:
+    def _first_kernel(self, node: Node) -> Kernel:
+        """Return the kernel in which the results of an operation are computed first."""
+        traits = traits_of(node)
+        depth = contraction = 0
+        operands: list[Kernel] = []
+        for value in node.reads:
+            root = root_of(value)
+            kernel = self._kernel.get(id(root))
+            if kernel is not None:
+                ends = root.maker is None or traits_of(root.maker).ends_a_kernel
+                depth = max(depth, kernel.depth + ends)
+                if kernel.contraction and not ends:
+                    operands.append(kernel)
+        if traits.is_contraction:
+            depth, contraction = depth + 1, id(node)
+        elif traits.joins_kernels:
+            place = depth, traits.elements
+            for kernel in operands:
+                if kernel[:2] == place:
+                    contraction = kernel.contraction  # that of the last operand
+        elif not traits.is_view:
+            depth += 1
+        return Kernel(depth, traits.elements, contraction)
+
+    def _leaves_of(self, node: Node) -> dict[int, float]:
         """Return the bytes that are read to compute a value anew, by the arrays that it needs."""
         found: dict[int, float] = {}
-        if not _is_fusible(node):
-            return found
-        for operand in node.reads:
+        for operand in traits_of(node).reads:
             root = root_of(operand)
             share = _share(node, operand)
             if not self._has_to_be_written(root):
@@ -173,64 +158,68 @@ class Fusions:
         maker = value.maker
         if len(self._leaves.get(id(value), ())) > _MOST_OPERANDS:
             return True
-        if id(value) not in self._leaves or maker is None or not _is_fusible(maker):
+        if id(value) not in self._leaves or maker is None or not traits_of(maker).is_fusible:
             return True  # also an array of a surrounding program
         if self._is_simple and costs.joins_rows(maker.eqn):
-            return self.has_users(value)
+            return self._uses.has_users(value)
         return any(
-            node is None or not self._reads_through(node, value) for node in self.consumers(value)
+            node is None or not self._reads_through(node, value)
+            for node in self._uses.consumers(value)
         )
 
     def _reads_through(self, node: Node, value: Value) -> bool:
         """Return True if an operation can compute an operand itself."""
         if node.eqn is None or node.bodies:
             return False
-        if _is_contraction(node):
+        traits = traits_of(node)
+        if traits.is_contraction:
             return id(value) not in self._joined and not self._is_simple
         if self._is_simple and costs.joins_rows(node.eqn):
             return False
-        return _joins_kernels(node)
+        return traits.joins_kernels
 
     # --- the arrays that are written, in reverse order --------------------------------------------
 
     def _decide(self, node: Node) -> None:
-        kernels: set[Kernel] = set()
         for value in node.results:
             self.is_written[id(value)] = self._written(node, value)
-            if (
-                self.is_written[id(value)]
-                or node.eqn is None
-                or not (_is_fusible(node) or _is_contraction(node))
-            ):
+        if self._is_simple:
+            return
+        traits, kernels = traits_of(node), set[Kernel]()
+        for value in node.results:
+            if self.is_written[id(value)] or not (traits.is_fusible or traits.is_contraction):
                 kernels.add(self._kernel[id(value)])
             else:
                 kernels |= self._kernels_of_users(value)
         self._kernels[id(node)] = frozenset(kernels)
 
     def _kernels_of_users(self, value: Value) -> frozenset[Kernel]:
-        users = (node for node in self.consumers(value) if node is not None)
+        users = (node for node in self._uses.consumers(value) if node is not None)
         return frozenset[Kernel]().union(*(self._kernels[id(node)] for node in users))
 
     def _written(self, node: Node, value: Value) -> bool:
-        if is_view(node) or any(True for _ in viewed(node, value)):
+        traits, uses = traits_of(node), self._uses
+        if traits.is_view or id(value) in traits.viewed:
             return False
         if node.eqn is None or node.bodies:
             return True
-        is_contraction = _is_contraction(node)
-        if not (is_contraction or _is_fusible(node)):
-            return True
-        if is_contraction:
+        if traits.is_contraction:
             if (
                 self._is_simple
-                or not self.has_users(value)
-                or any(user is None or not _joins_kernels(user) for user in self.consumers(value))
+                or not uses.has_users(value)
+                or any(
+                    user is None or not traits_of(user).joins_kernels
+                    for user in uses.consumers(value)
+                )
             ):
                 return True
             return self._kernels_of_users(value) != {self._kernel[id(value)]}
+        if not traits.is_fusible:
+            return True
         if self._has_to_be_written(value):
             return True
         if self._is_simple:
-            is_shared = len(list(self.consumers(value))) > 1
+            is_shared = len(uses.consumers(value)) > 1
             return is_shared and (
                 facts(node.eqn).fusion is not Fusion.CHEAP or id(value) in self._joined
             )
@@ -270,8 +259,11 @@ class Fusions:
     def _sources_of(self, node: Node, value: Value) -> dict[Part, tuple[Value, int]]:
         if self.is_written[id(value)]:
             return {(id(value), 0): (value, value.bytes)}
+        operand = traits_of(node).viewed.get(id(value))
+        if operand is not None:
+            return self.sources(operand)
         found: dict[Part, tuple[Value, int]] = {}
-        for operand in list(viewed(node, value)) or node.reads:
+        for operand in traits_of(node).reads:
             self._add(found, node, operand, value)
         return found
 
@@ -298,20 +290,21 @@ class Fusions:
         kernels: dict[Kernel, dict[Part, int]] = defaultdict(dict)
         found: dict[int, int] = defaultdict(int)
         for node in self._body.nodes:
-            if node.eqn is None or node.bodies or node.kernel or is_view(node):
+            traits = traits_of(node)
+            if node.eqn is None or node.bodies or node.kernel or traits.is_view:
                 continue
             if not node.results:  # an effect, such as a callback
-                sources = [self.sources(value) for value in dict.fromkeys(node.reads)]
+                sources = [self.sources(value) for value in traits.reads]
                 found[id(node)] = sum(size for each in sources for _, size in each.values())
                 continue
             written = sum(value.bytes for value in node.results if self.is_written[id(value)])
-            is_shared = _joins_kernels(node) or _is_contraction(node)
+            is_shared = traits.joins_kernels or traits.is_contraction
             if not written and is_shared:
                 continue  # it counts where its result is used
             kernel = self._kernel[id(node.results[0])]
             counted = kernels[kernel] if is_shared else {}
             needed: dict[Part, tuple[Value, int]] = {}
-            for operand in dict.fromkeys(node.reads):
+            for operand in traits.reads:
                 self._add(needed, node, operand, node.results[0])
             place = kernel.contraction if is_shared and kernel.contraction else id(node)
             found[place] += written + sum(
@@ -335,95 +328,9 @@ def _count(counted: dict[Part, int], part: Part, source: Value, size: int) -> in
     return more
 
 
-def _ends_a_kernel(maker: Node | None) -> bool:
-    """Return True if operations on the result of a node are in a later kernel."""
-    if maker is None or maker.eqn is None or maker.bodies:
-        return True
-    return not (_is_fusible(maker) or _is_contraction(maker))
-
-
-def _is_fusible(node: Node) -> bool:
-    return (
-        node.eqn is not None
-        and not node.bodies
-        and not node.kernel
-        and costs.is_fused(node.eqn)
-        and node.kind != Kind.UPDATE
-    )
-
-
-def _joins_kernels(node: Node) -> bool:
-    """Return True for elementwise operations and reductions."""
-    return _is_fusible(node) or (
-        node.eqn is not None
-        and not node.bodies
-        and not node.kernel
-        and facts(node.eqn).reduces is not None
-    )
-
-
-def _is_contraction(node: Node) -> bool:
-    return node.eqn is not None and not node.kernel and facts(node.eqn).is_contraction
-
-
-def _elements(node: Node) -> int:
-    """Return the number of elements of the index space of an operation."""
-    values = (
-        node.reads if node.eqn is not None and facts(node.eqn).reduces is not None else node.results
-    )
-    return max((math.prod(value.aval.shape) // value.parts for value in values), default=0)
-
-
 def _share(node: Node, operand: Value) -> float:
     """Return the fraction of an operand that a fused operation reads."""
-    if not _is_fusible(node):
+    traits, count = traits_of(node), operand.elements
+    if not traits.is_fusible:
         return 1.0
-    count = math.prod(operand.aval.shape) // operand.parts
-    return min(1.0, _elements(node) / count) if count else 0.0
-
-
-def root_of(value: Value) -> Value:
-    """Return the array of which a value is a view."""
-    while value.maker is not None and (seen := list(viewed(value.maker, value))):
-        (value,) = seen
-    return value
-
-
-def views(node: Node, value: Value) -> Iterator[Value]:
-    """Yield the results of a node that are views of a value."""
-    if node.moved is not None:
-        return
-    if node.kind == Kind.BARRIER:
-        yield from (
-            result
-            for operand, result in zip(node.operands, node.results, strict=True)
-            if operand is value
-        )
-    elif is_view(node):
-        yield from node.results
-
-
-def is_view(node: Node) -> bool:
-    """Return True if the result is the operand, in the same memory.
-
-    A transposed product is written in its final order.
-    """
-    if node.eqn is None:
-        return node.kind == Kind.BARRIER and node.moved is None
-    if facts(node.eqn).fusion is Fusion.VIEW:
-        return True
-    (value,) = node.operands if len(node.operands) == 1 else (None,)
-    is_product = (
-        value is not None
-        and value.maker is not None
-        and value.maker.eqn is not None
-        and facts(value.maker.eqn).is_contraction
-    )
-    return is_product and facts(node.eqn).is_transposition
-
-
-def viewed(node: Node, value: Value) -> Iterator[Value]:
-    """Yield the operand of which a result of a node is a view."""
-    for operand in dict.fromkeys(node.reads):
-        if any(view is value for view in views(node, operand)):
-            yield operand
+    return min(1.0, traits.elements / count) if count else 0.0

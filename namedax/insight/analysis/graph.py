@@ -115,26 +115,38 @@ class Value:
         type of a block.
       sizes: the sizes of the mesh axes.
       given: the facts about an argument of the program; `None` for other arrays.
+      root: the array of which it is a view (`uses.root_of`); `None` until that is known.
     """
 
-    __slots__ = ("aval", "given", "layout", "maker", "sizes")
+    __slots__ = ("_bytes", "aval", "given", "layout", "maker", "root", "sizes")
 
     def __init__(self, aval: AbstractValue, layout: Layout | None, sizes: Mapping[str, int]):
         self.aval: Any = aval  # usually a `ShapedArray`
         self.layout, self.sizes = layout, sizes
         self.maker: Node | None = None
         self.given: Given | None = None
+        self.root: Value | None = None
+        self._bytes: int | None = None
 
     @property
     def parts(self) -> int:
         """The number of blocks into which the type is partitioned."""
-        spec = self.layout.root().spec if self.layout is not None else None
+        if self.layout is None:
+            return 1
+        spec = self.layout.root().spec
         return math.prod(self.sizes.get(axis, 1) for axes in spec or () for axis in axes)
 
     @property
     def bytes(self) -> int:
         """The size of the block of one device."""
-        return costs.size_in_bytes(self.aval) // self.parts
+        if self._bytes is None:
+            self._bytes = costs.size_in_bytes(self.aval)
+        return self._bytes // self.parts
+
+    @property
+    def elements(self) -> int:
+        """The number of elements of the block of one device."""
+        return math.prod(self.aval.shape) // self.parts
 
 
 class Node:
@@ -155,6 +167,7 @@ class Node:
       kernel: its place in the call of a function with a declared cost, or `None`.
       entry: for the entry of an array into a mapped function, its sharding there, and the mesh axes
         over which the function is mapped; otherwise `None`.
+      traits: its traits (`uses.traits_of`); `None` until the graph does not change any more.
     """
 
     __slots__ = (
@@ -169,6 +182,7 @@ class Node:
         "origin",
         "results",
         "sizes",
+        "traits",
         "trips",
     )
 
@@ -190,6 +204,7 @@ class Node:
         self.is_apart = False
         self.kernel: Place | None = None
         self.entry: tuple[Spec, frozenset[str]] | None = None
+        self.traits: Any = None
 
     @property
     def reads(self) -> list[Value]:

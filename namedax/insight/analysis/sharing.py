@@ -26,8 +26,8 @@ _SENDS = (Kind.GATHER,)
 def share(body: Body) -> None:
     """Merge equal operations of a program, and hoist loop-invariant gathers out of its loops."""
     _merge(body, {})
-    _hoist(body)
-    _merge(body, {})  # a hoisted value may already exist there
+    if _hoist(body):
+        _merge(body, {})  # a hoisted value may already exist there
 
 
 def mark_uniform(body: Body, known: set[int] | None = None) -> None:
@@ -122,16 +122,23 @@ def _key(node: Node, cast: dict[int, int]) -> Hashable:
     return key
 
 
-def _hoist(body: Body) -> None:
-    """Move loop-invariant gathers before the loop, with the operations that they need."""
+def _hoist(body: Body) -> bool:
+    """Move loop-invariant gathers before the loop, with the operations that they need.
+
+    Return True if there are any.
+    """
     nodes: list[Node] = []
+    found = False
     for node in body.nodes:
         for inner in node.bodies:
-            _hoist(inner)
+            found = _hoist(inner) or found
         if node.kind in (Kind.SCAN, Kind.WHILE):
-            nodes += _loop_invariant(node)
+            moved = list(_loop_invariant(node))
+            found = found or bool(moved)
+            nodes += moved
         nodes.append(node)
     body.nodes = nodes
+    return found
 
 
 def _sends(node: Node) -> bool:

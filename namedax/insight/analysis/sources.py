@@ -35,6 +35,7 @@ _SCOPE = re.compile(r"nx\.([\w.]+)\{([^{}]*)\}")
 _PIPELINE = re.compile(r"pipeline_(\w+?)_of_(\d+)_stages_(\d+)_rounds_(\d+)_microbatches")
 _NO_RING = re.compile(r"no_ring_(\w+)\{([^{}]*)\}")
 _REGION = "xmap"
+_MOST = 8192  # cached stacks of scopes, and tracebacks
 
 
 class Source(Record):
@@ -67,32 +68,17 @@ class Origin(Record):
     @property
     def phase(self) -> Phase:
         """The phase; a recomputation for the gradient counts as gradient."""
-        return (
-            "gradient"
-            if "transpose(" in self.scopes or "rematted_computation" in self.scopes
-            else "forward"
-        )
+        return _parsed(self.scopes)[0]
 
     @property
     def operation(self) -> str:
         """The operation of the model, such as `nx.mean`; empty if no scope has it."""
-        found = self._operation()
-        return f"nx.{found[0]}" if found else ""
+        return _parsed(self.scopes)[1]
 
     @property
     def names(self) -> tuple[str, ...]:
         """The axis names of the operation; for a renaming `new:old`, both."""
-        found = self._operation()
-        names = (
-            (name for pair in found[1].split(",") for name in pair.split(":") if name)
-            if found
-            else ()
-        )
-        return tuple(dict.fromkeys(names))
-
-    def _operation(self) -> tuple[str, str] | None:
-        found = [pair for pair in _SCOPE.findall(self.scopes) if pair[0] != _REGION]
-        return found[-1] if found else None
+        return _parsed(self.scopes)[2]
 
     @property
     def pipeline(self) -> Schedule | None:
@@ -137,6 +123,19 @@ class Origin(Record):
         return tuple(name for name in self.names if name in there) or tuple(there)
 
 
+@functools.lru_cache(maxsize=_MOST)
+def _parsed(scopes: str) -> tuple[Phase, str, tuple[str, ...]]:
+    """Parse a stack of scopes: the phase, the innermost operation of the model and its names."""
+    is_gradient = "transpose(" in scopes or "rematted_computation" in scopes
+    phase: Phase = "gradient" if is_gradient else "forward"
+    found = [pair for pair in _SCOPE.findall(scopes) if pair[0] != _REGION]
+    if not found:
+        return phase, "", ()
+    operation, inner = found[-1]
+    names = (name for pair in inner.split(",") for name in pair.split(":") if name)
+    return phase, f"nx.{operation}", tuple(dict.fromkeys(names))
+
+
 @functools.lru_cache(maxsize=1024)
 def region_of(scopes: str) -> Mapping[str, tuple[str, ...]]:
     """Parse the scopes of mapped functions: `nx.xmap{batch:x,hidden:y+z}`."""
@@ -155,7 +154,13 @@ def region_of(scopes: str) -> Mapping[str, tuple[str, ...]]:
 def source_of(eqn: JaxprEqn) -> Source:
     """Return the innermost line of user code that made an equation."""
     traceback = eqn.source_info.traceback
-    frames: Sequence[Any] = () if traceback is None else traceback.frames
+    return NOWHERE if traceback is None else _source_in(traceback)
+
+
+# Layers in a Python loop have equal tracebacks, and so have the traces of a plan.
+@functools.lru_cache(maxsize=_MOST)
+def _source_in(traceback: Any) -> Source:
+    frames: Sequence[Any] = traceback.frames
     return first_of_users((frame.file_name, frame.line_num) for frame in frames)
 
 

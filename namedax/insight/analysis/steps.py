@@ -12,19 +12,19 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax.core import ShapedArray
 
 from namedax import hlo
 from namedax.core.kernel_scopes import Place, call_of
-from namedax.insight.analysis.fusion import is_view
 from namedax.insight.analysis.graph import Body, Node, Value
 from namedax.insight.analysis.records import Collective, Operation, Step
 from namedax.insight.analysis.resharding import moves
 from namedax.insight.analysis.sources import Origin
 from namedax.insight.analysis.storage import Storage
+from namedax.insight.analysis.uses import traits_of
 from namedax.primitives import costs
 from namedax.primitives.equations import Scan, While, axes_of, facts, is_whole_exchange, name_of
 from namedax.primitives.record import Kind
@@ -133,14 +133,15 @@ class _Steps:
         for step in self._found(node, storage, loops.trips):
             number = next(self._numbers)
             self.nodes[number] = (node,)
-            placed: Step = dataclasses.replace(
-                step, number=number, needs=needs, loops=loops.path, loop=loops.loop
-            )
-            if isinstance(placed, Collective):
-                is_ahead = bool(loops.loop) and id(node) in loops.ahead
-                is_free = bool(loops.path) and not is_carried
-                placed = dataclasses.replace(placed, is_ahead=is_ahead, is_free=is_free)
-            steps.append(placed)
+            place: dict[str, Any] = {"number": number, "needs": needs}
+            place |= {"loops": loops.path, "loop": loops.loop}
+            if isinstance(step, Collective):
+                place["is_ahead"] = bool(loops.loop) and id(node) in loops.ahead
+                place["is_free"] = bool(loops.path) and not is_carried
+            vars(step).update(
+                place
+            )  # in place, because it is new: a copy takes as long as the rest
+            steps.append(step)
             needs = (number,)
         for operands, results in pairs:
             made = needs if steps or run else self._needs(operands)
@@ -482,7 +483,7 @@ def _bytes(node: Node, storage: Storage) -> int:
     A value that is computed where it is used counts there.
     """
     eqn = node.eqn
-    if node.kind == Kind.BARRIER or is_view(node):
+    if node.kind == Kind.BARRIER or traits_of(node).is_view:
         return 0
     if facts(eqn).is_update:
         changed = node.operands[1] if node.kind == Kind.UPDATE else node.operands[-1]

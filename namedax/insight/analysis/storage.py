@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
-from namedax.insight.analysis.fusion import Fusions, root_of
+from namedax.insight.analysis.fusion import Fusions
 from namedax.insight.analysis.graph import Body, Node, Value
+from namedax.insight.analysis.uses import Uses, root_of
 from namedax.primitives import costs
 from namedax.primitives.equations import Scan, axes_of, facts
 from namedax.primitives.record import Kind
@@ -32,14 +33,15 @@ class Storage:
     def __init__(self, body: Body):
         self._body = body
         self._inner: dict[int, Storage] = {}
-        self._fusions = Fusions(body, is_simple=True)
+        self._uses = Uses(body)
+        self._fusions = Fusions(body, self._uses, is_simple=True)
         self.is_written = self._fusions.is_written
         self._traffic: dict[int, int] | None = None
 
     def bytes_of(self, node: Node) -> int:
         """Return the bytes that an operation of the program reads and writes, per run."""
         if self._traffic is None:
-            self._traffic = Fusions(self._body).traffic()
+            self._traffic = Fusions(self._body, self._uses).traffic()
         return self._traffic.get(id(node), 0)
 
     def within(self, body: Body) -> Storage:
@@ -53,7 +55,7 @@ class Storage:
 
         It is copied if users other than elementwise operations read it.
         """
-        users = [node for node in self._fusions.consumers(value) if node is not None]
+        users = [node for node in self._uses.consumers(value) if node is not None]
         return [] if len(users) <= 1 and all(map(_computes_operands, users)) else users
 
     def sources(self, value: Value) -> list[Value]:
@@ -86,7 +88,7 @@ class Storage:
 
     def _is_left_out(self, node: Node, value: Value) -> bool:
         """Return True for a stacked result of a scan that is unused."""
-        if node.kind != Kind.SCAN or self._fusions.has_users(value):
+        if node.kind != Kind.SCAN or self._uses.has_users(value):
             return False
         return all(value is not carried for carried in node.results[: Scan.of(node.eqn).carries])
 
@@ -95,7 +97,7 @@ class Storage:
         kernel = node.kernel
         return kernel is not None and all(
             user is not None and user.kernel is not None and user.kernel.number == kernel.number
-            for user in self._fusions.consumers(value)
+            for user in self._uses.consumers(value)
         )
 
     def _in_place(self, loop: Node, body: Body) -> set[int]:
@@ -119,7 +121,7 @@ class Storage:
             new = None if new is None else root_of(new)
             if old is None or new is None or new.maker is None or id(new.maker) not in order:
                 continue
-            when, users = order[id(new.maker)], list(inner._fusions.consumers(old))
+            when, users = order[id(new.maker)], list(inner._uses.consumers(old))
             if all(
                 user is not None
                 and (

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import gc
 import importlib.util
 import inspect
 import itertools
@@ -1294,3 +1295,24 @@ if hasattr(jax.lax, "psum_scatter_start"):  # JAX 0.12
 def test_the_title_without_a_mesh_does_not_deny_a_loop(layout):
     report = nx.explain(nx.xmap(lambda x: nx.sum(x, "k"), ["k"], [], axis_resources=layout), jnp.ones(8))
     assert str(report).startswith("<lambda> on no mesh, for one device\n")
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_report_leaves_the_garbage_collector_as_it_was(is_enabled):
+    paused = []
+
+    def f(x):
+        paused.append(not gc.isenabled())
+        return jnp.sum(x, (0, 1))  # an error for one dimension
+
+    before = gc.isenabled()
+    try:
+        (gc.enable if is_enabled else gc.disable)()
+        nx.explain(f, jnp.ones((2, 3)))
+        assert paused == [True]
+        assert gc.isenabled() == is_enabled
+        with pytest.raises(ValueError, match="out of bounds"):
+            nx.explain(f, jnp.ones(3))
+        assert gc.isenabled() == is_enabled
+    finally:
+        (gc.enable if before else gc.disable)()
