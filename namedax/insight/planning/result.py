@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ROWS = 12  # the maximum number of rows of the front
+_MOST_GAP = 3.0  # a larger gap is not shown
 _FORMAT, _VERSION = "namedax.plan", 1
 _CLASSES = (SerialLoop,)  # the values of `axis_resources` that are not strings or tuples of these
 
@@ -104,7 +105,8 @@ class Plan:
         """The fraction by which the best layout may be slower than the best possible one.
 
         It is the time of the best candidate divided by `bound`, minus 1, and infinite without a
-        bound.
+        bound. The table and the picture leave out a gap above 3: the bound counts products only,
+        so in a program with few of them it says nothing about the layout.
         """
         return self.candidates[0].time / self.bound - 1 if self.bound else math.inf
 
@@ -226,7 +228,7 @@ class Plan:
         points = [
             (c.time, float(c.peak), layout(c, several), id(c) in front) for c in self.candidates
         ]
-        return draw_front(points, self.memory, self.bound or None)
+        return draw_front(points, self.memory, self.bound if self.gap <= _MOST_GAP else None)
 
     def why(
         self,
@@ -401,7 +403,7 @@ def _certificate(plan: Plan) -> str:
             "The best layout is exact: no layout of this space that fits is estimated to be faster"
             f"{' with the default options' if has_options else ''}."
         )
-    if not plan.bound:
+    if plan.gap > _MOST_GAP:
         return more.strip()
     return (
         f"The best layout is at most {plan.gap:.0%} slower than the best possible layout of this"
