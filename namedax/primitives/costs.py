@@ -6,8 +6,10 @@ and writes all of them. A cost that is unknown is therefore never omitted.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Hashable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -47,17 +49,19 @@ __all__ = [
 
 def size_in_bytes(aval: ShapedArray) -> int:
     """Return the size in bytes of an array of this type."""
-    shape, dtype = getattr(aval, "shape", ()), getattr(aval, "dtype", None)
-    if dtype is None:
-        return 0
+    dtype = getattr(aval, "dtype", None)
+    return 0 if dtype is None else math.prod(getattr(aval, "shape", ())) * _element_size(dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def _element_size(dtype: Any) -> int:
+    """Return the size in bytes of an element of this dtype, which may be that of random keys."""
     if jnp.issubdtype(dtype, jax.dtypes.prng_key):
         words = jax.eval_shape(
             lambda key: jax.random.key_data(key), jax.ShapeDtypeStruct((), dtype)
         )
-        return math.prod(shape) * math.prod(words.shape) * 4
-    return math.prod(shape) * (
-        0 if dtype == jax.dtypes.float0 else max(1, np.dtype(dtype).itemsize)
-    )
+        return math.prod(words.shape) * 4
+    return 0 if dtype == jax.dtypes.float0 else max(1, np.dtype(dtype).itemsize)
 
 
 def is_elementwise(eqn: JaxprEqn) -> bool:

@@ -61,6 +61,9 @@ class Kernel(NamedTuple):
     contraction: int
 
 
+_NO_KERNELS: frozenset[Kernel] = frozenset()
+
+
 class Fusions:
     """The kernels of a program.
 
@@ -194,8 +197,10 @@ class Fusions:
         self._kernels[id(node)] = frozenset(kernels)
 
     def _kernels_of_users(self, value: Value) -> frozenset[Kernel]:
-        users = (node for node in self._uses.consumers(value) if node is not None)
-        return frozenset[Kernel]().union(*(self._kernels[id(node)] for node in users))
+        users = [id(node) for node in self._uses.consumers(value) if node is not None]
+        if len(users) == 1:
+            return self._kernels[users[0]]
+        return _NO_KERNELS.union(*[self._kernels[key] for key in users])
 
     def _written(self, node: Node, value: Value) -> bool:
         traits, uses = traits_of(node), self._uses

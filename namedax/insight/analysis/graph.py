@@ -141,12 +141,13 @@ class Value:
         """The size of the block of one device."""
         if self._bytes is None:
             self._bytes = costs.size_in_bytes(self.aval)
-        return self._bytes // self.parts
+        return self._bytes if self.layout is None else self._bytes // self.parts
 
     @property
     def elements(self) -> int:
         """The number of elements of the block of one device."""
-        return math.prod(self.aval.shape) // self.parts
+        count = math.prod(self.aval.shape)
+        return count if self.layout is None else count // self.parts
 
 
 class Node:
@@ -662,7 +663,10 @@ def _live(body: Body, wanted: Set[int] | None) -> tuple[set[int], list[Node]]:
     for node in reversed(body.nodes):
         if node.has_effects or any(id(result) in live for result in node.results):
             kept.append(node)
-            live |= _needed(node, live)
+            if node.bodies or node.eqn is None:
+                live |= _needed(node, live)
+            else:
+                live.update(map(id, node.reads))
     return live, kept[::-1]
 
 

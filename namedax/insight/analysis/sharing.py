@@ -81,10 +81,13 @@ def _merge(body: Body, same: dict[int, Value], cast: dict[int, int] | None = Non
     for node in body.nodes:
         node.operands = _replaced(node.operands, same)
         key = _key(node, cast)
-        if key is not None and key in first:
-            same.update(zip(map(id, node.results), first[key].results, strict=True))
+        try:
+            known = node if key is None else first.setdefault(key, node)
+        except TypeError:  # a parameter has no hash
+            known = node
+        if known is not node:
+            same.update(zip(map(id, node.results), known.results, strict=True))
             continue
-        first[key] = node
         kept.append(node)
         is_idempotent = node.eqn is not None and facts(node.eqn).is_idempotent
         if node.reads and (node.kind == Kind.CAST or (is_idempotent and _is_of_itself(node))):
@@ -100,7 +103,10 @@ def _replaced(values: list[Value | None], same: dict[int, Value]) -> list[Value 
 
 
 def _key(node: Node, cast: dict[int, int]) -> Hashable:
-    """Return a key that is equal for equal operations, and `None` if they must not be merged."""
+    """Return a key that is equal for equal operations, and `None` if they must not be merged.
+
+    It may have no hash.
+    """
     if node.bodies or node.is_apart or node.has_effects:
         return None
     operands = tuple(cast.get(id(value), id(value)) for value in node.operands)
@@ -114,12 +120,7 @@ def _key(node: Node, cast: dict[int, int]) -> Hashable:
         if isinstance(var, Literal)
     )
     shapes = tuple(result.aval.shape for result in node.results)
-    key = (costs.what_it_does(node.eqn), operands, literals, shapes, node.moved)
-    try:
-        hash(key)
-    except TypeError:
-        return None
-    return key
+    return costs.what_it_does(node.eqn), operands, literals, shapes, node.moved
 
 
 def _hoist(body: Body) -> bool:

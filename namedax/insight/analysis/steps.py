@@ -8,6 +8,7 @@ next step, or the reduction of a gradient of the step before.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections import Counter
@@ -32,6 +33,8 @@ from namedax.primitives.record import Kind
 __all__ = ["steps_of"]
 
 _REDUCING = (Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM)
+
+_text = functools.lru_cache(maxsize=256)(str)  # of a dtype: NumPy takes a microsecond
 
 
 Label = Callable[[Origin], str]
@@ -119,7 +122,8 @@ class _Steps:
         return tuple(found)
 
     def _is_carried(self, values: Iterable[Value | None]) -> bool:
-        return any(value is not None and id(value) in self._carried for value in values)
+        carried = self._carried
+        return bool(carried) and any(value is not None and id(value) in carried for value in values)
 
     def _of_node(self, node: Node, storage: Storage, loops: _Loops) -> list[Step]:
         steps: list[Step] = []
@@ -299,7 +303,7 @@ def _collective(
         return
     origin = node.origin
     wire = hlo.Collective(kind, size, devices).wire_bytes
-    dtype = str(aval.dtype)
+    dtype = _text(aval.dtype)
     names = origin.names_on(axes)
     yield Collective(
         kind,
@@ -362,7 +366,8 @@ def _partitioned(node: Node, label: Label, trips: int) -> Iterator[Collective]:
 
 def _operation(node: Node, storage: Storage, label: Label, trips: int) -> Iterator[Operation]:
     eqn = node.eqn
-    parts = max((value.parts for value in (*node.results, *node.reads)), default=1)
+    known = [value for value in (*node.results, *node.reads) if value.layout is not None]
+    parts = max((value.parts for value in known), default=1)
     flops = costs.flops_of(eqn) / parts
     moved = _bytes(node, storage)
     if not flops and not moved:
@@ -372,7 +377,7 @@ def _operation(node: Node, storage: Storage, label: Label, trips: int) -> Iterat
     # A product of bfloat16 that is accumulated in float32 runs at the speed of bfloat16.
     typed = eqn.invars[0].aval if facts(eqn).is_contraction else computed[0]
     names, text = origin.names, label(origin)
-    dtype = str(typed.dtype)
+    dtype = _text(typed.dtype)
     yield Operation(
         name_of(eqn), names, flops, moved, trips, dtype, origin.operation, text, origin.phase
     )
