@@ -191,7 +191,14 @@ def type_text(value: object) -> str:
         for dim, s in zip(dims, specs, strict=True)
         if dim is not None
     )
-    return f"{show_dtype(value.dtype)}[{shape}]{{{named}}}"
+    return f"{show_dtype(value.dtype)}{_memory_text(data)}[{shape}]{{{named}}}"
+
+
+def _memory_text(data: object) -> str:
+    """Return `<host>` for an array in the memory of the host, as JAX shows it."""
+    is_array = isinstance(data, jax.Array)
+    is_on_host = is_array and jax.typeof(data).memory_space is jax.memory.Space.Host
+    return "<host>" if is_on_host else ""
 
 
 # Larger arrays are not copied to the host for display.

@@ -26,7 +26,10 @@ from namedax.primitives.record import (
 )
 from namedax.resources.padding import MASK_COTANGENT, ZERO_COTANGENT
 
-__all__ = ["RECORDS"]
+__all__ = ["COPY", "RECORDS"]
+
+#: The primitive that copies an array from one memory to another, or between devices.
+COPY = "device_put"
 
 
 def _product(eqn: JaxprEqn, operand: int) -> bool:
@@ -117,7 +120,7 @@ RECORDS: Mapping[str, Primitive] = {
     # Identities with parameters or operands that depend on the shape or the placement.
     MASK_COTANGENT.name: _FREE.replace(linear=_ONE, in_blocks=None),
     ZERO_COTANGENT.name: _FREE.replace(linear=_ONE, in_blocks=None),
-    "device_put": Primitive(is_elementwise=True),
+    COPY: Primitive(is_elementwise=True),
     "sharding_constraint": _VIEW.replace(
         kind=Kind.CONSTRAINT, parameters=("sharding",), in_blocks=None, of_blocks=_unchanged
     ),

@@ -22,6 +22,7 @@ from namedax.core.region import without_region
 from namedax.core.user_code import LEAF
 from namedax.primitives.calls import HIGH, OLDER
 from namedax.primitives.dimensions import NONE
+from namedax.primitives.elementwise import COPY
 from namedax.primitives.record import (
     AnyJaxpr,
     Atom,
@@ -31,6 +32,7 @@ from namedax.primitives.record import (
     Sharding,
     aval_of,
     axes_in,
+    is_host_type,
 )
 from namedax.primitives.table import LOCAL_KINDS, TABLE, UNKNOWN, names_with
 from namedax.resources.two_level import PRIMITIVE as TWO_LEVEL
@@ -43,6 +45,7 @@ __all__ = [
     *("commutes", "condition_of", "constraint", "dimension_of", "exported_name", "facts"),
     *("facts_of", "has_forward_rule", "has_rule", "has_side_effects", "in_two_levels"),
     *("is_call_on_devices", "is_in_groups", "is_ordered"),
+    *("is_copy_from_host", "is_copy_to_host"),
     *("is_inlined", "is_local", "is_tiled", "is_to_be_inlined", "is_whole_exchange"),
     *("is_whole_sum", "jaxpr_of", "jaxprs_of", "jaxprs_within", "kind_of", "mapped_axes"),
     *("mapped_jaxpr", "marked_axes_moved", "mesh_sizes", "name_of", "names_of", "open_jaxpr"),
@@ -250,6 +253,21 @@ def _axes_named(eqn: JaxprEqn) -> tuple[str, ...]:
         if strings
         else ()
     )
+
+
+def is_copy_from_host(eqn: JaxprEqn) -> bool:
+    """Return True if an equation copies an array from the memory of the host to the device."""
+    return primitive_name(eqn) == COPY and _memories(eqn) == (True, False)
+
+
+def is_copy_to_host(eqn: JaxprEqn) -> bool:
+    """Return True if an equation copies an array from the device to the memory of the host."""
+    return primitive_name(eqn) == COPY and _memories(eqn) == (False, True)
+
+
+def _memories(eqn: JaxprEqn) -> tuple[bool, bool]:
+    operand, result = eqn.invars[0], eqn.outvars[0]
+    return is_host_type(operand.aval), is_host_type(result.aval)
 
 
 def cast_axes(eqn: JaxprEqn) -> frozenset[str]:

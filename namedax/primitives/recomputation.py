@@ -9,6 +9,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 
 from namedax.primitives.calls import CALL_OF_PYTHON, HIGH
+from namedax.primitives.elementwise import COPY
 from namedax.primitives.equations import (
     bind,
     has_side_effects,
@@ -16,13 +17,14 @@ from namedax.primitives.equations import (
     open_jaxpr,
     parameters_of,
 )
-from namedax.primitives.record import Atom, Kind
+from namedax.primitives.record import Atom, Kind, is_host_type
 from namedax.primitives.table import TABLE, UNKNOWN
 
 __all__ = [
     "is_remat_of_gradient",
     "remat_again",
     "remat_like",
+    "saves_all_but_copies",
     "saves_all_but_gathers",
     "with_jaxpr",
     "without_calls_of_python",
@@ -34,15 +36,25 @@ def remat_again(eqn: JaxprEqn, jaxpr: Jaxpr, values: Sequence[jax.Array]) -> lis
     return bind(eqn, values, **_with_jaxpr(eqn, jaxpr))
 
 
-def saves_all_but_gathers(primitive: Any, *_: object, **params: object) -> bool:
+def saves_all_but_copies(primitive: Any, *avals: Any, **params: object) -> bool:
     """Return True if a result is stored for the gradient: a policy for `jax.checkpoint`.
 
-    Gathers are computed again, and whatever only moves or repeats elements: otherwise a transposed
-    or converted copy of the gathered array would be stored instead.
+    Arrays in the memory of the host are copied to the device again.
+    """
+    return not (primitive.name == COPY and is_host_type(avals[0]))
+
+
+def saves_all_but_gathers(primitive: Any, *avals: Any, **params: object) -> bool:
+    """Return True if a result is stored for the gradient: a policy for `jax.checkpoint`.
+
+    Gathers and copies from the memory of the host are computed again, and whatever only moves or
+    repeats elements: otherwise a transposed or converted copy of the gathered array would be stored
+    instead.
     """
     known = TABLE.get(primitive.name, UNKNOWN)
     copies = known.moves or known.repeats or known.kind is Kind.CAST
-    return not (known.kind is Kind.GATHER or copies)
+    is_stored = not (known.kind is Kind.GATHER or copies)
+    return is_stored and saves_all_but_copies(primitive, *avals)
 
 
 def with_jaxpr(

@@ -8,9 +8,10 @@ it moves psums out of calls first, and tracks integers that are computed from de
 `varying_gathers` makes gathers varying if their results are used so; `forward_rules` repeats
 functions with a JVP rule for it. `block_demand` slices blocks before the operations of a gradient,
 so that its psum is a reduce-scatter. `two_level` splits collectives over fast and slow mesh axes.
-`prefetch` runs the gathers of a loop one step ahead. `raw_collective_check` searches a body
-for functions of JAX that operate on blocks. It uses `block_dimensions`, which tracks sharded
-dimensions. `partitioner` evaluates a program on global shapes on the blocks of devices.
+`prefetch` runs the gathers of a loop one step ahead, and `loop_copies` hoists copies from the
+memory of the host. `raw_collective_check` searches a body for functions of JAX that operate on
+blocks. It uses `block_dimensions`, which tracks sharded dimensions. `partitioner` evaluates a
+program on global shapes on the blocks of devices.
 `varying_loops` evaluates a lifted function in steps, with casts where its loops begin.
 `outlining` lets equal parts of a program, such as layers, be calls of one part.
 

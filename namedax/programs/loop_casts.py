@@ -18,14 +18,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+from jax.sharding import AbstractMesh
 
+from namedax.core.memory_kinds import host_seen, to_device
 from namedax.core.names import Mesh
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying, varying_of
-from namedax.primitives.equations import bodies_of, called, cast_axes, kind_of
+from namedax.primitives.equations import bodies_of, called, cast_axes, is_copy_from_host, kind_of
 from namedax.primitives.recomputation import remat_like, with_jaxpr
-from namedax.primitives.record import Atom, Kind, aval_of, is_inexact
+from namedax.primitives.record import Atom, Kind, aval_of, is_host_type, is_inexact
 from namedax.programs.evaluator import (
     LOOP_CASTS,
     Evaluator,
@@ -35,6 +37,7 @@ from namedax.programs.evaluator import (
     source_of,
 )
 from namedax.programs.forward_rules import commutes_with_casts, repeat
+from namedax.programs.loop_copies import with_constants_on_device
 from namedax.resources.mesh import (
     current_mesh,
     enter_mesh,
@@ -145,7 +148,8 @@ class CastFinder(Record, frozen=False):
                 ):
                     self.found = {**dict.fromkeys(union, eqn), **self.found}
                 known[eqn.outvars[0]] = union
-            elif commutes_with_casts(eqn):
+            elif commutes_with_casts(eqn) and not is_copy_from_host(eqn):
+                # The gradient of such a copy is summed over devices before it goes to the host.
                 known.update(dict.fromkeys(eqn.outvars, union))
         return [origin(var) for var in jaxpr.outvars]
 
@@ -455,7 +459,10 @@ class Hoist(Exception):
     """Request of `Body`, while it is traced, to hoist casts or closed-over values out of it."""
 
     def __init__(
-        self, closed: ClosedJaxpr, casts: Mapping[tuple[int, frozenset[str]], JaxprEqn], mesh: Mesh
+        self,
+        closed: ClosedJaxpr,
+        casts: Mapping[tuple[int, frozenset[str]], JaxprEqn],
+        mesh: Mesh | AbstractMesh | None,
     ):
         super().__init__("casts are to be taken out of a loop")
         self.closed, self.casts, self.mesh = closed, casts, mesh
@@ -483,15 +490,21 @@ class Body:
         """Run one step.
 
         Raises:
-          Hoist: the step casts operands of the loop, or closes over values of the surrounding
-            region, or over results of a mapped function without the types of the current mesh.
+          Hoist: the step casts operands of the loop, copies arrays that it closes over from the
+            memory of the host, or closes over values of the surrounding region, or over results of
+            a mapped function without the types of the current mesh.
         """
         mesh = current_mesh() if self.region is None else self.region.mesh
-        if mesh is None or (self.region is None and not has_explicit_axes(mesh)):
-            return self.flat(*datas)
+        is_plain = mesh is None or (self.region is None and not has_explicit_axes(mesh))
+        if is_plain and not host_seen:
+            results = self.flat(*datas)
+            if not host_seen:
+                return results
         closed, n = jax.make_jaxpr(self.flat)(*datas), self.carried
+        copied = with_constants_on_device(closed) if host_seen else None
         same = [a.dtype for a in closed.in_avals[:n]] == [a.dtype for a in closed.out_avals[:n]]
         if same:  # otherwise JAX promotes the carry, and traces again
+            closed = closed if copied is None else copied
             casts = (
                 self._casts(closed.jaxpr)
                 if self.region is not None
@@ -499,7 +512,8 @@ class Body:
                 and LOOP_CASTS not in self.region.left_out
                 else {}
             )
-            if casts or any(is_foreign(const, mesh) for const in closed.consts):
+            foreign = mesh is not None and any(is_foreign(const, mesh) for const in closed.consts)
+            if casts or copied is not None or foreign:
                 raise Hoist(closed, casts, mesh)
         return list(jaxpr_as_fun(closed)(*datas))
 
@@ -548,9 +562,12 @@ class Hoisted:
                 if outside
                 else enter_mesh(const, hoist.mesh)
             )
-            if is_foreign(const, hoist.mesh)
+            if hoist.mesh is not None and is_foreign(const, hoist.mesh)
             else const
-            for const in closed.consts
+            for const in (
+                const if is_host_type(var.aval) else to_device(const)
+                for var, const in zip(closed.jaxpr.constvars, closed.consts, strict=True)
+            )
         ]
         jaxpr = closed.jaxpr
         self.jaxpr = consts_to_inputs(jaxpr)

@@ -25,6 +25,7 @@ from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var,
 from jax.sharding import PartitionSpec
 
 from namedax.core.cpu_workarounds import on_cpus
+from namedax.core.memory_kinds import type_like
 from namedax.core.names import MeshAxes
 from namedax.core.padded_sharding import Uneven
 from namedax.core.variance import cast_data
@@ -479,11 +480,8 @@ def _taken(values: Sequence[Any], positions: Sequence[int]) -> tuple[Any, ...]:
     return tuple(values[i] for i in positions)
 
 
-def _types(eqn: JaxprEqn) -> list[jax.ShapeDtypeStruct]:
-    return [
-        jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
-        for aval in map(aval_of, eqn.invars)
-    ]
+def _types(eqn: JaxprEqn) -> list[Any]:
+    return [type_like(aval, aval.shape) for aval in map(aval_of, eqn.invars)]
 
 
 def _inexact(variables: Sequence[Atom]) -> list[int]:

@@ -26,6 +26,7 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 
+from namedax.core.memory_kinds import is_on_host, to_host
 from namedax.core.names import PyTree
 from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying, varying_of
@@ -35,6 +36,7 @@ from namedax.primitives.equations import (
     barrier,
     called,
     has_side_effects,
+    is_copy_from_host,
     is_whole_exchange,
     jaxprs_of,
     kind_of,
@@ -95,9 +97,12 @@ def scan_ahead(
 def _communicates(eqn: JaxprEqn, loops: Set[str]) -> bool:
     """Return True if an equation communicates, other than by the permutations of a ring.
 
-    A ring has its own computation to overlap with.
+    A copy from the memory of the host communicates too. A ring has its own computation to overlap
+    with.
     """
     kind = kind_of(eqn)
+    if is_copy_from_host(eqn):
+        return True
     if kind in _COLLECTIVES:
         is_ring = kind is Kind.EXCHANGE and not is_whole_exchange(eqn)
         return not is_ring and loops.isdisjoint(axes_of(eqn)) and bool(axes_of(eqn))
@@ -438,7 +443,7 @@ class _Backward:
             )
         ]
         sums = [
-            _zeros(data.shape, data.dtype, varying(data)) if one else None
+            _zeros_like(data) if one else None
             for data, one in zip([*consts, *xs], self.felt, strict=True)
         ]
         self.state: tuple[Arrays, list[Any], list[Any]] = (carry, [], sums)
@@ -499,6 +504,8 @@ class _Backward:
 
 
 def _zeros_like(data: jax.Array) -> jax.Array:
+    if is_on_host(data):  # not a copy of all zeros
+        return lax.broadcast(to_host(_zeros((), data.dtype, varying(data))), data.shape)
     return _zeros(data.shape, data.dtype, varying(data))
 
 

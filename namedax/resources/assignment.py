@@ -147,7 +147,12 @@ def partition_spec(
 
 
 def named_sharding(
-    dims: Dims, shape: Sequence[int], assignment: Assignment, mesh: Mesh, op: str
+    dims: Dims,
+    shape: Sequence[int],
+    assignment: Assignment,
+    mesh: Mesh,
+    op: str,
+    memory_kind: str | None = None,
 ) -> NamedSharding:
     """Return the sharding of an array outside of mapped functions.
 
@@ -162,7 +167,8 @@ def named_sharding(
     region = Region({}, assignment, mesh, "manual", None)
     region.check_placement(op, (dim for dim in dims if dim is not None))
     sizes = {dim: n for dim, n in zip(dims, shape, strict=True) if dim is not None}
-    return NamedSharding(mesh, partition_spec(dims, dividing(assignment, sizes, mesh)))
+    spec = partition_spec(dims, dividing(assignment, sizes, mesh))
+    return NamedSharding(mesh, spec, memory_kind=memory_kind)
 
 
 def dividing(

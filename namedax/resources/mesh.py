@@ -19,6 +19,7 @@ from jax import lax
 from jax.extend.core import get_opaque_trace_state
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
+from namedax.core.memory_kinds import DEVICE, PINNED_HOST, to_host
 from namedax.core.names import AxisName, PyTree
 from namedax.errors import MeshError, format_value
 
@@ -315,8 +316,11 @@ def _explicit_spec(spec: PartitionSpec, ndim: int, explicit: frozenset[str]) -> 
 def put(data: jax.typing.ArrayLike, sharding: NamedSharding) -> jax.Array:
     """Reshard `data`, also under `jax.jit`.
 
-    There, `jax.device_put` ignores the Auto axes of a mesh.
+    There, `jax.device_put` ignores the Auto axes of a mesh. A traced array is resharded in the
+    memory of the device, and then copied to that of the host.
     """
+    if isinstance(data, jax.core.Tracer) and sharding.memory_kind == PINNED_HOST:
+        return to_host(put(data, sharding.with_memory_kind(DEVICE)))
     placed = jax.device_put(_summed(data), sharding)
     mesh = sharding.mesh
     explicit = _explicit_axes(mesh)

@@ -83,7 +83,14 @@ def with_zero_padding(data: jax.Array, dim: int, size: int) -> jax.Array:
     return lax.pad(data, jnp.zeros((), data.dtype), more)
 
 
-def store(data: jax.Array, dims: Dims, assignment: Assignment, mesh: Mesh, op: str) -> NamedArray:
+def store(
+    data: jax.Array,
+    dims: Dims,
+    assignment: Assignment,
+    mesh: Mesh,
+    op: str,
+    memory_kind: str | None = None,
+) -> NamedArray:
     """Place data of true sizes on a mesh; axes that do not divide are stored padded.
 
     Raises:
@@ -92,7 +99,8 @@ def store(data: jax.Array, dims: Dims, assignment: Assignment, mesh: Mesh, op: s
     sizes = {dim: n for dim, n in zip(dims, data.shape, strict=True) if dim is not None}
     padding = padding_for(dims, sizes, assignment, mesh)
     if padding is None:
-        return make(put(data, named_sharding(dims, data.shape, assignment, mesh, op)), dims)
+        sharding = named_sharding(dims, data.shape, assignment, mesh, op, memory_kind)
+        return make(put(data, sharding), dims)
     padded_sizes = padding.padded_sizes
     if isinstance(data, jax.core.Tracer) and has_explicit_axes(mesh) and not is_tracked(data):
         # Without a sharding, the gradient would be sliced while it is sharded, which JAX rejects.
@@ -101,7 +109,7 @@ def store(data: jax.Array, dims: Dims, assignment: Assignment, mesh: Mesh, op: s
     for i, dim in enumerate(dims):
         if dim in padded_sizes:
             data = with_zero_padding(data, i, padded_sizes[dim])
-    placed = put(data, named_sharding(dims, data.shape, assignment, mesh, op))
+    placed = put(data, named_sharding(dims, data.shape, assignment, mesh, op, memory_kind))
     return make_padded(placed, dims, padding)
 
 

@@ -13,6 +13,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, SingleDeviceSharding
 
 from namedax.core.array import NamedArray, is_named, make_in_region, stored_data
 from namedax.core.element_types import NUMPY, check_numbers, native_order, reject_foreign
+from namedax.core.memory_kinds import PINNED_HOST, is_on_host
 from namedax.core.names import PyTree
 from namedax.errors import MeshError, StoredPaddingError
 from namedax.ops.operands.kernels import whole_types
@@ -210,9 +211,9 @@ def place_arguments(
             return leaf
         # JAX has no arrays with uneven blocks: an axis that does not divide enters unsharded.
         sizes = dict(zip(argument.dims, data.shape, strict=True))
-        sharding = NamedSharding(
-            mesh, partition_spec(argument.dims, dividing(resources, sizes, mesh))
-        )
+        spec = partition_spec(argument.dims, dividing(resources, sizes, mesh))
+        kind = PINNED_HOST if is_on_host(data) else None
+        sharding = NamedSharding(mesh, spec, memory_kind=kind)
         if only_type:
             data = jax.ShapeDtypeStruct(
                 data.shape, data.dtype, weak_type=data.weak_type, sharding=sharding

@@ -12,6 +12,7 @@ from jax.sharding import NamedSharding
 from namedax.core.array import NamedArray, dims_of, is_named, make_blocks, make_in_region
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.display import type_text
+from namedax.core.memory_kinds import on_device, to_device
 from namedax.core.names import Dims, Mesh, PyTree
 from namedax.core.placement_marks import mark_names
 from namedax.core.records import Record
@@ -182,11 +183,14 @@ class Body:
         """
         all_dims = [argument.dims for argument in self.arguments]
         if self.region.mode != "manual":
-            return [make_result(data, dims) for data, dims in zip(datas, all_dims, strict=True)]
+            return [
+                make_result(to_device(data) if dims.count(None) == len(dims) else data, dims)
+                for data, dims in zip(datas, all_dims, strict=True)
+            ]
         datas = self._blocks(datas)
         arrays = make_blocks(datas, all_dims, self.region)
         return [
-            array if dims.count(None) < len(dims) else data
+            array if dims.count(None) < len(dims) else to_device(data)
             for array, data, dims in zip(arrays, datas, all_dims, strict=True)
         ]
 
@@ -230,6 +234,7 @@ class Body:
         def what() -> str:
             return f"the result{jax.tree_util.keystr(path)}"
 
+        leaf = on_device(leaf)
         if mapping is None:
             leaf = to_local(leaf, "xmap, out_axes", self.region)
             data, dims = (

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
 from namedax.core.array import NamedArray, dims_of, is_named
+from namedax.core.memory_kinds import type_like
 from namedax.core.names import Dims, PyTree
 from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import varying
@@ -119,9 +120,9 @@ def on_global_shapes(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     return called
 
 
-def _global_type(block: jax.Array, dims: Dims, region: Region) -> jax.ShapeDtypeStruct:
+def _global_type(block: jax.Array, dims: Dims, region: Region) -> Any:
     shape = tuple(
         n if dim is None else region.global_size(dim, n)
         for n, dim in zip(block.shape, dims, strict=True)
     )
-    return jax.ShapeDtypeStruct(shape, block.dtype, weak_type=jax.typeof(block).weak_type)
+    return type_like(block, shape)

@@ -14,6 +14,7 @@ import numpy as np
 from jax.sharding import AbstractMesh
 
 from namedax.core.functions import source_of
+from namedax.core.memory_kinds import to_device
 from namedax.core.names import Mesh, PyTree
 from namedax.core.region import Region, ambient
 from namedax.core.user_code import call_user_code
@@ -79,6 +80,9 @@ def _run_once(
     """Name the arguments, create the region, lower the body; `found` are sizes from the body."""
     outer, options = ambient(), mapped._options
     arguments, tree = name_arguments(mapped, args, kwargs)
+    if not options.jit:  # JAX rejects copies in an eager `jax.shard_map`
+        for argument in arguments:
+            argument.data = to_device(argument.data)
     sizes = {**found, **collect_sizes(arguments, options.axis_sizes, outer)}
     resources = with_loops(options.axis_resources)
     left_out = options.left_out | (frozenset() if outer is None else outer.left_out)

@@ -22,6 +22,7 @@ from namedax.core.annotations import AnyArray, ArrayLike, EitherArray
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import to_type
+from namedax.core.memory_kinds import is_on_host
 from namedax.core.names import PyTree
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.region import ambient, hiding
@@ -37,7 +38,7 @@ from namedax.errors import (
     format_value,
 )
 from namedax.ops.loops.carries import Carry, Element, Grow, ValueType, fix_carry_type
-from namedax.ops.loops.remat import REMAT_CHOICES, Remat, recomputed
+from namedax.ops.loops.remat import REMAT_CHOICES, Remat, has_host_arrays, recomputed
 from namedax.ops.operands.along_axes import Entries
 from namedax.ops.operands.broadcasting import as_block, make_result, to_local
 from namedax.ops.operands.open_options import open_call
@@ -47,6 +48,7 @@ from namedax.programs.evaluator import LATE_SUMS, collective_axes
 from namedax.programs.loop_casts import Body, Hoist, Hoisted
 from namedax.programs.prefetch import scan_ahead
 from namedax.resources import communication as comm
+from namedax.resources.mesh import is_tracked
 from namedax.resources.padding import padded
 from namedax.resources.padding_masks import refilled
 from namedax.resources.serial import loops_of
@@ -64,7 +66,7 @@ __all__ = [
 ]
 
 
-@operation(explicit=Explicit.AS_JAX, calls_functions=True, arrays=("init", "xs"))
+@operation(explicit=Explicit.AS_JAX, calls_functions=True, arrays=("init", "xs"), takes_host=True)
 def scan(
     f: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
     init: PyTree,
@@ -118,6 +120,11 @@ def scan(
     step. A policy of `jax.checkpoint` around a part that gathers is ignored. If the body gathers
     nothing, `prefetch` has no effect. Forward-mode derivatives raise a `TypeError` of JAX.
 
+    Host memory: arrays of `xs` in the memory of the host (`memory_kind` of `nx.shard`) are copied
+    to the device slice by slice, each in its step, or one step before it with `prefetch=1`, also
+    outside of `xmap`. The backward pass copies each slice again. The axis must be the first one of
+    the dims, and not sharded; otherwise the array is copied before the loop.
+
     If a program does not pass `prefetch` or `remat`, `nx.plan` also tries other values, for each
     line with such a call.
 
@@ -136,7 +143,7 @@ def scan(
     (('batch',), [[0.0, 1.0, 3.0], [3.0, 7.0, 12.0]])
     """
     options = _options("scan", prefetch, remat)
-    step = recomputed("scan", f, options["remat"])
+    step = recomputed("scan", f, options["remat"], has_host_arrays(xs))
     return scan_along("scan", step, init, xs, length, reverse, unroll, axis, options["prefetch"])
 
 
@@ -168,7 +175,7 @@ def scan_along(
             f"{op}: prefetch={format_value(prefetch)} must be 0 or 1. Pass prefetch=1 to gather the"
             " parameters of one step ahead."
         )
-    entries = Entries(op, xs, axis, supports_padding=True)
+    entries = Entries(op, xs, axis, supports_padding=True, keeps_host=True)
     steps = _length(op, entries, length)
     if entries.placement:
         return _scan_over_devices(entries, f, init, steps, reverse, unroll, prefetch)
@@ -289,7 +296,10 @@ def _scan_ahead(
     """Run `lax.scan` with the gathers of a step before it, in a mapped function."""
     region = ambient()
     if region is None or region.mesh is None or not region.manual:
-        return lax.scan(step, init, xs, **options)
+        leaves = jax.tree.leaves((init, xs))
+        if not any(map(is_on_host, leaves)) or any(map(is_tracked, leaves)):
+            return lax.scan(step, init, xs, **options)
+        return scan_ahead(step, init, xs, False, frozenset(), (), **options)
     late, loops = LATE_SUMS not in region.left_out, frozenset(loops_of(region.resources))
     return scan_ahead(step, init, xs, late, loops, region.slow_axes, **options)
 
@@ -376,7 +386,7 @@ def _lengthened(leaf: AnyArray, count: int, kind: ValueType) -> jax.Array:
     return kind.fit(array_of(padded(data_of(leaf), 0, count), dims_of(leaf)))
 
 
-@operation(explicit=Explicit.AS_JAX, calls_functions=True, arrays=("init", "xs"))
+@operation(explicit=Explicit.AS_JAX, calls_functions=True, arrays=("init", "xs"), takes_host=True)
 def fold(
     f: Callable[[PyTree, PyTree], PyTree],
     init: PyTree,
@@ -421,7 +431,7 @@ def fold(
         return call_user_code(step, carry, x), None
 
     options = _options("fold", prefetch, remat)
-    step = recomputed("fold", f, options["remat"])
+    step = recomputed("fold", f, options["remat"], has_host_arrays(xs))
     ahead = options["prefetch"]
     return scan_along("fold", folded, init, xs, length, reverse, unroll, axis, ahead)[0]
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import jax
 
+from namedax.core.array import is_named
+from namedax.core.memory_kinds import is_on_host, on_device
+from namedax.core.names import PyTree
 from namedax.errors import ArgumentError, did_you_mean, format_value
-from namedax.primitives.recomputation import saves_all_but_gathers
+from namedax.ops.operands.pytree import stored_leaf
+from namedax.primitives.recomputation import saves_all_but_copies, saves_all_but_gathers
 
-__all__ = ["REMAT_CHOICES", "Remat", "policy_of", "recomputed"]
+__all__ = ["REMAT_CHOICES", "Remat", "has_host_arrays", "policy_of", "recomputed"]
 
 R = TypeVar("R")
 
@@ -52,7 +57,34 @@ def policy_of(op: str, remat: object) -> tuple[bool, Policy | None]:
     )
 
 
-def recomputed(op: str, f: Callable[..., R], remat: Remat | None) -> Callable[..., R]:
-    """Wrap the function of a step in `jax.checkpoint`, as the option `remat` requires."""
+def has_host_arrays(xs: PyTree) -> bool:
+    """Return True if an array of a pytree is in the memory of the host."""
+    return any(is_on_host(stored_leaf(leaf)) for leaf in jax.tree.leaves(xs, is_leaf=is_named))
+
+
+def recomputed(
+    op: str, f: Callable[..., R], remat: Remat | None, copies: bool = False
+) -> Callable[..., R]:
+    """Wrap the function of a step in `jax.checkpoint`, as the option `remat` requires.
+
+    Args:
+      op: the operation, for messages.
+      f: the function, of the carry and of the slices of a step.
+      remat: the option.
+      copies: True if slices are in the memory of the host. They are copied to the device in each
+        step, and again in the backward pass, which would store the copies of all steps otherwise.
+        Default: False.
+    """
     is_on, policy = policy_of(op, remat)
+    if copies:
+        f = _of_copies(f)
+        is_on, policy = True, policy if is_on else saves_all_but_copies
     return jax.checkpoint(f, policy=policy) if is_on else f
+
+
+def _of_copies(f: Callable[..., R]) -> Callable[..., R]:
+    @functools.wraps(f)
+    def of_copies(carry: PyTree, slices: PyTree) -> R:
+        return f(carry, jax.tree.map(on_device, slices, is_leaf=is_named))
+
+    return of_copies

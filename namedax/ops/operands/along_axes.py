@@ -418,7 +418,9 @@ class Entries:
     """Arrays that are sliced along one axis.
 
     Arrays that have the axis get it in front; the others are the same for every slice. With
-    `supports_padding` (default: False) the axis need not divide over its mesh axes.
+    `supports_padding` (default: False) the axis need not divide over its mesh axes. With
+    `keeps_host` (default: False) arrays in the memory of the host stay there if they have the axis
+    in front, and it is not sharded.
 
     Args:
       op: the operation, for messages.
@@ -450,6 +452,7 @@ class Entries:
         axis: AxisName,
         every: bool = False,
         supports_padding: bool = False,
+        keeps_host: bool = False,
     ):
         region = ambient()
         self.op, self.axis = op, axis
@@ -471,10 +474,16 @@ class Entries:
         self._mesh_axes: tuple[str, ...] = ()
         self.fixed: dict[int, Any] = {}
         self.dims: dict[int, Dims] = {}
-        blocks = [as_block(leaf, op) for leaf in leaves]
+        self.placement: tuple[str, ...] = ()
+        if self.by_name and region is not None:
+            self.placement = region.place(axis) if supports_padding else region.placement(axis, op)
+        place = axis if self.by_name else None
+        blocks = [
+            as_block(leaf, op, keeps_host and not self.placement and dims_of(leaf)[:1] == (place,))
+            for leaf in leaves
+        ]
         for i, block in enumerate(blocks):
             dims = dims_of(block)
-            place = axis if self.by_name else None
             if place not in dims:
                 if not self.by_name:
                     where = "in_axes" if op == "vmap" else "axis"
@@ -498,9 +507,6 @@ class Entries:
                 type_text(lacking),
                 candidates if not self.dims else names_of(dims_of(lacking)),
             )
-        self.placement: tuple[str, ...] = ()
-        if self.by_name and region is not None:
-            self.placement = region.place(axis) if supports_padding else region.placement(axis, op)
 
     @classmethod
     def uncut(cls, op: str, value: PyTree) -> Entries:

@@ -43,6 +43,7 @@ from namedax.core.element_types import (
     native_order,
     reject_foreign,
 )
+from namedax.core.memory_kinds import on_device
 from namedax.core.names import Dims
 from namedax.core.region import Region, ambient, check_regions_live
 from namedax.core.variance import cast, cast_data, saves_when_cast, varying
@@ -164,13 +165,16 @@ def to_local(array: object, op: str, region: Region | None) -> object:
 
 
 @overload
-def as_block(leaf: NamedArray, op: str) -> NamedArray: ...
+def as_block(leaf: NamedArray, op: str, keeps_host: bool = False) -> NamedArray: ...
 @overload
-def as_block(leaf: ArrayLike, op: str) -> AnyArray: ...
-def as_block(leaf: ArrayLike, op: str) -> AnyArray:
-    """Return a leaf as a local array of the body of the ambient region, or of the current mesh."""
+def as_block(leaf: ArrayLike, op: str, keeps_host: bool = False) -> AnyArray: ...
+def as_block(leaf: ArrayLike, op: str, keeps_host: bool = False) -> AnyArray:
+    """Return a leaf as a local array of the body of the ambient region, or of the current mesh.
+
+    It is in the memory of the device, except with `keeps_host`.
+    """
     region = ambient()
-    leaf = to_local(leaf, op, region)
+    leaf = to_local(leaf if keeps_host else on_device(leaf), op, region)
     array = leaf if isinstance(leaf, (NamedArray, jax.Array)) else as_jax(op, leaf)
     if region is not None:
         return array

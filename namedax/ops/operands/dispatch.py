@@ -51,6 +51,7 @@ from namedax.core.explicit_fallback import (
     fallbacks,
     may_fall_back,
 )
+from namedax.core.memory_kinds import host_seen, is_on_host
 from namedax.core.name_scopes import Scope, is_open
 from namedax.core.recent import Recent
 from namedax.core.region import active_regions
@@ -117,6 +118,14 @@ def _learn(
 _PROGRAM: Any = object()
 
 
+def _is_traced_on_host(data: object) -> bool:
+    """Return True for traced data in the memory of the host.
+
+    They are copied to the device before the kernel, where loops see the copy.
+    """
+    return type(data) not in whole_types and is_on_host(data)
+
+
 def cached_elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return an elementwise function of operands with a cache by their dims."""
     table = new_table()
@@ -144,7 +153,7 @@ def cached_elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
             known = table.get(key)
             if known is None:
                 return _learn(table, key, datas, function, operands, {})
-            if known is _PROGRAM:
+            if known is _PROGRAM or (host_seen and any(map(_is_traced_on_host, datas))):
                 return function(*operands)
             call, dims, _ = known
             try:
@@ -212,7 +221,7 @@ def cached_by_dims(function: Callable[..., Any], explicit: Explicit) -> Callable
             is_traced = False
             for data in datas:
                 if type(data) not in whole_types:
-                    if varies(data):
+                    if varies(data) or (host_seen and _is_traced_on_host(data)):
                         return function(*args, **kwargs)
                     is_traced = is_traced or isinstance(data, jax.core.Tracer)
             try:

@@ -39,6 +39,7 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, make, make_block, make_in_region
 from namedax.core.element_types import NUMPY, SCALARS, check_numbers, native_order
 from namedax.core.explicit_fallback import fallbacks
+from namedax.core.memory_kinds import to_device
 from namedax.core.name_scopes import Scope, check_scope_names, is_open, names_in, scope_text, silent
 from namedax.core.names import Dims, is_name
 from namedax.core.recent import Recent
@@ -688,7 +689,7 @@ def _compile(
     kernel.result = result_dims
 
     def call(*datas: jax.Array) -> jax.Array:
-        result = function(*given, *_operands(datas, dims))
+        result = function(*given, *_operands([*map(to_device, datas)], dims))
         named = isinstance(result, NamedArray)
         result_dims[0] = result._dims if named else None
         return result._data if named else result

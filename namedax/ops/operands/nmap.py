@@ -25,9 +25,10 @@ from namedax.core.explicit_fallback import (
     may_fall_back,
 )
 from namedax.core.functions import LIBRARIES, packages_of
+from namedax.core.memory_kinds import host_seen, on_device
 from namedax.core.name_scopes import Scope, is_in_program, is_open, scope_of_lifted
 from namedax.core.names import Dims, PyTree, check_dims
-from namedax.core.region import HiddenAxis, Region, ambient, hiding
+from namedax.core.region import HiddenAxis, Region, active_regions, ambient, hiding
 from namedax.core.strict_broadcasting import check_names, is_strict, strict_scopes
 from namedax.core.variance import cast, cast_data
 from namedax.errors import (
@@ -177,6 +178,8 @@ class Lifted:
         if self._is_of_user:
             return self._checked(*args, **kwargs)
         try:
+            if host_seen and not active_regions:
+                args, kwargs = on_device(args), on_device(kwargs)
             return call_program(self._checked, args, kwargs, key=self._key)
         except Exception as error:
             shorten_eager(error)
@@ -212,6 +215,7 @@ class Lifted:
     def _unchecked(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Call the function without the check for Explicit mesh axes."""
         leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=is_named)
+        leaves = on_device(leaves)
         region = ambient()
         places = [i for i, leaf in enumerate(leaves) if is_array_leaf(leaf)]
         blocks = [to_local(leaves[i], self._op, region) for i in places]

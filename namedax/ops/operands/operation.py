@@ -22,6 +22,7 @@ from namedax.core.explicit_fallback import (
     fallbacks,
     may_fall_back,
 )
+from namedax.core.memory_kinds import any_on_host, host_seen, on_device
 from namedax.core.name_scopes import (
     OPERATIONS_ON_FUNCTIONS,
     Scope,
@@ -107,6 +108,7 @@ def operation(
     keeps_programs: bool = True,
     cached: bool = False,
     elementwise: bool = False,
+    takes_host: bool = False,
 ) -> Callable[[F], F]:
     """Turn a function of named arrays into an operation.
 
@@ -132,6 +134,7 @@ def operation(
         (`dispatch.cached_by_dims`); default: False.
       elementwise: True if `nx.strict_broadcasting` checks its operands; default: False. Other
         operations may form outer products.
+      takes_host: True if it copies operands from the memory of the host itself; default: False.
     """
 
     def decorate(function: F) -> F:
@@ -143,11 +146,21 @@ def operation(
             else function
         )
         parameters = None if arrays is None else array_parameters(function, arrays)
-        given = (function, run, op, read, requires_axis, explicit, on_blocks, elementwise)
+        given = (
+            function,
+            run,
+            op,
+            read,
+            requires_axis,
+            explicit,
+            on_blocks,
+            elementwise,
+            takes_host,
+        )
         program = functools.partial(
             dispatch.call_program, _checked(*given), parameters=parameters, keeps=keeps_programs
         )
-        checked = _checked(*given, program)
+        checked = _checked(*given, program=program)
         checked.without_axis_check = (  # type: ignore[attr-defined]
             checked
             if requires_axis is None
@@ -167,6 +180,7 @@ def _checked(
     explicit: Explicit,
     on_blocks: bool = False,
     is_elementwise: bool = False,
+    takes_host: bool = False,
     program: functools.partial[Any] | None = None,
 ) -> Callable[..., Any]:
     """Put the checks of an operation before `run`, which is `function` in its scope.
@@ -185,6 +199,8 @@ def _checked(
     def checked(*args: Any, **kwargs: Any) -> Any:
         try:
             if program is not None and not active_regions:
+                if host_seen and not takes_host:  # before the program, for loops around it
+                    args, kwargs = on_device(args), on_device(kwargs)
                 return program(args, kwargs)
             if strict_scopes and not is_elementwise and is_strict():
                 return suspended(checked, *args, **kwargs)
@@ -197,6 +213,8 @@ def _checked(
             if len(args) > separate:
                 reject_axes_apart(function.__name__, args, place)
             args, kwargs = in_native_order(args, kwargs)
+            if not takes_host and (any_on_host(args) or (kwargs and any_on_host(kwargs.values()))):
+                args, kwargs = on_device(args), on_device(kwargs)
             try:
                 try:
                     if on_blocks and active_regions:
@@ -331,7 +349,7 @@ def elementwise_operation(
     op = function.__name__
     given = (function, function, op, lambda *operands: (), None, explicit, False, True)
     program = functools.partial(dispatch.call_program, _checked(*given))
-    return dispatch.cached_elementwise(_checked(*given, program))
+    return dispatch.cached_elementwise(_checked(*given, program=program))
 
 
 def without_axis_check(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -29,6 +29,7 @@ from namedax.core.element_types import (
     as_jax,
     reject_foreign,
 )
+from namedax.core.memory_kinds import check_kind, on_device
 from namedax.core.names import Dims, MeshAxes, PyTree
 from namedax.core.records import Record
 from namedax.core.region import ambient
@@ -72,6 +73,7 @@ def shard(
     *,
     padded: bool | None = None,
     wire: WireFormat | Wire | None = None,
+    memory_kind: str | None = None,
 ) -> Tree:
     """Shard named arrays over a mesh, outside of mapped functions.
 
@@ -88,6 +90,10 @@ def shard(
         the blocks. Functions of raw leaves see zeros as padding: a sum over a leaf is right, a mean
         is not. If False, such an axis is replicated. Default: None, it is replicated with a
         warning.
+      memory_kind: `"pinned_host"` for the memory of the host, which the device can read, or
+        `"device"`. Operations copy arrays from the host to the device when they compute with them,
+        and `nx.scan` and `nx.fold` copy one slice in each step. Default: `None`, the memory of the
+        device.
       wire: the number format in which blocks of arrays that are already on this mesh are sent:
         `"bf16"`, `"float8_e4m3"` or `"int8"`; by default the dtype of the array. Values are rounded
         within the bounds of `nx.Wire`, only where they are sent.
@@ -116,7 +122,8 @@ def shard(
       PlacementConflictError: two axes of one array are sharded over one mesh axis.
       ArgumentTypeError: a leaf is not an array, such as a string; the message has its path. With
         `wire`, a named array is not real floating-point.
-      ArgumentError: `wire` is not a format or has one for gradients; or a named array is traced, or
+      ArgumentError: the devices have no memory of this kind, or `wire` is given with it; `wire` is
+        not a format or has one for gradients; or a named array is traced, or
         is not on this mesh yet, so that nothing is communicated, or is stored padded.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
@@ -126,6 +133,9 @@ def shard(
     >>> x = nx.shard(nx.named(jnp.ones((10, 3)), ["words", "k"]), {"words": "x"}, mesh, padded=True)
     >>> dict(x.named_shape), x.data.shape, x.sharding.spec
     ({'words': 10, 'k': 3}, (12, 3), P('x', None))
+    >>> y = nx.shard(nx.arange(8, axis="batch"), {"batch": "x"}, mesh, memory_kind="pinned_host")
+    >>> y.sharding.memory_kind, (y + 1).sharding.memory_kind
+    ('pinned_host', 'device')
     """
     surrounding = ambient()
     if surrounding is not None and surrounding.resources:
@@ -141,7 +151,8 @@ def shard(
     _check_names_placed(x, resources)
     check_layout_names("shard", axis_resources, _dims_in(x))
     assignment = on_devices(with_loops(resources))  # loops are no devices
-    if not assignment and mesh is None and concrete_mesh(mesh) is None:
+    is_unplaced = not assignment and mesh is None and memory_kind is None
+    if is_unplaced and concrete_mesh(mesh) is None:
         leaves, tree = jax.tree.flatten(x, is_leaf=is_named)
         unpadded = [without_padding(leaf) if is_named(leaf) else leaf for leaf in leaves]
         changed = any(new is not old for new, old in zip(unpadded, leaves, strict=True))
@@ -149,8 +160,9 @@ def shard(
         return result
     mesh = mesh_with_devices(mesh, "shard")
     check_mesh_axes(assignment, mesh, "shard")
+    _check_memory_kind(memory_kind, mesh, formats)
 
-    placement = _Placement(assignment, mesh, padded, formats)
+    placement = _Placement(assignment, mesh, padded, formats, memory_kind)
     copies: list[UnevenCopy] = []
 
     def one(path: KeyPath[Any], leaf: ArrayLike) -> AnyArray:
@@ -181,12 +193,14 @@ class _Placement(Record):
       mesh: the mesh.
       padded: as in `nx.shard`.
       wire: the number formats of blocks that are sent, or `None`.
+      memory_kind: as in `nx.shard`.
     """
 
     assignment: dict[Hashable, MeshAxes]
     mesh: Mesh
     padded: bool | None
     wire: Wire | None
+    memory_kind: str | None
 
     def place(self, op: str, leaf: ArrayLike) -> tuple[AnyArray, UnevenCopy | None]:
         """Place one array, and return the record of its replicated axes that do not divide."""
@@ -202,9 +216,12 @@ class _Placement(Record):
             stored = stored_data(leaf)
             sharding = self._sharding(op, dims, stored.shape)
             return make_padded(put(stored, sharding), dims, padding), None
+        if padding is not None or self.wire is not None or padding_of(leaf):
+            leaf = on_device(leaf)  # for the computation
         leaf = without_padding(leaf)
         if padding is not None:
-            return store(leaf._data, dims, self.assignment, self.mesh, op), None
+            given = leaf._data, dims, self.assignment, self.mesh, op, self.memory_kind
+            return store(*given), None
         sharding = self._sharding(op, dims, leaf._data.shape)
         copy = None if uneven is None else UnevenCopy(dims, leaf._data, sharding, uneven)
         if dims.count(None) == len(dims):
@@ -214,7 +231,7 @@ class _Placement(Record):
         return NamedArray(_put_narrow(op, leaf, leaf._data, sharding, self.wire), dims), copy
 
     def _sharding(self, op: str, dims: Dims, shape: tuple[int, ...]) -> NamedSharding:
-        return named_sharding(dims, shape, self.assignment, self.mesh, op)
+        return named_sharding(dims, shape, self.assignment, self.mesh, op, self.memory_kind)
 
 
 # --- leaves ---------------------------------------------------------------------------------------
@@ -306,6 +323,22 @@ def _check_names_placed(x: PyTree, resources: Mapping[Hashable, Any]) -> None:
 def _naming(name: Hashable, rank: int) -> str:
     """Return the mapping that names the first of `rank` axes."""
     return f"[{', '.join([format_value(name), *['None'] * (rank - 1)])}]"
+
+
+def _check_memory_kind(kind: object, mesh: Mesh, wire: Wire | None) -> None:
+    """Check that the devices have this kind of memory, and that nothing is sent in narrow formats.
+
+    Raises:
+      ArgumentError: they have not, or there are formats.
+    """
+    if kind is None:
+        return
+    check_kind("shard", kind, mesh.local_devices[:1])
+    if wire is not None:
+        raise ArgumentError(
+            f"shard: memory_kind={kind!r} is given with wire={wire!r}, which is for arrays between"
+            " devices. Place them with wire first, and then with memory_kind."
+        )
 
 
 # --- narrow formats -------------------------------------------------------------------------------

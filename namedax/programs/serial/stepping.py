@@ -29,12 +29,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import ShapedArray
 from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from namedax.core.element_types import weak_as
+from namedax.core.memory_kinds import type_like
 from namedax.core.names import Mesh, PyTree
 from namedax.core.records import Record
 from namedax.errors import SerialLoopError
@@ -87,16 +89,10 @@ def _trace(
         axis_names={*devices, *loops},
         check_vma=True,
     )
-    types = [
-        jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x), weak_type=_is_weak(x)) for x in datas
-    ]
+    types = [type_like(x, np.shape(x)) for x in datas]
     with _tracing_on(mesh):
         closed, shapes = jax.make_jaxpr(mapped, return_shape=True)(*types)
     return closed, shapes
-
-
-def _is_weak(x: jax.Array | jax.ShapeDtypeStruct) -> bool:
-    return bool(x.weak_type if isinstance(x, jax.ShapeDtypeStruct) else jax.typeof(x).weak_type)
 
 
 def run_in_steps(
@@ -281,11 +277,7 @@ class _TracedBody(Record):
         """Trace `body` on a mesh with these loops only, from blocks on the mesh with all loops."""
         sizes = {axis: n for axis, n in self.traced_on.shape.items() if axis not in self.loops}
         types = [
-            jax.ShapeDtypeStruct(
-                _global_shape(aval.shape, spec, self.traced_on),
-                aval.dtype,
-                weak_type=aval.weak_type,
-            )
+            type_like(aval, _global_shape(aval.shape, spec, self.traced_on))
             for aval, spec in zip(blocks, block_specs, strict=True)
         ]
         mesh = virtual_mesh(None, {**sizes, **loops})
