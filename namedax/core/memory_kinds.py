@@ -30,6 +30,7 @@ __all__ = [
     "to_device",
     "to_host",
     "type_like",
+    "type_on_host",
 ]
 
 T = TypeVar("T")
@@ -55,10 +56,15 @@ def type_like(value: Any, shape: Sequence[int]) -> Any:
     """Return the type of another shape with the dtype and the memory of a value or a type."""
     is_type = isinstance(value, (ShapedArray, jax.ShapeDtypeStruct))
     kind: Any = value if is_type else jax.typeof(value)
-    space: Any = getattr(kind, "memory_space", None)
-    if space is not _HOST:
-        return jax.ShapeDtypeStruct(tuple(shape), kind.dtype, weak_type=kind.weak_type)
+    if getattr(kind, "memory_space", None) is _HOST:
+        return type_on_host(kind, shape)
+    return jax.ShapeDtypeStruct(tuple(shape), kind.dtype, weak_type=kind.weak_type)
+
+
+def type_on_host(kind: Any, shape: Sequence[int]) -> ShapedArray:
+    """Return the type of another shape in the memory of the host."""
     # `jax.ShapeDtypeStruct` has a memory only with a sharding.
+    space: Any = _HOST
     return ShapedArray(tuple(shape), kind.dtype, weak_type=kind.weak_type, memory_space=space)
 
 

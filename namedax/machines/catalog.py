@@ -18,6 +18,11 @@ Memory has the unit of its source: Cloud TPU has 16 GB, 95 GB and 32 GB for v5e,
 their own pages, and 32 GiB and 192 GiB for v4 and TPU7x. The page of TPU7x shows the figures of v5p
 and v6e in GiB; the entries have the smaller unit.
 
+`host_bandwidth` is that of PCI Express in one direction: the datasheets of GPUs count both
+directions, 64 GB/s for A100 and 128 GB/s for the later ones, and the Scaling book has 15 GB/s for a
+chip, and 32 GB/s for v6e. The two GPUs of a GB200 superchip share 900 GB/s to its processor, both
+directions counted. No source has the figure of TPU7x.
+
 `efficiency` is 1 for dtypes and machines without a measurement: all TPUs, and `float32` on GPUs.
 `memory_efficiency` is 1 and `launch` is 0 everywhere, because no public measurement was found.
 `float32` has the rate at which JAX multiplies by default: on TPUs in one pass of `bfloat16`, on
@@ -163,6 +168,9 @@ _SCALING_BOOK = (
 )
 
 
+_HOST = '"How to Scale Your Model", same chapter: PCIe, for each chip'
+
+
 def _cloud(page: str, figures: str) -> str:
     return f'"{page}" (Google Cloud, Cloud TPU documentation): {figures}'
 
@@ -174,9 +182,11 @@ v4 = Machine(
     bandwidth=1200e9,
     links={...: ICI_V4},
     name="v4",
+    host_bandwidth=1.5e10,
     sources=(
         _cloud("TPU v4", "peak compute, HBM2 capacity and bandwidth, pod size, topology"),
         _SCALING_BOOK + ", network of a host",
+        _HOST,
     ),
 )
 
@@ -187,9 +197,11 @@ v5e = Machine(
     bandwidth=819e9,
     links={...: ICI_V5E},
     name="v5e",
+    host_bandwidth=1.5e10,
     sources=(
         _cloud("TPU v5e", "peak compute, HBM2 capacity and bandwidth, ICI, pod, network"),
         _SCALING_BOOK,
+        _HOST,
     ),
 )
 
@@ -200,10 +212,12 @@ v5p = Machine(
     bandwidth=2765e9,
     links={...: ICI_V5P},
     name="v5p",
+    host_bandwidth=1.5e10,
     sources=(
         _cloud("TPU v5p", "peak compute, HBM2e capacity and bandwidth, pod size"),
         _cloud("TPU7x (Ironwood)", "column v5p: ICI and network"),
         _SCALING_BOOK + ", int8",
+        _HOST,
     ),
 )
 
@@ -214,9 +228,11 @@ v6e = Machine(
     bandwidth=1638e9,
     links={...: ICI_V6E},
     name="v6e",
+    host_bandwidth=3.2e10,
     sources=(
         _cloud("TPU v6e", "peak compute, HBM capacity and bandwidth, ICI, pod, network"),
         _SCALING_BOOK,
+        _HOST,
     ),
 )
 
@@ -268,8 +284,9 @@ a100 = Machine(
     links={...: NVLINK3},
     name="a100",
     efficiency={"bfloat16": 0.869, "float16": 0.869},
+    host_bandwidth=64e9 / 2,
     sources=(
-        _datasheet("A100 Tensor Core GPU datasheet", "column A100 80GB SXM, dense rates"),
+        _datasheet("A100 Tensor Core GPU datasheet", "column A100 80GB SXM, dense rates; PCIe"),
         _datasheet("DGX A100 datasheet", "adapters"),
         _ACHIEVED,
         _SWEEPS,
@@ -302,8 +319,9 @@ h100 = Machine(
         "float8_e4m3fn": 0.709,
         "float8_e5m2": 0.709,
     },
+    host_bandwidth=128e9 / 2,
     sources=(
-        _datasheet("H100 Tensor Core GPU datasheet", "column H100 SXM, dense rates"),
+        _datasheet("H100 Tensor Core GPU datasheet", "column H100 SXM, dense rates; PCIe"),
         _datasheet("DGX H100 datasheet", "adapters"),
         _ACHIEVED,
         _SWEEPS,
@@ -324,8 +342,9 @@ h200 = Machine(
         "float8_e4m3fn": 0.734,
         "float8_e5m2": 0.734,
     },
+    host_bandwidth=128e9 / 2,
     sources=(
-        _datasheet("H200 Tensor Core GPU datasheet", "column H200 SXM, dense rates"),
+        _datasheet("H200 Tensor Core GPU datasheet", "column H200 SXM, dense rates; PCIe"),
         _datasheet("DGX H200 datasheet", "adapters"),
         _ACHIEVED,
         _SWEEPS,
@@ -356,9 +375,10 @@ b200 = Machine(
         "float8_e4m3fn": 0.763,
         "float8_e5m2": 0.763,
     },
+    host_bandwidth=128e9 / 2,
     sources=(
         _datasheet("DGX B200 datasheet", "memory, FP8, FP4, NVLink, adapters; dense rates"),
-        _datasheet("Blackwell Architecture Technical Brief", "column HGX B200: other dtypes"),
+        _datasheet("Blackwell Architecture Technical Brief", "column HGX B200: other dtypes; PCIe"),
         _ACHIEVED,
         _SWEEPS,
     ),
@@ -388,8 +408,11 @@ gb200_nvl72 = Machine(
         "float8_e4m3fn": 0.723,
         "float8_e5m2": 0.723,
     },
+    host_bandwidth=900e9 / 2 / 2,
     sources=(
-        _datasheet("GB200 NVL72 datasheet", "column of the superchip, half for each GPU, dense"),
+        _datasheet(
+            "GB200 NVL72 datasheet", "column of the superchip, half for each GPU, dense; NVLink-C2C"
+        ),
         _datasheet("Blackwell Architecture Technical Brief", "column GB200: FP64"),
         _ACHIEVED,
         _SWEEPS,
@@ -415,8 +438,9 @@ mi300x = Machine(
     links={...: INFINITY_FABRIC},
     name="mi300x",
     efficiency={"bfloat16": 0.511, "float16": 0.511},
+    host_bandwidth=128e9 / 2,
     sources=(
-        '"Instinct MI300X Accelerator data sheet" (AMD): rates, memory, Infinity Fabric links',
+        '"Instinct MI300X Accelerator data sheet" (AMD): rates, memory, links, PCIe',
         _ACHIEVED,
         f"{_OPEN_BOOK}, all-reduces of MI300X: fraction of Infinity Fabric",
         "assumptions: start of collectives, and the network between nodes",

@@ -16,7 +16,7 @@ from namedax.core.names import DType, Mesh
 from namedax.core.records import Record
 from namedax.core.text_tables import aligned, seconds_text
 from namedax.errors import ArgumentError, ArgumentTypeError, show_names
-from namedax.insight.analysis.records import Collective, Operation, Step
+from namedax.insight.analysis.records import Collective, HostCopy, Operation, Step
 from namedax.machines.collectives import seconds_of, smallest_in_two_levels
 from namedax.machines.links import Level, Link, Links, levels_of, placed, positive, sizes_of
 from namedax.machines.saving import arguments_of, links_as_list, links_from_list
@@ -48,6 +48,9 @@ class Machine:
       efficiency: the fraction of the peaks in `flops` that large products reach: a number for all
         dtypes, or a dict by dtype, `{"bfloat16": 0.8}`, in which a dtype that is not listed has 1.
         Default: 1.
+      host_bandwidth: the bytes per second between the memory of the host and a device, in each
+        direction. Copies overlap as collectives do. Default: None, unknown; then a program with
+        such copies is an error.
       memory_efficiency: the fraction of `bandwidth` that large operations reach. Default: 1.
       sources: the sources of the figures, as text. Default: `()`.
 
@@ -73,6 +76,7 @@ class Machine:
     launch: float = dataclasses.field(default=0.0, kw_only=True)
     efficiency: float | Mapping[str, float] = dataclasses.field(default=1.0, kw_only=True)
     memory_efficiency: float = dataclasses.field(default=1.0, kw_only=True)
+    host_bandwidth: float | None = dataclasses.field(default=None, kw_only=True)
     sources: tuple[str, ...] = dataclasses.field(default=(), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
@@ -86,6 +90,8 @@ class Machine:
             positive("Machine", f"flops[{name!r}]", value, "operations per second")
         positive("Machine", "memory", self.memory, "bytes")
         positive("Machine", "bandwidth", self.bandwidth, "bytes per second")
+        if self.host_bandwidth is not None:
+            positive("Machine", "host_bandwidth", self.host_bandwidth, "bytes per second")
         if self.launch != 0:
             positive("Machine", "launch", self.launch, "seconds")
         if not isinstance(self.overlap, bool):
@@ -346,6 +352,14 @@ class Machine:
             bound, text = ("compute", assumption) if computing > moving else ("memory", "")
             starting = 0.0 if is_small(step) else self.launch
             return Cost(step.trips * (max(computing, moving) + starting), bound, text)
+        if isinstance(step, HostCopy):
+            if self.host_bandwidth is None:
+                raise ArgumentError(
+                    f"Machine.time: the program copies arrays from the {step.kind} at"
+                    f" {step.source or 'an unknown line'}, and {self.name} has no host_bandwidth."
+                    " Pass dataclasses.replace(machine, host_bandwidth=64e9)."
+                )
+            return Cost(step.trips * step.bytes / self.host_bandwidth, "communication")
         if isinstance(step, Collective):
             if step.group_size == 1 or not step.mesh_axes:
                 return Cost(0.0, "communication")
@@ -483,6 +497,8 @@ def _title(machine: Machine) -> str:
         text += f" ({_percent(machine.memory_efficiency)} of it in estimates)"
     if machine.launch:
         text += f"; an operation starts in {seconds_text(machine.launch)}"
+    if machine.host_bandwidth is not None:
+        text += f"; {_quantity(machine.host_bandwidth, 'B/s')} from and to the host"
     return text + ("; communication overlaps with computation" if machine.overlap else "")
 
 

@@ -39,22 +39,22 @@ def remat_again(eqn: JaxprEqn, jaxpr: Jaxpr, values: Sequence[jax.Array]) -> lis
 def saves_all_but_copies(primitive: Any, *avals: Any, **params: object) -> bool:
     """Return True if a result is stored for the gradient: a policy for `jax.checkpoint`.
 
-    Arrays in the memory of the host are copied to the device again.
+    Arrays in the memory of the host are copied to the device again, and whatever only moves or
+    repeats elements is computed again: otherwise a transposed or converted copy would be stored
+    instead.
     """
-    return not (primitive.name == COPY and is_host_type(avals[0]))
+    known = TABLE.get(primitive.name, UNKNOWN)
+    copies = known.moves or known.repeats or known.kind is Kind.CAST
+    return not (copies or (primitive.name == COPY and is_host_type(avals[0])))
 
 
 def saves_all_but_gathers(primitive: Any, *avals: Any, **params: object) -> bool:
     """Return True if a result is stored for the gradient: a policy for `jax.checkpoint`.
 
-    Gathers and copies from the memory of the host are computed again, and whatever only moves or
-    repeats elements: otherwise a transposed or converted copy of the gathered array would be stored
-    instead.
+    Gathers are computed again, and the copies of `saves_all_but_copies`.
     """
     known = TABLE.get(primitive.name, UNKNOWN)
-    copies = known.moves or known.repeats or known.kind is Kind.CAST
-    is_stored = not (known.kind is Kind.GATHER or copies)
-    return is_stored and saves_all_but_copies(primitive, *avals)
+    return known.kind is not Kind.GATHER and saves_all_but_copies(primitive, *avals)
 
 
 def with_jaxpr(

@@ -70,7 +70,7 @@ GOOD = {"flops": {"float32": 1e12}, "memory": 1, "bandwidth": 1, "links": []}
         (
             GOOD | {"memroy": 1},
             "Machine.from_dict: the dict has the unknown keys 'memroy'. Remove them, or choose from 'flops', 'memory', 'bandwidth', "
-            "'links', 'overlap', 'name', 'launch', 'efficiency', 'memory_efficiency', 'sources'. Did you mean 'memory'?",
+            "'links', 'overlap', 'name', 'launch', 'efficiency', 'memory_efficiency', 'host_bandwidth', 'sources'. Did you mean 'memory'?",
         ),
         (
             GOOD | {"links": {"x": 1}},
@@ -150,7 +150,7 @@ def test_text():
         "  a <i>sheet</i>",
         "  another",
     ]
-    assert str(nx.machines.v4).startswith("v4: 32 GiB at 1.2 TB/s\n")
+    assert str(nx.machines.v4).startswith("v4: 32 GiB at 1.2 TB/s; 15 GB/s from and to the host\n")
     assert str(nx.machines.h100).splitlines()[2].split() == ["bfloat16", "989.5", "TFLOP/s", "80.3", "%"]
     alone = Machine({"float32": 1e12}, memory=16e9, bandwidth=1e11, links={})
     assert str(alone).splitlines()[-1] == "  float32  1 TFLOP/s  100 %"

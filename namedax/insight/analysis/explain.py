@@ -420,7 +420,9 @@ def _memory(body: Body, storage: Storage, label: Callable[[Origin], str]) -> Mem
     kept: Counter[str] = Counter()
     for node, size in kept_for_gradient(body, storage):
         kept[label(node.origin)] += size
-    return Memory(arguments, results, dict(kept.most_common()), arguments + storage.peak())
+    ends = [value for value in (*body.inputs, *body.outputs) if value is not None]
+    host = sum(value.size - value.bytes for value in ends)
+    return Memory(arguments, results, dict(kept.most_common()), arguments + storage.peak(), host)
 
 
 def _compiled(traced: jax.stages.Traced) -> Compiled:

@@ -11,7 +11,9 @@ from namedax.errors import ArgumentError
 from namedax.hlo import KINDS
 from namedax.hlo import Collective as CompiledCollective
 from namedax.insight.analysis.records import (
+    HOST_COPIES,
     Collective,
+    HostCopy,
     Memory,
     Operation,
     PipelineRun,
@@ -27,7 +29,7 @@ Key = Literal["line", "name", "mesh_axis", "kind", "operation", "phase"]
 _KEYS: Mapping[str, Callable[[Step], tuple[str, ...]]] = {
     "line": lambda step: (step.source or "?",),
     "name": lambda step: step.names or ("(none)",),
-    "mesh_axis": lambda step: step.mesh_axes if isinstance(step, Collective) else ("(none)",),
+    "mesh_axis": lambda step: getattr(step, "mesh_axes", ()) or ("(none)",),
     "kind": lambda step: (step.kind,),
     "operation": lambda step: (
         (
@@ -96,7 +98,21 @@ class Figures:
     @property
     def collectives(self) -> tuple[Collective, ...]:
         """The collectives in program order."""
-        return tuple(step for step in self.steps if isinstance(step, Collective))
+        sent = (step for step in self.steps if isinstance(step, Collective))
+        return tuple(step for step in sent if not isinstance(step, HostCopy))
+
+    @property
+    def host_copies(self) -> tuple[HostCopy, ...]:
+        """The copies between the memory of the host and that of the device, in program order."""
+        return tuple(step for step in self.steps if isinstance(step, HostCopy))
+
+    @property
+    def host_bytes(self) -> dict[str, int]:
+        """The bytes of one device over the host link, by direction, loops multiplied out."""
+        found = dict.fromkeys(HOST_COPIES, 0)
+        for step in self.host_copies:
+            found[step.kind] += step.bytes * step.trips
+        return found
 
     @property
     def operations(self) -> tuple[Operation, ...]:

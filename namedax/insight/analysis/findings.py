@@ -11,7 +11,7 @@ from namedax.core.records import Record
 from namedax.core.variance import varying_of
 from namedax.hlo import size_text
 from namedax.insight.analysis.graph import Body, Node, Value
-from namedax.insight.analysis.records import Collective, Phase, Step
+from namedax.insight.analysis.records import Collective, HostCopy, Phase, Step
 from namedax.insight.analysis.repetition import Repetition
 from namedax.primitives import costs
 from namedax.primitives.equations import axes_of, facts, is_whole_sum, sliced_dimension
@@ -148,7 +148,8 @@ def findings_of(
         partitioner.
       exported: the functions of `jax.export` that are called, with the lines of the calls.
     """
-    collectives = [step for step in steps if isinstance(step, Collective)]
+    sent = [step for step in steps if isinstance(step, Collective)]
+    collectives = [step for step in sent if not isinstance(step, HostCopy)]
     yield from _unused(
         mesh, placements, {axis for argument in unmapped for axis in argument.mesh_axes}
     )

@@ -33,13 +33,15 @@ from namedax.primitives.equations import (
     collective_kind,
     constraint,
     has_side_effects,
+    is_copy_from_host,
+    is_copy_to_host,
     mapped_axes,
     mapped_jaxpr,
     mesh_sizes,
     solve,
 )
 from namedax.primitives.recomputation import is_remat_of_gradient
-from namedax.primitives.record import Kind
+from namedax.primitives.record import Kind, is_host_type
 
 __all__ = ["Body", "Given", "Graph", "Node", "Value", "build", "prune"]
 
@@ -118,7 +120,7 @@ class Value:
       root: the array of which it is a view (`uses.root_of`); `None` until that is known.
     """
 
-    __slots__ = ("_bytes", "aval", "given", "layout", "maker", "root", "sizes")
+    __slots__ = ("_size", "aval", "given", "layout", "maker", "root", "sizes")
 
     def __init__(self, aval: AbstractValue, layout: Layout | None, sizes: Mapping[str, int]):
         self.aval: Any = aval  # usually a `ShapedArray`
@@ -126,7 +128,7 @@ class Value:
         self.maker: Node | None = None
         self.given: Given | None = None
         self.root: Value | None = None
-        self._bytes: int | None = None
+        self._size: int | None = None
 
     @property
     def parts(self) -> int:
@@ -137,17 +139,22 @@ class Value:
         return math.prod(self.sizes.get(axis, 1) for axes in spec or () for axis in axes)
 
     @property
-    def bytes(self) -> int:
-        """The size of the block of one device."""
-        if self._bytes is None:
-            self._bytes = costs.size_in_bytes(self.aval)
-        return self._bytes if self.layout is None else self._bytes // self.parts
+    def size(self) -> int:
+        """The size of the block of one device in bytes, in any memory."""
+        if self._size is None:
+            self._size = costs.size_in_bytes(self.aval)
+        return self._size if self.layout is None else self._size // self.parts
 
     @property
     def elements(self) -> int:
         """The number of elements of the block of one device."""
         count = math.prod(self.aval.shape)
         return count if self.layout is None else count // self.parts
+
+    @property
+    def bytes(self) -> int:
+        """The size of the block of one device in its own memory; 0 in the memory of the host."""
+        return 0 if is_host_type(self.aval) else self.size
 
 
 class Node:
@@ -211,6 +218,11 @@ class Node:
     def reads(self) -> list[Value]:
         """The operands that are not literals."""
         return [value for value in self.operands if value is not None]
+
+    @property
+    def is_host_copy(self) -> bool:
+        """True if it copies an array between the memory of the host and that of the device."""
+        return self.eqn is not None and (is_copy_from_host(self.eqn) or is_copy_to_host(self.eqn))
 
     @property
     def has_effects(self) -> bool:

@@ -1,4 +1,4 @@
-"""Records of the analysis of a program: collectives, operations, and the memory of a device.
+"""Records of the analysis of a program: collectives, copies, operations, and memory.
 
 All figures are per device.
 """
@@ -10,9 +10,21 @@ from typing import Literal
 
 from namedax.ops.loops.pipeline_timetable import Schedule
 
-__all__ = ["Collective", "Memory", "Operation", "Phase", "PipelineRun", "Step", "Totals"]
+__all__ = [
+    "HOST_COPIES",
+    "Collective",
+    "HostCopy",
+    "Memory",
+    "Operation",
+    "Phase",
+    "PipelineRun",
+    "Step",
+    "Totals",
+]
 
 Phase = Literal["forward", "gradient"]
+#: The kinds of `HostCopy`.
+HOST_COPIES = ("host to device", "device to host")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +78,16 @@ class Collective:
 
 
 @dataclasses.dataclass(frozen=True)
+class HostCopy(Collective):
+    """A copy between the memory of the host and that of a device, over the host link.
+
+    Like a collective, it can overlap with computation. It has no mesh axes and no names,
+    `group_size` and `wire_bytes` are 1 and 0, and `kind` is `"host to device"` or `"device to
+    host"`.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
 class Operation:
     """The computation of one device in one operation of a program.
 
@@ -107,16 +129,18 @@ class Memory:
     """The memory of one device, in bytes.
 
     Attributes:
-      arguments: the arguments of the program.
-      results: its results.
+      arguments: the arguments of the program in the memory of the device.
+      results: its results there.
       kept: the residuals for the gradient, by the line that made them: `{"model.py:12": bytes}`.
       peak: an estimate of the peak, arguments and results included.
+      host: the arguments and results in the memory of the host, not included above. Default: 0.
     """
 
     arguments: int
     results: int
     kept: dict[str, int]
     peak: int
+    host: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,6 +214,7 @@ class Totals:
       wire_bytes: the minimum number of bytes that the device sends for them.
       flops: the floating-point operations.
       bytes_accessed: the bytes that are read from memory and written to it.
+      host_bytes: the bytes that are copied over the host link.
     """
 
     collectives: int = 0
@@ -197,10 +222,13 @@ class Totals:
     wire_bytes: int = 0
     flops: float = 0.0
     bytes_accessed: int = 0
+    host_bytes: int = 0
 
     def with_step(self, step: Step) -> Totals:
         """Return these totals plus one more step."""
         n = step.trips
+        if isinstance(step, HostCopy):
+            return dataclasses.replace(self, host_bytes=self.host_bytes + n * step.bytes)
         if isinstance(step, Collective):
             return dataclasses.replace(
                 self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -23,7 +23,14 @@ from namedax.insight.analysis.page import (
     report_html,
     write_page,
 )
-from namedax.insight.analysis.records import Collective, Operation, Totals
+from namedax.insight.analysis.records import (
+    HOST_COPIES,
+    Collective,
+    HostCopy,
+    Operation,
+    Step,
+    Totals,
+)
 from namedax.insight.analysis.tables import (
     MOST_ROWS,
     flops_text,
@@ -38,6 +45,9 @@ from namedax.machines.machine import Machine
 from namedax.ops.loops.pipeline_timetable import SCHEDULES
 
 __all__ = ["Difference", "Report", "check_report"]
+
+# The letters of the kinds of steps in `Report.to_dict`.
+_LETTERS: Mapping[type, str] = {Collective: "c", HostCopy: "h", Operation: "o"}
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,17 +110,20 @@ class Report(Figures):
     def to_dict(self) -> dict[str, Any]:
         """Return the report as dicts, lists, strings and numbers, for `json`.
 
-        `order` has a letter for each step: `c` for a collective, and `o` for an operation.
+        `order` has a letter for each step: `c` for a collective, `h` for a copy over the host link,
+        and `o` for an operation.
         """
         plain: dict[str, Any] = to_plain(dataclasses.replace(self, steps=()), Report)
         del plain["steps"]
         return plain | {
             "collectives": [to_plain(step, Collective) for step in self.collectives],
+            "host_copies": [to_plain(step, HostCopy) for step in self.host_copies],
             "operations": [to_plain(step, Operation) for step in self.operations],
-            "order": "".join("c" if isinstance(step, Collective) else "o" for step in self.steps),
+            "order": "".join(_LETTERS[type(step)] for step in self.steps),
             "flops": self.flops,
             "bytes_accessed": self.bytes_accessed,
             "wire_bytes": self.wire_bytes,
+            "host_bytes": self.host_bytes,
             "summary": self.summary(),
         }
 
@@ -333,15 +346,18 @@ def _read_report(data: Mapping[str, Any]) -> Report:
     left = dict(data)
     try:
         order = from_plain(left.pop("order"), str)
-        collectives = iter(from_plain(left.pop("collectives"), tuple[Collective, ...]))
-        operations = iter(from_plain(left.pop("operations"), tuple[Operation, ...]))
-        for derived in ("flops", "bytes_accessed", "wire_bytes", "summary"):
+        supplies: dict[str, Iterator[Step]] = {
+            "c": iter(from_plain(left.pop("collectives"), tuple[Collective, ...])),
+            "h": iter(from_plain(left.pop("host_copies"), tuple[HostCopy, ...])),
+            "o": iter(from_plain(left.pop("operations"), tuple[Operation, ...])),
+        }
+        for derived in ("flops", "bytes_accessed", "wire_bytes", "host_bytes", "summary"):
             del left[derived]
     except KeyError as error:
         raise Malformed(f"the data lacks the key {error}") from None
-    steps = [next(collectives if letter == "c" else operations, None) for letter in order]
-    if None in steps or next(collectives, next(operations, None)) is not None:
-        raise Malformed("the number of collectives and operations differs from 'order'")
+    steps = [next(supplies.get(letter, iter(())), None) for letter in order]
+    if None in steps or any(next(supply, None) is not None for supply in supplies.values()):
+        raise Malformed("the number of collectives, copies and operations differs from 'order'")
     bare: Report = from_plain({**left, "steps": []}, Report)
     report = dataclasses.replace(bare, steps=tuple(step for step in steps if step is not None))
     check_report(report)
@@ -365,6 +381,10 @@ def check_report(report: Report, where: str = "the report") -> None:
             if not step.dtype.startswith("key<"):
                 raise Malformed(f"{where} has a step of dtype {step.dtype!r}") from None
         if isinstance(step, Operation):
+            continue
+        if isinstance(step, HostCopy):
+            if step.kind not in HOST_COPIES:
+                raise Malformed(f"{where} has a copy of kind {step.kind!r}")
             continue
         if step.kind not in KINDS:
             raise Malformed(f"{where} has a collective of kind {step.kind!r}")

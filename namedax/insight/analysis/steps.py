@@ -21,13 +21,21 @@ from jax.core import ShapedArray
 from namedax import hlo
 from namedax.core.kernel_scopes import Place, call_of
 from namedax.insight.analysis.graph import Body, Node, Value
-from namedax.insight.analysis.records import Collective, Operation, Step
+from namedax.insight.analysis.records import HOST_COPIES, Collective, HostCopy, Operation, Step
 from namedax.insight.analysis.resharding import moves
 from namedax.insight.analysis.sources import Origin
 from namedax.insight.analysis.storage import Storage
 from namedax.insight.analysis.uses import traits_of
 from namedax.primitives import costs
-from namedax.primitives.equations import Scan, While, axes_of, facts, is_whole_exchange, name_of
+from namedax.primitives.equations import (
+    Scan,
+    While,
+    axes_of,
+    facts,
+    is_copy_to_host,
+    is_whole_exchange,
+    name_of,
+)
 from namedax.primitives.record import Kind
 
 __all__ = ["steps_of"]
@@ -183,6 +191,8 @@ class _Steps:
             yield from _moved(node, self._label, trips)
         elif node.kind in (*_REDUCING, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE):
             yield from _collectives(node, self._label, trips)
+        elif node.is_host_copy:
+            yield _host_copy(node, self._label, trips)
         elif node.kernel is not None:
             return  # it is part of the declared cost
         elif node.eqn is not None:
@@ -317,6 +327,16 @@ def _collective(
         origin.operation,
         label(origin),
         origin.phase,
+    )
+
+
+def _host_copy(node: Node, label: Label, trips: int) -> HostCopy:
+    """Return the copy of an array between the memory of the host and that of the device."""
+    value, origin = node.results[0], node.origin
+    kind = HOST_COPIES[is_copy_to_host(node.eqn)]
+    dtype, text = str(value.aval.dtype), label(origin)
+    return HostCopy(
+        kind, (), 1, (), value.size, 0, trips, dtype, origin.operation, text, origin.phase
     )
 
 
@@ -545,8 +565,15 @@ def _ahead_of(body: Body) -> frozenset[int]:
 
 
 def _is_sent(node: Node) -> bool:
-    """Return True for a collective other than a permutation, which belongs to a ring."""
-    return node.kind in _KINDS or (node.kind == Kind.EXCHANGE and is_whole_exchange(node.eqn))
+    """Return True for a copy over the host link or a collective.
+
+    A permutation belongs to a ring.
+    """
+    return (
+        node.kind in _KINDS
+        or node.is_host_copy
+        or (node.kind == Kind.EXCHANGE and is_whole_exchange(node.eqn))
+    )
 
 
 def _moves(node: Node) -> bool:

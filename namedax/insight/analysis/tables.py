@@ -111,6 +111,16 @@ def total_rows(report: Figures) -> list[tuple[str, str, str]]:
             ),
         ),
     ]
+    if report.memory.host or report.host_copies:
+        to_device, to_host = map(size_text, report.host_bytes.values())
+        rows.append(
+            (
+                "copies",
+                to_device,
+                f"from the host to the device, and {to_host} back; the host stores"
+                f" {size_text(report.memory.host)} of arguments and results",
+            )
+        )
     for line, run in report.pipelines.items():
         stored = f", {run.stored} microbatches stored" if run.stored else ""
         rows.append(

@@ -58,6 +58,7 @@ class Traits:
             plain is not None
             and (plain.fusion is Fusion.CHEAP or plain.fusion is Fusion.EXPENSIVE)
             and node.kind != Kind.UPDATE
+            and not node.is_host_copy
         )
         self.joins_kernels = self.is_fusible or (plain is not None and plain.reduces is not None)
         self.is_contraction = record is not None and not node.kernel and record.is_contraction

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from namedax.core.names import Mesh, PyTree
+from namedax.core.text_tables import seconds_text
 from namedax.errors import NamedaxError, PlanError, show_names
 from namedax.hlo import size_text
 from namedax.insight.analysis.placed_arguments import place
@@ -29,7 +30,7 @@ from namedax.insight.planning.arguments import (
     parse_fixed,
 )
 from namedax.insight.planning.bound import Bound
-from namedax.insight.planning.candidates import Candidate, Settings, resources_text
+from namedax.insight.planning.candidates import Candidate, Settings, Variant, resources_text
 from namedax.insight.planning.judge import Judge, Progress, judge_padded, judge_steps, rank
 from namedax.insight.planning.meshes import Meshes, meshes_for
 from namedax.insight.planning.options import with_options
@@ -381,7 +382,29 @@ class _Planning:
             f" {size_text(int(self._memory))} per device; the smallest needs"
             f" {size_text(least.peak)}, with {resources_text(least.axis_resources)}. {more} more"
             f" devices,{steps} recompute layers in the gradient (jax.checkpoint), or increase"
-            " memory=." + "".join(f" {sentence}" for sentence in (second, left_out) if sentence)
+            " memory=."
+            + "".join(f" {text}" for text in (self._on_host(least), second, left_out) if text)
+        )
+
+    def _on_host(self, least: Candidate) -> str:
+        """Return the sentence about a layout with large arguments in the memory of the host."""
+        if isinstance(self._program, Whole):
+            return ""
+        machine, first = self._meshes.machine, self._program.first()
+        variant = Variant(least.axis_resources, Settings.of(first))
+        sizes = tuple(least.mesh.get(axis, 1) for axis in self._meshes.axes)
+        try:
+            stored = self._program.on_host(_LARGE)
+            report = stored.explained(variant, self._meshes.abstract(sizes))
+        except (NamedaxError, NotImplementedError, TypeError, ValueError):
+            return ""
+        if report.memory.peak >= least.peak:
+            return ""
+        time = f", {seconds_text(report.time(machine))}" if machine.host_bandwidth else ""
+        return (
+            f"With arguments of at least {size_text(_LARGE)} in the memory of the host"
+            " (nx.shard(..., memory_kind='pinned_host')), this layout needs"
+            f" {size_text(report.memory.peak)}{time}."
         )
 
 

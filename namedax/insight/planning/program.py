@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from jax.extend.core import Jaxpr
 from jax.sharding import AbstractMesh
 
 from namedax.core.array import dims_of, is_named, make_padded, padding_of
+from namedax.core.memory_kinds import is_on_host, type_like, type_on_host
 from namedax.core.names import Mesh, PyTree
 from namedax.core.records import Record
 from namedax.core.region import ambient
@@ -169,6 +171,19 @@ class Program:
 
         return remapped(self._f, again, axis_resources, mesh, settings)
 
+    def on_host(self, smallest: int) -> Program:
+        """Return the program with arguments of this size or more in the memory of the host."""
+
+        def one(leaf: PyTree) -> PyTree:
+            if not isinstance(leaf, jax.ShapeDtypeStruct):
+                return leaf
+            moved = type_on_host(leaf, leaf.shape)
+            return moved if costs.size_in_bytes(moved) >= smallest else leaf
+
+        moved = copy.copy(self)
+        moved.args, moved.kwargs = jax.tree.map(one, (self.args, self.kwargs))
+        return moved
+
     def variant(self, axis_resources: Mapping[Hashable, Any], settings: Settings) -> Variant:
         """Return a layout as a variant."""
         return Variant(axis_resources, settings)
@@ -275,9 +290,14 @@ def _stored(tree: PyTree, assignment: Assignment, mesh: Mesh) -> PyTree:
 
 
 def types_of(tree: PyTree) -> PyTree:
-    """Convert arrays to their types, because their present sharding does not restrict the plan."""
+    """Convert arrays to their types, because their present sharding does not restrict the plan.
+
+    Arrays in the memory of the host stay there.
+    """
 
     def one(leaf: PyTree) -> PyTree:
+        if is_on_host(leaf):
+            return type_like(leaf, leaf.shape)
         if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
             return jax.ShapeDtypeStruct(
                 leaf.shape, leaf.dtype, weak_type=bool(getattr(leaf, "weak_type", False))

@@ -276,6 +276,21 @@ def test_nothing_fits():
         nx.plan(mapped(), *shapes(1024, 1024, 4096, 1024), mesh=abstract(x=8), machine=SLOW, memory=1e5, tries=2)
 
 
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
+def test_nothing_fits_without_the_memory_of_the_host():
+    def f(w, x):
+        return nx.fold(lambda x, w: nx.rename(nx.dot(x, w, "in"), {"out": "in"}), x, w, axis="layer")
+
+    program = nx.xmap(
+        f, (["layer", "in", "out"], ["batch", "in"]), ["batch", "in"], axis_resources={"batch": "x"}, mesh=abstract(x=4)
+    )
+    arguments = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((64, 256, 256), (8, 256))]
+    message = r"With arguments of at least 1.0 MiB in the memory of the host \(nx.shard\(..., memory_kind='pinned_host'\)\), this layout needs"
+    with pytest.raises(nx.errors.PlanError, match=message + r" \d+.\d KiB, \d+ .s\."):
+        nx.plan(program, *arguments, mesh=abstract(x=4), machine=nx.machines.h100, memory=1e6, names=["batch"])
+
+
 def test_only_these_names_are_mapped_and_the_function_s_own_layout_is_a_candidate():
     arguments = shapes(4096, 64, 128, 16)
     plan = nx.plan(mapped(), *arguments, mesh=abstract(x=4), machine=SLOW, names=["hidden", "inputs"])

@@ -315,7 +315,7 @@ def test_a_dict_that_is_no_report():
     plain = explained({"batch": "x"}).to_dict()
     for damaged, fact in (
         ({}, "the data lacks the key 'order'"),
-        (plain | {"order": "c"}, "the number of collectives and operations differs from 'order'"),
+        (plain | {"order": "c"}, "the number of collectives, copies and operations differs from 'order'"),
         (plain | {"memory": {}}, "memory lacks the key 'arguments'"),
         (plain | {"more": 1}, "the data has the unknown key 'more', of type str"),
         (plain | {"mesh": {"x": 2.5}}, "mesh['x'] is 2.5, of type float, not an integer of 64 bits"),
