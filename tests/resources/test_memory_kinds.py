@@ -64,7 +64,8 @@ def in_jnp(x, w):
 # --- placement ------------------------------------------------------------------------------------
 
 
-@pytest.mark.fast(2)
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("padded", [False, True])
 def test_arrays_keep_their_memory(mesh, padded):
     sizes = (7, 3) if padded else (8, 4)
@@ -99,7 +100,8 @@ def test_not_with_narrow_formats():
 # --- operations -----------------------------------------------------------------------------------
 
 
-@pytest.mark.fast(3)
+@pytest.mark.full(6)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     "operation", sorted(OPERATIONS.keys() - {"where", "segment_sum"})
 )  # need the sizes of a mapped function
@@ -128,7 +130,8 @@ def mapped(f, mesh, **options):
     return nx.xmap(f, None, None, axis_resources=RESOURCES, mesh=mesh, **options)
 
 
-@pytest.mark.fast(2)
+@pytest.mark.full(3)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("options", [{}, {"partitioning": "global"}, {"partitioning": "auto"}, {"jit": False}], ids=str)
 def test_results_of_mapped_functions_are_on_the_device(options):
     mesh = make_mesh((4, 2))
@@ -170,7 +173,8 @@ def copies(f, *args):
     return found
 
 
-@pytest.mark.fast(4)
+@pytest.mark.full(8)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("options", [{}, {"prefetch": 1}, {"remat": "full"}, {"remat": "gathers", "prefetch": 1}], ids=str)
 @pytest.mark.parametrize("wrapped", ["direct", "manual", "global", "steps"])
 def test_loops_copy_one_slice_in_each_step(mesh, options, wrapped):
@@ -202,7 +206,8 @@ def test_gradients_within_a_body_are_on_the_device():
     on_device(mapped(f, mesh)(w, x), f(weights(), inputs()))
 
 
-@pytest.mark.fast(2)
+@pytest.mark.full(3)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("options", [{}, {"remat": "full"}, {"prefetch": 1}], ids=str)
 def test_arrays_that_a_loop_closes_over_are_copied_before_it(mesh, options):
     def f(w, x, b, **options):
@@ -229,6 +234,7 @@ def test_a_stack_with_another_order_is_copied_before_the_loop():
 # --- the state of an optimizer --------------------------------------------------------------------
 
 
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 def test_a_training_step_with_moments_in_the_memory_of_the_host(mesh):
     optax = pytest.importorskip("optax")
