@@ -15,7 +15,15 @@ from typing import Any, TypeVar
 import jax
 from jax.core import ShapedArray
 
-from namedax.core.array import NamedArray, make, make_block, make_padded, padding_of, stored_data
+from namedax.core.array import (
+    NamedArray,
+    get_data,
+    make,
+    make_block,
+    make_padded,
+    padding_of,
+    stored_data,
+)
 from namedax.core.variance import remembered
 from namedax.errors import ArgumentError, did_you_mean, format_value, show_names
 
@@ -109,18 +117,25 @@ def _array_on_device(array: NamedArray) -> NamedArray:
 
 def any_on_host(values: Iterable[Any]) -> bool:
     """Return True if an argument, or an entry of a list, a tuple or a dict, is on the host."""
-    for value in values:
+    for value in values:  # every operation asks, so there are few calls of functions
         kind = type(value)
         if kind is NamedArray:
-            if is_on_host(stored_data(value)):
-                return True
+            try:
+                value = get_data(value)
+            except AttributeError:  # stored padded
+                value = stored_data(value)
         elif kind is list or kind is tuple:
             if any_on_host(value):
                 return True
+            continue
         elif kind is dict:
             if any_on_host(value.values()):
                 return True
-        elif kind not in _NO_ARRAYS and is_on_host(value):
+            continue
+        elif kind in _NO_ARRAYS:
+            continue
+        if getattr(getattr(value, "aval", None), "memory_space", None) is _HOST:
+            host_seen.add(PINNED_HOST)
             return True
     return False
 
@@ -162,6 +177,8 @@ def check_kind(op: str, kind: object, devices: Iterable[jax.Device]) -> None:
     lists = [[memory.kind for memory in device.addressable_memories()] for device in devices]
     known = [name for name in (DEVICE, PINNED_HOST) if all(name in kinds for kinds in lists)]
     if kind in known:
+        if kind == PINNED_HOST:
+            host_seen.add(PINNED_HOST)
         return
     hint = did_you_mean(kind, known) if isinstance(kind, str) else ""
     raise ArgumentError(

@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding
 from namedax.core.array import NamedArray, dims_of, is_named, make_blocks, make_in_region
 from namedax.core.axis_mappings import AxisMapping, is_mapping, parse_mapping
 from namedax.core.display import type_text
-from namedax.core.memory_kinds import on_device, to_device
+from namedax.core.memory_kinds import host_seen, on_device, to_device
 from namedax.core.names import Dims, Mesh, PyTree
 from namedax.core.placement_marks import mark_names
 from namedax.core.records import Record
@@ -234,7 +234,8 @@ class Body:
         def what() -> str:
             return f"the result{jax.tree_util.keystr(path)}"
 
-        leaf = on_device(leaf)
+        if host_seen:
+            leaf = on_device(leaf)
         if mapping is None:
             leaf = to_local(leaf, "xmap, out_axes", self.region)
             data, dims = (

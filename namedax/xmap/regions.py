@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import AbstractMesh
 
 from namedax.core.functions import source_of
-from namedax.core.memory_kinds import to_device
+from namedax.core.memory_kinds import any_on_host, to_device
 from namedax.core.names import Mesh, PyTree
 from namedax.core.region import Region, ambient
 from namedax.core.user_code import call_user_code
@@ -80,7 +80,8 @@ def _run_once(
     """Name the arguments, create the region, lower the body; `found` are sizes from the body."""
     outer, options = ambient(), mapped._options
     arguments, tree = name_arguments(mapped, args, kwargs)
-    if not options.jit:  # JAX rejects copies in an eager `jax.shard_map`
+    has_host_arrays = any_on_host([argument.data for argument in arguments])
+    if has_host_arrays and not options.jit:  # JAX rejects copies in an eager `jax.shard_map`
         for argument in arguments:
             argument.data = to_device(argument.data)
     sizes = {**found, **collect_sizes(arguments, options.axis_sizes, outer)}

@@ -213,8 +213,10 @@ def _checked(
             if len(args) > separate:
                 reject_axes_apart(function.__name__, args, place)
             args, kwargs = in_native_order(args, kwargs)
-            if not takes_host and (any_on_host(args) or (kwargs and any_on_host(kwargs.values()))):
-                args, kwargs = on_device(args), on_device(kwargs)
+            # A body has looked at its arguments already.
+            if (host_seen or not active_regions) and not takes_host:
+                if any_on_host(args) or (kwargs and any_on_host(kwargs.values())):
+                    args, kwargs = on_device(args), on_device(kwargs)
             try:
                 try:
                     if on_blocks and active_regions:
