@@ -25,7 +25,7 @@ from namedax.core.array import (
     stored_data,
 )
 from namedax.core.variance import remembered
-from namedax.errors import ArgumentError, did_you_mean, format_value, show_names
+from namedax.errors import ArgumentError, MeshError, did_you_mean, format_value, show_names
 
 __all__ = [
     "DEVICE",
@@ -88,6 +88,12 @@ def _move(data: jax.Array) -> jax.Array:
         return _copied(data)
     except ValueError:  # in a `jax.shard_map` that executes eagerly
         return _copied_in_program(data)
+    except NotImplementedError as error:
+        raise MeshError(
+            f"A mapped function on Explicit axes closes over an array in the memory of the host,"
+            f" {jax.typeof(data)}, which JAX cannot copy there. Pass it as an argument, or copy it"
+            " to the device before with nx.shard(x, layout, mesh)."
+        ) from error
 
 
 def to_device(data: Any) -> Any:

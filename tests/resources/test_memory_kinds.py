@@ -7,6 +7,7 @@ import pytest
 from jax.extend.core import subjaxprs
 
 import namedax as nx
+from namedax.core import memory_kinds
 from tests.harness import array, make_mesh
 from tests.operations import OPERATIONS
 
@@ -258,3 +259,24 @@ def test_a_training_step_with_moments_in_the_memory_of_the_host(mesh):
         assert kinds(w) == {"device"}
         assert kinds(state) == {"pinned_host"}
     close((w, state), (expected, plain))
+
+
+def closing_over_an_array_of_jax(kind, monkeypatch):
+    monkeypatch.setattr(memory_kinds, "host_seen", set())  # as in a process that has seen none
+    mesh = make_mesh((8,), kind)
+    w = nx.named(jax.device_put(array(8), jax.NamedSharding(mesh, jax.P(), memory_kind="pinned_host")), ["k"])
+    x = nx.named(array(16, 8, seed=2), ["b", "k"])
+    return nx.xmap(lambda x: nx.dot(x * w, w, "k"), axis_resources={"b": "x"}, mesh=mesh)(x)
+
+
+def test_a_body_may_close_over_an_array_that_jax_has_put_on_the_host(monkeypatch):
+    found = closing_over_an_array_of_jax("auto", monkeypatch)
+    w, x = np.asarray(array(8)), np.asarray(array(16, 8, seed=2))
+    on_device(found, nx.named(jnp.asarray(x * w) @ w, ["b"]))
+
+
+def test_on_explicit_axes_such_an_array_is_an_argument(monkeypatch):
+    with pytest.raises(
+        nx.errors.MeshError, match=r"closes over an array in the memory of the host, float32<host>\[8\].*Pass it as an argument"
+    ):
+        closing_over_an_array_of_jax("explicit", monkeypatch)

@@ -43,7 +43,7 @@ from namedax.core.element_types import (
     native_order,
     reject_foreign,
 )
-from namedax.core.memory_kinds import on_device
+from namedax.core.memory_kinds import on_device, to_device
 from namedax.core.names import Dims
 from namedax.core.region import Region, ambient, check_regions_live
 from namedax.core.variance import cast, cast_data, saves_when_cast, varying
@@ -120,13 +120,16 @@ def merge_dims(*all_dims: Dims) -> Dims:
 
 
 @overload
-def to_local(array: NamedArray, op: str, region: Region | None) -> NamedArray: ...
+def to_local(
+    array: NamedArray, op: str, region: Region | None, keeps_host: bool = False
+) -> NamedArray: ...
 @overload
-def to_local(array: object, op: str, region: Region | None) -> Any: ...
-def to_local(array: object, op: str, region: Region | None) -> object:
+def to_local(array: object, op: str, region: Region | None, keeps_host: bool = False) -> Any: ...
+def to_local(array: object, op: str, region: Region | None, keeps_host: bool = False) -> object:
     """Return `array` as a value of the body of `region`.
 
-    A global array that the body closes over is sliced to its block.
+    A global array that the body closes over is sliced to its block, in the memory of the device,
+    except with `keeps_host`.
 
     A block of the body of an enclosing mapped function is sliced too, along the names that only
     this region maps.
@@ -156,6 +159,7 @@ def to_local(array: object, op: str, region: Region | None) -> object:
         return _from_surrounding(array, op, origin, region)
     if origin is None and region.resources:
         data = _from_outside(array, op, region)
+        data = data if keeps_host else to_device(data)
     local = _sliced(data, dims, op, region, is_global=origin is None)
     if local is not array._data:
         return make_in_region(local, dims)
@@ -174,7 +178,7 @@ def as_block(leaf: ArrayLike, op: str, keeps_host: bool = False) -> AnyArray:
     It is in the memory of the device, except with `keeps_host`.
     """
     region = ambient()
-    leaf = to_local(leaf if keeps_host else on_device(leaf), op, region)
+    leaf = to_local(leaf if keeps_host else on_device(leaf), op, region, keeps_host)
     array = leaf if isinstance(leaf, (NamedArray, jax.Array)) else as_jax(op, leaf)
     if region is not None:
         return array
