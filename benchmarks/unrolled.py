@@ -1,6 +1,7 @@
 """Tracing and lowering a transformer whose layers are a Python loop, by hand and by name.
 
     python benchmarks/unrolled.py --layers 4 16 64 --layout dp+tp
+    python benchmarks/unrolled.py --jit     # `jax.jit` around the layer
 
 The gradient is taken inside of the mapped function, or of it. Times are processor times of the
 calling thread with cold caches, medians of alternating rounds, and the table has ratios to the
@@ -51,10 +52,11 @@ class Unrolled(hand.Layout):
 
 
 @contextlib.contextmanager
-def loops_in_python() -> Iterator[None]:
+def loops_in_python(is_jitted: bool) -> Iterator[None]:
     """Let both models loop over a list of layers in Python."""
 
     def loop(step: Callable[..., Any], x: Any, layers: list[Any]) -> tuple[Any, None]:
+        step = jax.jit(step) if is_jitted else step
         for p in layers:
             x, _ = step(x, p)
         return x, None
@@ -139,10 +141,11 @@ def main() -> None:
     parser.add_argument("--layers", nargs="*", type=int, default=[4, 16, 64])
     parser.add_argument("--layout", choices=list(benchmark.LAYOUTS), default="dp+tp")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--jit", action="store_true")
     options = parser.parse_args()
     print("| layers | program |", " | ".join(COLUMNS), "|\n|---|---|" + "---|" * len(COLUMNS))
     for layers in options.layers:
-        with loops_in_python():
+        with loops_in_python(options.jit):
             rivals = programs(options.layout, layers)
             for make, args in rivals.values():
                 costs(make, args)  # names and modules are known in later rounds
