@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 from jax.extend.core import JaxprEqn
 
 from namedax.primitives.dimensions import NONE, trimmed
@@ -15,6 +18,7 @@ from namedax.primitives.record import (
     Primitive,
     Sharding,
     Shardings,
+    aval_of,
     axes_in,
     shape_of,
 )
@@ -51,9 +55,33 @@ def _moved(dimension: Callable[[JaxprEqn], int], adds: bool) -> Forward:
     return rule
 
 
+def _permuted(eqn: JaxprEqn, known: Shardings) -> tuple[Shardings, Mixed]:
+    """Return the shardings after a permute, which may exchange the mesh axes of dimensions.
+
+    A renaming on a mesh whose axes have equal sizes does so. A dimension is then sharded over the
+    axes along which its blocks differ.
+    """
+    (own,), axes = known, tuple(axes_in(eqn.params) or ())
+    if own is None or all(dim.isdisjoint(axes) or dim.issuperset(axes) for dim in own):
+        return known, NONE
+    mesh: Any = aval_of(eqn.outvars[0]).sharding.mesh
+    shape = [mesh.shape[axis] for axis in axes]
+    sources = np.arange(math.prod(shape))
+    for source, target in eqn.params["perm"]:
+        sources[target] = source
+    numbers = np.unravel_index(sources.reshape(shape), shape)  # of the source, one for each axis
+    differs = {
+        axis: frozenset(
+            [other for i, other in enumerate(axes) if (number != number.take([0], i)).any()]
+        )
+        for axis, number in zip(axes, numbers, strict=True)
+    }
+    return [tuple(NONE.union(*(differs.get(a, {a}) for a in dim)) for dim in own)], NONE
+
+
 def _exchanged(eqn: JaxprEqn, known: Shardings) -> tuple[Shardings, Mixed]:
-    if "split_axis" not in eqn.params or not eqn.params.get("tiled"):
-        return (known if "perm" in eqn.params else [None]), NONE
+    if not eqn.params.get("tiled"):
+        return [None], NONE
     if eqn.params["split_axis"] == eqn.params["concat_axis"]:
         return [None], NONE  # the dimension numbers the blocks of another one, which is not known
     axes = axes_in(eqn.params) or ()
@@ -86,7 +114,7 @@ RECORDS: Mapping[str, Primitive] = {
         forward=_SCATTERED,
     ),
     "all_to_all": Primitive(Kind.EXCHANGE, ("axis_name",), _ONE, forward=_exchanged),
-    "ppermute": Primitive(Kind.EXCHANGE, ("axis_name",), _ONE, forward=_exchanged),
+    "ppermute": Primitive(Kind.EXCHANGE, ("axis_name",), _ONE, forward=_permuted),
     "axis_index": Primitive(
         Kind.DEVICE_INDEX,
         ("axis_name",),

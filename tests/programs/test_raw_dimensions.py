@@ -320,6 +320,66 @@ def test_leaves_of_a_square_block_that_keep_their_dimensions(what):
         np.testing.assert_allclose(mapped(STAYING[what], resources)(X[:, :2]), want, rtol=1e-4, atol=1e-5)
 
 
+# --- names that exchange their mesh axes: a permute of the blocks between devices ------------------------------------
+
+CYCLES = {"swap of two": ("ab", "ab"), "cycle of three": ("abc", "abc"), "swap of two of three": ("abc", "ac")}
+
+
+def cycled(names):
+    """A body that gives each name to the next dimension."""
+    return lambda a: nx.rename(a, dict(zip(names, names[1:] + names[:1], strict=True)))
+
+
+def cube(names):
+    """A named array of size 4 along each name, the mesh axis of each name, and a mesh with axes of size 2."""
+    resources = dict(zip(names, "xyz", strict=False))
+    mesh = jax.make_mesh((2,) * len(names), tuple(resources.values()), axis_types=(jax.sharding.AxisType.Auto,) * len(names))
+    return nx.named(array(*[4] * len(names)), list(names)), resources, mesh
+
+
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
+@pytest.mark.parametrize("what", CYCLES)
+def test_leaves_of_a_block_whose_names_exchange_their_mesh_axes(what):
+    names, moved = CYCLES[what]
+    x, resources, mesh = cube(names)
+
+    def loss(x):
+        renamed = cycled(moved)(x)
+        return nx.sum(x * renamed * nx.sin(renamed), tuple(names)), renamed
+
+    def body(x):
+        (value, renamed), gradient = jax.value_and_grad(loss, has_aux=True)(x)
+        return on_leaves(jnp.sin)(renamed) * value, gradient, jax.checkpoint(cycled(moved))(x)
+
+    f = nx.xmap(body, out_axes=[*names], axis_resources=resources, mesh=mesh)
+    for have, want in zip(f(x), nx.xmap(body, out_axes=[*names])(x), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("what", CYCLES)
+def test_names_of_a_block_do_not_move_after_an_exchange_of_their_mesh_axes(what):
+    """The permute shards the first dimension over the mesh axis of another one, so that a transposition looks like the names of before."""
+    names, moved = CYCLES[what]
+    x, resources, mesh = cube(names)
+
+    def body(a):
+        return on_leaves(lambda v: jnp.swapaxes(v, 0, names.index(moved[-1])))(cycled(moved)(a))
+
+    with pytest.raises(nx.errors.RawBlockError, match="a function of leaves moves a dimension"):
+        nx.xmap(body, axis_resources=resources, mesh=mesh)(x)
+
+
+def test_the_mesh_axes_of_dimensions_after_a_permute():
+    x, resources, mesh = cube("abc")
+    for dim, axis in enumerate("yx"):
+        f = nx.xmap(
+            lambda a, dim=dim: on_leaves(lambda v: jnp.cumsum(v, dim))(cycled("ab")(a)), axis_resources=resources, mesh=mesh
+        )
+        with pytest.raises(nx.errors.RawBlockError, match=f"sharded over the mesh axes '{axis}'"):
+            f(x)
+
+
 def test_a_square_block_costs_no_collective():
     """Gradients of two microbatches are added up before they are summed over devices, as those of a block of another shape are."""
 
