@@ -27,8 +27,11 @@ __all__ = [
     "abstract_mesh",
     "any_mesh",
     "auto_mesh",
+    "check_device_order",
     "concrete_mesh",
     "current_mesh",
+    "device_order",
+    "devices_text",
     "enter_mesh",
     "entry_of",
     "explicit_axes_of",
@@ -229,8 +232,15 @@ def mesh_of_types(datas: Iterable[object]) -> AbstractContextManager[object]:
 
     New values, such as the initial zeros of a loop, then have types on that mesh. JAX does not
     combine values of other types with them.
+
+    Raises:
+      MeshError: the values are on different devices.
     """
+    datas = list(datas)
     tracking = _tracked_mesh(datas)
+    if tracking is not None:
+        # In such a context JAX does not compare the devices of operands: JAX 0.10 ends the process.
+        check_device_order(datas)
     return use_mesh(tracking, current_mesh() is not None)
 
 
@@ -633,3 +643,41 @@ def is_placed(data: jax.Array, mesh: Mesh) -> bool:
         return True
     sharding = data.sharding
     return isinstance(sharding, NamedSharding) and sharding.mesh == mesh
+
+
+def device_order(data: object) -> tuple[int, ...] | None:
+    """Return the ids of the devices of a committed array, in the order of its mesh.
+
+    Return `None` for anything else: JAX moves uncommitted arrays itself, and a tracer has no
+    devices.
+    """
+    if isinstance(data, jax.core.Tracer) or not isinstance(data, jax.Array) or not data.committed:
+        return None
+    own: Any = data.sharding
+    devices = own.mesh.devices.flat if isinstance(own, NamedSharding) else own.device_set
+    return tuple(device.id for device in devices)
+
+
+def check_device_order(arguments: Iterable[object]) -> None:
+    """Check that the arrays among the arguments of a mapped function without a mesh are on one.
+
+    Raises:
+      MeshError: they are on different devices, or on the same devices in different orders.
+    """
+    orders = [*dict.fromkeys(filter(None, map(device_order, arguments)))]
+    if len(orders) > 1:
+        raise MeshError(
+            f"xmap: one argument is on the devices {devices_text(orders[0])} and another on the"
+            f" devices {devices_text(orders[1])}; the order of devices is part of a mesh. Pass"
+            " mesh=, or place all arguments on one mesh: nx.shard(x, axis_resources, mesh)."
+        )
+
+
+def devices_text(order: tuple[int, ...]) -> str:
+    """Return the ids of devices for messages; of many, the first eight.
+
+    >>> from namedax.resources.mesh import devices_text
+    >>> devices_text((3, 2)), devices_text(tuple(range(512)))
+    ('[3, 2]', '[0, 1, 2, 3, 4, 5, 6, 7, ...]')
+    """
+    return f"[{', '.join(map(str, order[:8]))}{', ...' if len(order) > 8 else ''}]"

@@ -19,7 +19,7 @@ from namedax.errors import (
 from namedax.messages.jax_errors import ErrorKind
 from namedax.messages.tracebacks import shorten_traceback
 from namedax.resources.assignment import Assignment
-from namedax.resources.mesh import is_tracked_on
+from namedax.resources.mesh import check_device_order, is_tracked_on
 from namedax.resources.serial import loops_of, with_loops
 
 __all__ = ["explain_jax_error", "find_invalid_value", "is_invalid_value", "no_devices"]
@@ -40,8 +40,9 @@ def explain_jax_error(
     Raises:
       SerialLoopError: the function has a loop and is differentiated in forward mode.
       ArgumentError: mapped functions are nested more deeply than Python's recursion limit allows.
-      MeshError: an argument under a JAX transformation has a sharding that JAX cannot express on
-        the function's mesh.
+      MeshError: an argument under a JAX transformation is on other devices, or has a sharding that
+        JAX cannot express on the function's mesh, or two arguments of a function without a mesh are
+        on different devices.
     """
     if isinstance(error, RecursionError):
         _explain_nesting(error, function)
@@ -54,7 +55,7 @@ def explain_jax_error(
     ):
         error.add_note(f"namedax: {no_devices(function, mesh)}")
     elif ErrorKind.INCOMPATIBLE_DEVICES.matches(error):
-        error.add_note(f"namedax: {_cannot_reshard(function)}")
+        _explain_devices(error, function, mesh, jax.tree.leaves(arguments))
     elif ErrorKind.INDIVISIBLE.matches(error) or _is_of_another_mesh(error, arguments):
         raise MeshError(f"xmap: {_cannot_reshard(function)}") from error
 
@@ -82,10 +83,20 @@ def _is_of_another_mesh(error: Exception, arguments: object) -> bool:
     )
 
 
+def _explain_devices(error: Exception, function: str, mesh: Mesh | None, leaves: list[Any]) -> None:
+    """Raise if the devices of arguments differ; else the error may be one of the body."""
+    if mesh is None:
+        check_device_order(leaves)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        raise MeshError(f"xmap: {_cannot_reshard(function)}") from error
+    error.add_note(f"namedax: {_cannot_reshard(function)}")
+
+
 def _cannot_reshard(function: str) -> str:
     return (
         f"under a JAX transformation, xmap cannot reshard an argument of {function} that is"
-        " committed to other devices or to another mesh. Reshard it onto the mesh first, with"
+        " committed to other devices or to another mesh, such as the same devices in another"
+        " order. Reshard it onto the mesh first, with"
         " jax.device_put or nx.shard."
     )
 

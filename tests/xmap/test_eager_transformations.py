@@ -62,7 +62,7 @@ def test_an_eager_gradient_lies_where_its_explicit_argument_does():
 
 MUST_BE_BROUGHT = (
     "xmap: under a JAX transformation, xmap cannot reshard an argument of _loss that is committed to other devices or to "
-    "another mesh. Reshard it onto the mesh first, with jax.device_put or nx.shard."
+    "another mesh, such as the same devices in another order. Reshard it onto the mesh first, with jax.device_put or nx.shard."
 )
 
 

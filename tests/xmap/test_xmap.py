@@ -823,9 +823,49 @@ def test_a_committed_argument_beside_a_differentiated_one():
 
 def test_a_committed_argument_of_a_transformation_says_what_to_do():
     x = jax.device_put(X, jax.devices()[3])
-    with pytest.raises(ValueError, match="incompatible devices") as caught:
+    with pytest.raises(nx.errors.MeshError, match="Reshard it onto the mesh first"):
         jax.grad(lambda x: jnp.sum(mapped()(x, Y)))(x)
-    assert any("Reshard it onto the mesh first" in note for note in caught.value.__notes__)
+
+
+# --- the same devices in another order ------------------------------------------------------------------------------
+
+
+@pytest.mark.fast(1)
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_arguments_on_the_same_devices_in_another_order(kind):
+    """A mapped function moves them onto its mesh; without a mesh, and in operations outside of it, the order is an error."""
+    mesh = make_mesh(kind, (4, 2))
+    other = Mesh(mesh.devices.ravel()[::-1].reshape(4, 2), ("x", "y"), axis_types=mesh.axis_types)
+    x, y = (nx.shard(nx.named(X, ["a", "k"]), {"a": "x"}, mesh=m) for m in (mesh, other))
+    want, summed = 2 * X, lambda x, y: x + y
+    for m in (mesh, other):
+        for options in ({}, {"jit": False}, {"partitioning": "auto"}, {"partitioning": "global"}):
+            f = nx.xmap(summed, out_axes=["a", "k"], axis_resources={"a": "x"}, mesh=m, **options)
+            close(f(x, y), want)
+    forwards, backwards = r"\[0, 1, 2, 3, 4, 5, 6, 7\]", r"\[7, 6, 5, 4, 3, 2, 1, 0\]"
+    orders = rf"{forwards}.*{backwards};.*nx.shard\("
+    for f in (nx.xmap(summed), nx.xmap(summed, jit=False), nx.xmap(summed, axis_resources={"a": nx.SerialLoop(2)}, jit=False)):
+        with pytest.raises(
+            nx.errors.MeshError, match=f"^(xmap: one argument is on the devices|add: f32.* is on the devices) {orders}"
+        ):
+            f(x, y)
+    for operation, name in ((summed, "add"), (nx.maximum, "maximum")):
+        with pytest.raises(nx.errors.MeshError, match=f"^{name}: f32.* is on the devices {orders}") as caught:
+            operation(x, y)
+        assert isinstance(caught.value.__cause__, ValueError)
+    with pytest.raises(nx.errors.MeshError, match=f"^cond: f32.* is on the devices {orders}"):
+        nx.cond(True, summed, lambda x, y: x - y, x, y)
+    with pytest.raises(nx.errors.MeshError, match=r"^fori_loop: its arrays are on different devices, or on the same devices"):
+        nx.fori_loop(0, 2, lambda i, x: x + y, x)
+    with (
+        jax.set_mesh(other),
+        pytest.raises(nx.errors.MeshError, match=f"^multiply: the mesh of jax.set_mesh is .* {backwards} and"),
+    ):
+        x * 2
+    with pytest.raises(nx.errors.MeshError, match=r"^xmap: .* cannot reshard an argument .* the same devices in another order"):
+        jax.grad(lambda x: nx.sum(nx.xmap(summed, axis_resources={"a": "x"}, mesh=mesh)(x, y), ("a", "k")))(y)
+    with pytest.raises(nx.errors.MeshError, match=r"^add: its arrays are on different devices, or on the same devices"):
+        jax.grad(lambda x: nx.sum(x + y, ("a", "k")))(x)
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])

@@ -21,6 +21,7 @@ from namedax.errors import (
 )
 from namedax.messages.call_errors import reject_miscall
 from namedax.messages.jax_errors import ErrorKind
+from namedax.ops.operands.one_mesh import reject_other_devices
 from namedax.programs.raw_collective_check import names_text
 
 __all__ = ["contraction_of", "explain_call", "explain_positional"]
@@ -49,12 +50,14 @@ def explain_call(
       ArgumentError: an integer does not fit into its dtype.
       ArgumentTypeError: the function has no such arguments, one is not of the kind of its
         parameter, or one is an array with dims of another library.
+      MeshError: the arrays are on different devices.
     """
     first = (
         error.explains if isinstance(error, NamedaxError) and error.explains is not None else error
     )
     try:
         reject_foreign_among(op, (args, kwargs))
+        reject_other_devices(op, args, kwargs, first)
         if isinstance(first, OverflowError):
             reject_overflow(op, (args, kwargs))
         reject_miscall(op, function, args, kwargs, first)

@@ -6,15 +6,24 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+from jax.errors import JaxRuntimeError
 
 from namedax.core.array import NamedArray, make, make_padded, padding_of, stored_data
 from namedax.core.display import type_text
 from namedax.errors import MeshError
+from namedax.messages.jax_errors import ErrorKind
 from namedax.ops.operands.call_arguments import rebuilt
 from namedax.ops.operands.pytree import stored_leaf
-from namedax.resources.mesh import current_mesh, is_tracked, on_ambient_mesh
+from namedax.resources.mesh import (
+    concrete_mesh,
+    current_mesh,
+    device_order,
+    devices_text,
+    is_tracked,
+    on_ambient_mesh,
+)
 
-__all__ = ["on_one_mesh"]
+__all__ = ["on_one_mesh", "reject_other_devices"]
 
 
 def on_one_mesh(
@@ -70,3 +79,43 @@ def _on_mesh(value: Any, mesh: Any, op: str) -> Any:
     if padding is not None:
         return make_padded(there, value._dims, padding)
     return make(there, value._dims)
+
+
+def reject_other_devices(
+    op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
+) -> None:
+    """Raise if a call failed because its arrays are on different devices.
+
+    Arrays on the same devices in another order are on another mesh, too.
+
+    Raises:
+      MeshError: the arrays are on different devices, or on one set of devices in two orders.
+    """
+    is_of_devices = ErrorKind.INCOMPATIBLE_DEVICES.matches(error)
+    if not is_of_devices and not isinstance(error, JaxRuntimeError):
+        return
+    mesh = concrete_mesh(None)
+    found: dict[tuple[int, ...], str] = {}
+    if mesh is not None:
+        found[tuple(device.id for device in mesh.devices.flat)] = "the mesh of jax.set_mesh"
+
+    def find(value: Any) -> Any:
+        order = device_order(stored_leaf(value))
+        if order is not None:
+            found.setdefault(order, type_text(value))
+        return value
+
+    rebuilt((args, dict(kwargs)), find)
+    if len(found) > 1:
+        where = " and ".join(
+            f"{text} is on the devices {devices_text(order)}"
+            for order, text in list(found.items())[:2]
+        )
+    elif is_of_devices:
+        where = "its arrays are on different devices, or on the same devices in different orders"
+    else:
+        return
+    raise MeshError(
+        f"{op}: {where}; an operation runs on one mesh, and the order of devices is part of it."
+        " Place all arrays on one mesh: nx.shard(x, axis_resources, mesh)."
+    ) from error

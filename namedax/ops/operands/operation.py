@@ -44,7 +44,7 @@ from namedax.ops.operands import dispatch
 from namedax.ops.operands.axes import names_alone, reject_axes_apart
 from namedax.ops.operands.call_arguments import array_parameters
 from namedax.ops.operands.explanations import explain_call
-from namedax.ops.operands.one_mesh import on_one_mesh
+from namedax.ops.operands.one_mesh import on_one_mesh, reject_other_devices
 
 __all__ = [
     "MOVED",
@@ -201,7 +201,11 @@ def _checked(
             if program is not None and not active_regions:
                 if host_seen and not takes_host:  # before the program, for loops around it
                     args, kwargs = on_device(args), on_device(kwargs)
-                return program(args, kwargs)
+                try:
+                    return program(args, kwargs)
+                except Exception as error:
+                    reject_other_devices(op, args, kwargs, error)
+                    raise
             if strict_scopes and not is_elementwise and is_strict():
                 return suspended(checked, *args, **kwargs)
             if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
