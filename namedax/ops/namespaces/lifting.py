@@ -341,12 +341,13 @@ def _documentation(summary: str, path: str, axes: tuple[str, ...], renames: bool
     )
     if axes:
         take = "takes" if len(axes) == 1 else "take"
+        other = "axis, named or positional," if renames else "name"
         paragraphs += [
             f"`{'`, `'.join(axes)}` also {take} axis names, or tuples of names and positions.\n"
             "All other names are batch axes.",
             "Communication: a sharded axis that is given by name is complete in the call. If\n"
-            "another name divides over its mesh axes, an all-to-all moves the sharding to that\n"
-            "name and another one moves it back; otherwise the axis is gathered (one all-gather).",
+            f"another {other} divides over its mesh axes, an all-to-all moves the sharding to\n"
+            "it and another one moves it back; otherwise the axis is gathered (one all-gather).",
         ]
     else:
         paragraphs += [

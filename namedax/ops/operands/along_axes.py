@@ -76,7 +76,8 @@ def along_axes(
       function: a function of positional arrays.
       name: the name of the function, for messages.
       axis_parameters: the parameters of the function that are axes.
-      renames: add the keyword `out_axis`, which renames axes in the result; default: False.
+      renames: add the keyword `out_axis`, which renames axes in the result; default: False. Such a
+        function is a transform of one array: its other axes are batch axes, positional ones too.
       separates: True if the function of several axes is that of one axis after the other; default:
         False. Then each sharded axis is complete by itself, while the others stay sharded.
     """
@@ -117,14 +118,20 @@ def along_axes(
         first: Any,
         renamed: Mapping[Hashable, Hashable],
     ) -> PyTree:
+        entries = [e for p in axis_parameters for e in entries_of(bound.arguments.get(p, ()))]
+        is_batched = renames and all(map(is_axis_name, entries))
         for parameter in axis_parameters:
             if parameter in bound.arguments:
                 bound.arguments[parameter] = _renumber(bound.arguments[parameter], wanted)
         leaves, tree = jax.tree.flatten(dict(bound.arguments), is_leaf=is_named)
         keepdims = bool(bound.arguments.get("keepdims", False))
-        rank, new = first.ndim + len(wanted), renamed if renames else None
+        new = renamed if renames else None
 
         def of_complete(leaves: Sequence[Any]) -> PyTree:
+            of = (
+                next(filter(is_named, leaves)) if is_batched else first
+            )  # one axis fewer if exchanged
+            rank = of.ndim + len(wanted)
             in_front = [to_front(leaf, wanted, name) for leaf in leaves]
             call = inspect.BoundArguments(bound.signature, jax.tree.unflatten(tree, in_front))
             return jax.tree.map(
@@ -135,7 +142,7 @@ def along_axes(
 
         if renamed:  # the new names may have other mesh axes
             return of_complete(leaves)
-        return with_complete_axes(name, of_complete, leaves, wanted)
+        return with_complete_axes(name, of_complete, leaves, wanted, is_batched)
 
     if renames:
         vars(lifted)["__signature__"] = _with_out_axis(inspect.signature(function))
@@ -287,24 +294,63 @@ def with_complete_axes(
     function: Callable[[Sequence[Any]], PyTree],
     leaves: Sequence[Any],
     wanted: Sequence[Hashable],
+    is_batched: bool = False,
 ) -> PyTree:
     """Call a function that gathers names of its arrays, if possible after an exchange.
 
     A free name, over which the function is vectorized, is sharded instead of the wanted names, so
-    that each device computes some of the slices along it. Without such a name, or if gathers send
-    fewer bytes, the function gathers.
+    that each device computes some of the slices along it. Without such a name a free position is
+    sharded. If there is none either, or if gathers send fewer bytes, the function gathers.
 
     Args:
       op: the operation, for messages.
       function: a function of the leaves, which removes the wanted names by `to_front`.
       leaves: arrays, and other arguments.
       wanted: the names that must be complete.
+      is_batched: True if the positional axes are batch axes, in the result as in the only array.
+        Default: False, and positional axes are not free.
     """
     region = ambient()
     if region is None or not region.manual:
         return function(leaves)
     exchanged = _exchanged(region, op, function, leaves, wanted)
+    if exchanged is None and is_batched:
+        exchanged = _exchanged_with_position(region, op, function, leaves, wanted)
     return function(leaves) if exchanged is None else exchanged
+
+
+class _FreePosition:
+    """The name of a free positional axis during an exchange."""
+
+
+def _exchanged_with_position(
+    region: Region,
+    op: str,
+    function: Callable[[Sequence[Any]], PyTree],
+    leaves: Sequence[Any],
+    wanted: Sequence[Hashable],
+) -> PyTree | None:
+    place = next(i for i, leaf in enumerate(leaves) if isinstance(leaf, NamedArray))
+    x = to_local(leaves[place], op, region)
+    devices = device_count(axis for name in wanted for axis in plain(region.place(name)))
+    free = (i for i, n in enumerate(x.data.shape) if x.dims[i] is None and n and n % devices == 0)
+    if devices < 2 or (at := next(free, None)) is None:
+        return None
+    name, number, given = _FreePosition(), x.dims[:at].count(None), list(leaves)
+    given[place] = make_in_region(x.data, (*x.dims[:at], name, *x.dims[at + 1 :]))
+    results = _exchanged(region, op, function, given, wanted)
+    return jax.tree.map(lambda y: _to_position(y, name, number), results, is_leaf=is_named)
+
+
+def _to_position(x: NamedArray, name: Hashable, number: int) -> AnyArray:
+    """Make an axis the positional one with this number."""
+    at, order = x.dims.index(name), [*range(len(x.dims))]
+    if x.dims[:at].count(None) != number:
+        order.remove(at)
+        places = [place for place, i in enumerate(order) if x.dims[i] is None]
+        order.insert(places[number] if number < len(places) else len(order), at)
+    dims = tuple(None if i == at else x.dims[i] for i in order)
+    return make_result(lax.transpose(x.data, order), dims)
 
 
 def _exchanged(
