@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import operator
 import os
 from collections.abc import Hashable, Mapping
@@ -58,6 +59,9 @@ __all__ = ["names", "restore", "save", "save_args", "types"]
 
 # The key in orbax's metadata. Since version 2 there are an identifier and checksums.
 _KEY, _VERSION = "namedax", 2
+# Orbax compresses into memory, and writes a file when it is full: 2 GiB by default. With smaller
+# files, it writes while it compresses, and several threads compute the checksums.
+_FILE_BYTES, _MAX_FILE_BYTES, _FILES = 1 << 25, 1 << 31, 256
 
 
 def _orbax(op: str) -> ModuleType:
@@ -137,9 +141,25 @@ def save(path: str | os.PathLike[str], tree: PyTree, *, overwrite: bool = False)
     if not is_local(folder):
         _write(ocp, folder, arguments, overwrite)
         return
+    arguments.ocdbt_target_data_file_size = _file_bytes(arguments.item)
     with replacing(folder, overwrite, "save") as new:
         _write(ocp, new, arguments, overwrite=False)
         write_checksums(new, identifier)
+
+
+def _file_bytes(arrays: PyTree) -> int | None:
+    """Return the size at which orbax begins a new file; `None` for its default.
+
+    It is the same in all processes. Orbax splits blocks larger than this size, and a block with
+    prime sizes into single rows, so it is at least the size of the largest block.
+    """
+    total = largest = 0
+    for x in jax.tree.leaves(arrays):
+        block = x.sharding.shard_shape(x.shape) if isinstance(x, jax.Array) else x.shape
+        total += math.prod(x.shape) * x.dtype.itemsize
+        largest = max(largest, math.prod(block) * x.dtype.itemsize)
+    size = max(_FILE_BYTES, largest, total // _FILES)
+    return size if size < _MAX_FILE_BYTES else None
 
 
 def _write(ocp: ModuleType, folder: str, arguments: object, overwrite: bool) -> None:

@@ -15,6 +15,7 @@ import shutil
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ __all__ = [
 ]
 
 CHECKSUMS = "namedax.checksums.json"
-_CHUNK = 1 << 22  # the number of bytes per read
+_CHUNK = 1 << 18  # the number of bytes per read: they remain in the cache of a core
+_THREADS = 8  # at most: reading and `zlib.crc32` release the interpreter's lock
 _OLD, _NEW = ".replaced", ".saving"
 
 
@@ -68,17 +70,22 @@ def _files(folder: str) -> list[str]:
 
 
 def _checksum(path: str) -> int:
-    total = 0
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            total = zlib.crc32(chunk, total)
+    total, buffer = 0, memoryview(bytearray(_CHUNK))
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            total = zlib.crc32(buffer[:count], total)
     return total
 
 
 def _shared(count: int, compute: Callable[[int], int]) -> list[int]:
-    """Return `compute(i)` for each `i`, each computed by one process and broadcast to all."""
+    """Return `compute(i)` for each `i`, each computed by one process and broadcast to all.
+
+    Several threads of a process compute at a time.
+    """
     processes, me = jax.process_count(), jax.process_index()
-    values = np.array([compute(i) if i % processes == me else 0 for i in range(count)], np.uint32)
+    values = np.zeros(count, np.uint32)
+    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
+        values[me::processes] = list(pool.map(compute, range(me, count, processes)))
     if processes > 1 and count:
         values = np.asarray(multihost_utils.process_allgather(values)).sum(0, dtype=np.uint32)
     return [int(value) for value in values]

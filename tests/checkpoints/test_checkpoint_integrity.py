@@ -8,13 +8,14 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import namedax as nx
-from namedax.checkpoints import integrity
+from namedax.checkpoints import files, integrity
 from namedax.errors import CheckpointError
 from tests.checkpoints.test_checkpoints import CHECKSUMS, edited, same, with_new_checksum
 from tests.harness import array, make_mesh, said
@@ -173,6 +174,47 @@ def test_fields_of_the_metadata(good, tmp_path, field):
             with pytest.raises(CheckpointError) as info:
                 nx.checkpoints.restore(tmp_path / "step", like, **options)
             assert words in str(info.value), info.value
+
+
+def test_several_files_of_data(tmp_path, monkeypatch):
+    """Smaller files than orbax's: blocks remain complete, each file has its CRC-32, and damage of each is found."""
+    tree = {f"w{i}": nx.shard(nx.named(array(64, 32, seed=i), ["a", "b"]), {"a": "x"}, make_mesh((8,))) for i in range(4)}
+    tree["prime"] = nx.named(array(97, 89), ["c", "d"])  # 34,532 bytes; orbax would split it into 97 rows
+    monkeypatch.setattr(files, "_FILE_BYTES", 1 << 12)
+    nx.checkpoints.save(tmp_path / "step", tree)
+    listed = json.loads(json.loads((tmp_path / "step" / CHECKSUMS).read_text())["list"])["files"]
+    written = [path for path in files_of(tmp_path / "step") if path.name != CHECKSUMS]
+    assert listed == {
+        path.relative_to(tmp_path / "step").as_posix(): [path.stat().st_size, zlib.crc32(path.read_bytes())] for path in written
+    }
+    blocks = json.loads((tmp_path / "step" / "array_metadatas" / "process_0").read_text())["array_metadatas"]
+    assert len(blocks) == 5
+    assert all(block["array_metadata"]["chunk_shape"] == block["array_metadata"]["write_shape"] for block in blocks)
+    data = [path for path in written if path.parent.parent.name == "ocdbt.process_0" and path.stat().st_size > 1 << 12]
+    assert len(data) > 1
+    same(nx.checkpoints.restore(tmp_path / "step", axis_resources={"b": "x"}, mesh=make_mesh((8,))), tree)
+    for path in data:
+        right = path.read_bytes()
+        path.write_bytes(right[:-9] + bytes([right[-9] ^ 1]) + right[-8:])
+        name = path.relative_to(tmp_path / "step").as_posix()
+        with pytest.raises(CheckpointError, match=f"is damaged: {name} differs in checksum from the written file"):
+            nx.checkpoints.restore(tmp_path / "step")
+        path.write_bytes(right)
+
+
+@pytest.mark.parametrize(
+    ("shape", "count", "size"),
+    [
+        ((8, 1), 1, 1 << 25),
+        ((1 << 13, 1 << 11), 1, 1 << 26),
+        ((1 << 11, 1 << 11), 1024, 1 << 26),
+        ((1 << 15, 1 << 14), 1, None),
+    ],
+    ids=["small", "a large block", "many", "above orbax's own"],
+)
+def test_size_of_a_file_of_data(shape, count, size):
+    tree = {str(i): np.broadcast_to(np.float32(0), shape) for i in range(count)}
+    assert files._file_bytes(tree) == size
 
 
 # --- killed, full, and two at once ----------------------------------------------------------------------------------
