@@ -428,6 +428,7 @@ CALLS |= {
     "nn.causal_mask": 'F({"query": 3, "k": N}, axis=("query", "k"))',
     "nn.prefix_mask": 'F({"query": 3, "k": N}, 2, axis=("query", "k"))',
     "nn.dot_product_attention": 'F(w, w, w, axis="k", features="out")',
+    "nn.combine_attention": "F([(w, x), (w, y)])",
     "nn.rope": 'F(w, 3, "k")',
     "nn.relative_position_buckets": 'F(nx.arange(N, axis="k") - 2, 8)',
     "nn.relative_position_bias": (

@@ -198,6 +198,30 @@ def celu(x: NamedArray, alpha: ArrayLike = 1.0) -> NamedArray:
 @overload
 def celu(x: jax.typing.ArrayLike, alpha: ArrayLike = 1.0) -> jax.Array:
     """Continuously-differentiable exponential linear unit activation."""
+def combine_attention(
+    parts: Sequence[tuple[ArrayLike, ArrayLike]],
+) -> tuple[AnyArray, AnyArray]:
+    """Combine attentions of the same queries to different keys.
+
+    Every part is a pair of `nx.nn.dot_product_attention(..., return_residual=True)`: the result,
+    and the logarithm of the sum of the exponentials of the scores. The combination is the pair of
+    attention to the keys of all parts. So a loop over blocks of keys can carry one pair.
+
+    Args:
+      parts: the pairs. Their axes align by name. At most one of them has sinks.
+
+    Returns:
+      The result and the logarithm of the sum. A part whose logarithm is minus infinity has no
+      weight. If this holds for all parts, the result is 0 and the logarithm minus infinity.
+
+    Communication: none.
+
+    Raises:
+      ArgumentError: there are no parts.
+      ArgumentTypeError: a part is not a pair of floating-point arrays.
+      AxisNameError: a logarithm has an axis that its result lacks.
+      AxisSizeError: an axis has two sizes.
+    """
 def dot_product_attention(
     query: ArrayLike,
     key: ArrayLike,
@@ -220,8 +244,9 @@ def dot_product_attention(
     soft_cap: float | None = None,
     segments: ArrayLike | None = None,
     key_segments: ArrayLike | None = None,
+    sinks: ArrayLike | None = None,
     balance: Literal['zigzag'] | None = None,
-) -> AnyArray:
+) -> Any:
     """Average values over the key positions, weighted by the softmax of the scores.
 
     The scores are `scale * query . key + bias`; with `soft_cap`, the product is limited before the
@@ -256,7 +281,9 @@ def dot_product_attention(
       implementation: without `axis`, as in JAX. With `axis`, `None` (the default) and `"xla"` are
         the algorithms of namedax, and `"cudnn"` is JAX's fused kernel on the block of each device,
         see below.
-      return_residual: without `axis`, as in JAX.
+      return_residual: if `True`, also return the logarithm of the sum of the exponentials of each
+        row of scores, with the sink. By default `False`. `nx.nn.combine_attention` combines such
+        pairs. Without `axis`, as in JAX.
       axis: the axis name of the query positions; by default `None`, for positional axes.
       features: the axis name over which `query` and `key` are contracted. By default `None`, for
         positional axes.
@@ -275,6 +302,9 @@ def dot_product_attention(
         result 0.
       key_segments: the same for the keys, by their positions; by default `segments`, if `key` has
         `axis`.
+      sinks: floating-point numbers, named by batch axes of `query` such as the heads, by default
+        `None`: one more score in the softmax of each row, whose value is 0, as in GPT-OSS. So the
+        weights of the keys sum to less than 1. `scale`, `soft_cap` and masks do not apply to it.
       balance: `"zigzag"` gives every device of a ring an equal share of a causal mask, by default
         `None`; `nx.plan` then also tries `"zigzag"`. It never changes the result, and has no effect
         without a ring. It requires `is_causal` (or a window of no positions to the right) and as
@@ -284,13 +314,15 @@ def dot_product_attention(
       An array with the axes of `query`, the axes of `value` in place of `features`, and the batch
       axes of the others. The softmax is computed in float32 (or float64), and the result has the
       dtype of the operands. A query that may attend to no key has the result 0, whereas JAX's
-      function returns the mean of the masked values.
+      function returns the mean of the masked values. With `return_residual` a pair: this array, and
+      float32 (or float64) numbers with its axes except those of `value`. They are minus infinity
+      for a query that may attend to no key, without a sink. Both have gradients.
 
     `implementation="cudnn"` never stores the scores. It requires a GPU, operands of float16 or
     bfloat16, values with as many features as keys, and unmapped key positions and features; with
     `is_causal`, which allows a window, also unmapped query positions and as many keys as queries.
-    It supports no bias, mask, lengths, segments or soft cap. It has no forward mode and no second
-    derivative.
+    It supports no bias, mask, lengths, segments, sinks, residual or soft cap. It has no forward
+    mode and no second derivative.
 
     Packed sequences may have any lengths and cross devices: the segments of keys go around the ring
     with them. Blocks that have no sequence in common are not computed. `is_causal` and a window
@@ -302,12 +334,13 @@ def dot_product_attention(
     `features` sharded the scores take one all-reduce, and with axes of `value` alone sharded the
     gradient does. With `balance="zigzag"` every device of the ring exchanges one block of each
     sharded operand and of the result for the chunks of its share, in two permutes of half a block
-    each. The backward pass exchanges their gradients. Positions stay in order outside.
+    each. The backward pass exchanges their gradients. Positions stay in order outside. Sinks send
+    nothing, and neither does the residual, except for its exchange with `balance="zigzag"`.
 
     Raises:
       AxisNotFoundError: an array lacks an axis.
       AxisNameError: two names that must differ are equal, or `bias` or `mask` has another name for
-        the key positions.
+        the key positions, or `sinks` has an axis that is no batch axis of `query`.
       AxisSizeError: an axis has two sizes, the heads are not a multiple of the key heads, or
         `balance` is combined with different numbers of queries and keys.
       PlacementConflictError: two axes of one value are sharded over one mesh axis, or `balance` is
@@ -317,7 +350,8 @@ def dot_product_attention(
         the keys have another axis, or segments there are combined with `is_causal` or a window; or
         `balance` is unknown or the attention is not causal; or `implementation` is unknown, or
         `"cudnn"` without a GPU or with an option that it does not support.
-      ArgumentTypeError: `implementation="cudnn"` has operands of another dtype.
+      ArgumentTypeError: `implementation="cudnn"` has operands of another dtype, or `sinks` are not
+        floating-point numbers.
     """
 @overload
 def dropout(

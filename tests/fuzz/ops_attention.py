@@ -1,4 +1,4 @@
-"""Attention by name: heads of the queries that share a head of the keys, heads that share all of them, other names for the keys' positions."""
+"""Attention by name: heads that share keys, other names for the keys' positions, sinks, and the logarithm of the sum."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class Attention(Operation):
         window = g.choice([None, None, None, 1, (2, 0), (0, 1)])
         options = {"pos": pos, "features": features, "heads": heads, "key_heads": key_heads, "key_axis": key_axis}
         options |= {"causal": g.flag(), "window": window, "cap": g.choice([None, None, 0.6])}
+        options |= {"sinks": g.choice([None, None, 0.4]), "residual": g.choice([False, False, True])}
         if options["causal"] and key_axis is None:  # the keys then have the mesh axes of the queries
             options["balance"] = g.choice([None, "zigzag", "zigzag"])
         return g.s(name, (x,), **options)
@@ -54,7 +55,14 @@ class Attention(Operation):
             given += f", soft_cap={s['cap']!r}"
         if s.options.get("balance") is not None:
             given += f", balance={s['balance']!r}"
-        return f"(lambda k: nx.nn.dot_product_attention(nx.sin({a[0]}), nx.cos(k), k, {given}))({key})"
+        if s.options.get("sinks") is not None:
+            given += f", sinks=nx.named(jnp.arange({SIZES[s['heads']]}) * {s['sinks']}, [{s['heads']!r}])"
+        call = f"nx.nn.dot_product_attention(nx.sin({a[0]}), nx.cos(k), k, {given}"
+        if s.options.get("residual"):
+            call = f"(lambda y: y[0] + nx.sin(y[1]).astype(y[0].dtype))({call}, return_residual=True))"
+        else:
+            call += ")"
+        return f"(lambda k: {call})({key})"
 
     def run(self, r, s, values, env):
         xp, (x,) = r.xp, values
@@ -74,8 +82,14 @@ class Attention(Operation):
         seen = elementwise(xp, lambda i, j: self._sees(s, i, j), "bool", i, j)
         scores = elementwise(xp, lambda a: self._limited(xp, s, a / math.sqrt(SIZES[features])), "f32", scores)
         powers = elementwise(xp, lambda a, m: xp.where(m, xp.exp(xp.where(m, a, 0.0)), 0.0), "f32", scores, seen)
-        weights = elementwise(xp, lambda p, t: p / t, "f32", powers, total(xp, powers, KEYS))
+        sums = total(xp, powers, KEYS)
+        if s.options.get("sinks") is not None:
+            sinks = V(xp.asarray(np.arange(SIZES[heads]) * s["sinks"]), (heads,), "f32")
+            sums = elementwise(xp, lambda t, n: t + xp.exp(n), "f32", sums, sinks)
+        weights = elementwise(xp, lambda p, t: p / t, "f32", powers, sums)
         result = total(xp, elementwise(xp, lambda w, k: w * k, x.dtype, weights, key), KEYS)
+        if s.options.get("residual"):
+            result = elementwise(xp, lambda y, t: y + xp.sin(xp.log(t)), x.dtype, result, sums)
         return [result._replace(dtype=x.dtype)]
 
     @staticmethod

@@ -30,9 +30,10 @@ its memory.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -43,10 +44,12 @@ from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
+from namedax.core.name_scopes import Scope
 from namedax.core.names import DType, MeshAxes
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.region import Region, ambient
 from namedax.core.reshape import as_one
+from namedax.core.strict_broadcasting import without
 from namedax.core.variance import cast, varying
 from namedax.errors import (
     ArgumentError,
@@ -58,21 +61,15 @@ from namedax.errors import (
 )
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.indexing.slicing import slice as slice_axes
-from namedax.ops.nn.attention_blocks import (
-    FEATURES,
-    KEY,
-    KEY_HEADS,
-    QUERY,
-    BlockAttention,
-    Label,
-    Labels,
-    Role,
-)
+from namedax.ops.nn.attention_blocks import BlockAttention
 from namedax.ops.nn.attention_fused import FusedAttention, check_implementation
+from namedax.ops.nn.attention_labels import FEATURES, KEY, KEY_HEADS, QUERY, Label, Labels, Role
 from namedax.ops.nn.attention_operands import (
     OPERATION,
+    Blocks,
     Names,
     Operand,
+    check_names,
     how_to_share,
     raise_missing_axis,
     split_heads,
@@ -89,8 +86,6 @@ from namedax.resources.padding_masks import masked
 
 __all__ = ["FUNCTIONS", "dot_product_attention"]
 
-#: The operands of attention by role.
-Blocks = Mapping[str, AnyArray]
 #: The name of values that are features of the key, and the first and the last of these.
 OfKey = tuple[Hashable, int, int | None]
 
@@ -131,10 +126,11 @@ def dot_product_attention(
     soft_cap: float | None = None,
     segments: ArrayLike | None = None,
     key_segments: ArrayLike | None = None,
+    sinks: ArrayLike | None = None,
     implementation: Literal["xla", "cudnn"] | None = None,
     return_residual: bool = False,
     balance: Literal["zigzag"] | None = None,
-) -> AnyArray:
+) -> Any:
     """Average values over the key positions, weighted by the softmax of the scores.
 
     The scores are `scale * query . key + bias`; with `soft_cap`, the product is limited before the
@@ -184,10 +180,15 @@ def dot_product_attention(
         result 0.
       key_segments: the same for the keys, by their positions; by default `segments`, if `key` has
         `axis`.
+      sinks: floating-point numbers, named by batch axes of `query` such as the heads, by default
+        `None`: one more score in the softmax of each row, whose value is 0, as in GPT-OSS. So the
+        weights of the keys sum to less than 1. `scale`, `soft_cap` and masks do not apply to it.
       implementation: without `axis`, as in JAX. With `axis`, `None` (the default) and `"xla"` are
         the algorithms of namedax, and `"cudnn"` is JAX's fused kernel on the block of each device,
         see below.
-      return_residual: without `axis`, as in JAX.
+      return_residual: if `True`, also return the logarithm of the sum of the exponentials of each
+        row of scores, with the sink. By default `False`. `nx.nn.combine_attention` combines such
+        pairs. Without `axis`, as in JAX.
       balance: `"zigzag"` gives every device of a ring an equal share of a causal mask, by default
         `None`; `nx.plan` then also tries `"zigzag"`. It never changes the result, and has no effect
         without a ring. It requires `is_causal` (or a window of no positions to the right) and as
@@ -197,13 +198,15 @@ def dot_product_attention(
       An array with the axes of `query`, the axes of `value` in place of `features`, and the batch
       axes of the others. The softmax is computed in float32 (or float64), and the result has the
       dtype of the operands. A query that may attend to no key has the result 0, whereas JAX's
-      function returns the mean of the masked values.
+      function returns the mean of the masked values. With `return_residual` a pair: this array, and
+      float32 (or float64) numbers with its axes except those of `value`. They are minus infinity
+      for a query that may attend to no key, without a sink. Both have gradients.
 
     `implementation="cudnn"` never stores the scores. It requires a GPU, operands of float16 or
     bfloat16, values with as many features as keys, and unmapped key positions and features; with
     `is_causal`, which allows a window, also unmapped query positions and as many keys as queries.
-    It supports no bias, mask, lengths, segments or soft cap. It has no forward mode and no second
-    derivative.
+    It supports no bias, mask, lengths, segments, sinks, residual or soft cap. It has no forward
+    mode and no second derivative.
 
     Packed sequences may have any lengths and cross devices: the segments of keys go around the ring
     with them. Blocks that have no sequence in common are not computed. `is_causal` and a window
@@ -215,12 +218,13 @@ def dot_product_attention(
     `features` sharded the scores take one all-reduce, and with axes of `value` alone sharded the
     gradient does. With `balance="zigzag"` every device of the ring exchanges one block of each
     sharded operand and of the result for the chunks of its share, in two permutes of half a block
-    each. The backward pass exchanges their gradients. Positions stay in order outside.
+    each. The backward pass exchanges their gradients. Positions stay in order outside. Sinks send
+    nothing, and neither does the residual, except for its exchange with `balance="zigzag"`.
 
     Raises:
       AxisNotFoundError: an array lacks an axis.
       AxisNameError: two names that must differ are equal, or `bias` or `mask` has another name for
-        the key positions.
+        the key positions, or `sinks` has an axis that is no batch axis of `query`.
       AxisSizeError: an axis has two sizes, the heads are not a multiple of the key heads, or
         `balance` is combined with different numbers of queries and keys.
       PlacementConflictError: two axes of one value are sharded over one mesh axis, or `balance` is
@@ -230,7 +234,8 @@ def dot_product_attention(
         the keys have another axis, or segments there are combined with `is_causal` or a window; or
         `balance` is unknown or the attention is not causal; or `implementation` is unknown, or
         `"cudnn"` without a GPU or with an option that it does not support.
-      ArgumentTypeError: `implementation="cudnn"` has operands of another dtype.
+      ArgumentTypeError: `implementation="cudnn"` has operands of another dtype, or `sinks` are not
+        floating-point numbers.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> q = nx.named(jnp.ones((6, 4, 8)), ["pos", "head", "d"])
@@ -246,14 +251,10 @@ def dot_product_attention(
         return without_names(locals())
     names = Names.of(axis, features, key_axis, heads, key_heads, query, key)
     value, of_key = _value_of_key(key, value, names)
-    if (region := ambient()) is not None:
+    region = ambient()
+    if region is not None:
         # The name of the key positions may occur only in bias and mask, which may be missing.
         names.renamed(region.noted)
-    if return_residual:
-        raise ArgumentError(
-            f"{OPERATION}: return_residual= is only for the positional form. Leave it out with"
-            f" axis={format_value(axis)}."
-        )
     if implementation is not None:
         check_implementation(implementation)
     window = _window(local_window_size)
@@ -268,14 +269,21 @@ def dot_product_attention(
         "mask": mask,
         "query_lengths": query_seq_lengths,
         "key_lengths": key_value_seq_lengths,
+        "sinks": sinks,
     }
     optional |= _segments(names, segments, key_segments, is_causal or window is not None)
-    operands = {"query": query, "key": key, "value": value}
+    operands: dict[str, Any] = {"query": query, "key": key, "value": value}
     operands |= {name: array for name, array in optional.items() if array is not None}
     is_fused = implementation == "cudnn"
     options = (scale, is_causal, window, soft_cap, balance is not None, is_fused, of_key)
     given = (tuple(operands), *options)
-    return kernels.run(OPERATION, _attend_by_name, names, given, *operands.values(), only_axes=True)
+    if not return_residual:
+        run = functools.partial(kernels.run, only_axes=True)
+        return run(OPERATION, _attend_by_name, names, given, *operands.values())
+    with Scope(kernels.scope_of(_attend_by_name, (OPERATION, names), tuple(operands.values()))):
+        # A kernel has one result.
+        attend = _compiled if region is None else _attend
+        return without(attend, operands, names, True, *options)
 
 
 def _attend_by_name(
@@ -293,7 +301,7 @@ def _attend_by_name(
 ) -> AnyArray:
     blocks = dict(zip(given, operands, strict=True))
     options = (scale, is_causal, window, soft_cap, is_balanced, is_fused, of_key)
-    return _attend(blocks, names, *options)
+    return _attend(blocks, names, False, *options)[0]
 
 
 def _value_of_key(
@@ -414,6 +422,7 @@ def _segments(
 def _attend(
     arrays: Blocks,
     names: Names,
+    residual: bool,
     scale: float | None,
     is_causal: bool,
     window: tuple[int, int] | None,
@@ -421,10 +430,10 @@ def _attend(
     is_balanced: bool,
     is_fused: bool,
     of_key: OfKey | None,
-) -> AnyArray:
+) -> tuple[AnyArray, ...]:
     region = ambient()
     blocks = {which: as_block(array, OPERATION) for which, array in arrays.items()}
-    _check_names(blocks, names)
+    check_names(blocks, names)
     manual = region is not None and region.manual
 
     def place(name: Hashable) -> MeshAxes:
@@ -453,7 +462,7 @@ def _attend(
     common: frozenset[str] = frozenset()
     if manual:
         common = _cast_together(
-            blocks, operands, (*key_place, *query_place), feature_axes, carried_axes
+            blocks, operands, query_place, key_place, feature_axes, carried_axes
         )
     _check_sizes(blocks, operands, region)
     dtype = _to_common_type(operands)
@@ -489,11 +498,19 @@ def _attend(
         queries=query_place.size if isinstance(query_place, Uneven) else None,
         keys=key_place.size if isinstance(key_place, Uneven) else None,
         value_in_key=_value_in_key(of_key, operands, names.features, place),
+        residual=residual,
     )
     if isinstance(plan, FusedAttention):
         plan.check(names)
-    data = plan.run({which: operand.data for which, operand in operands.items()})
-    return _finish(data, plan.result, operands["query"].labels, names)
+    found = plan.run({which: operand.data for which, operand in operands.items()})
+    like = operands["query"].labels
+    return tuple(
+        _finish(data, labels, like, names)
+        for data, labels in zip(found, (plan.result, plan.rows)[: len(found)], strict=True)
+    )
+
+
+_compiled = jax.jit(_attend, static_argnums=tuple(range(1, 10)), inline=True)
 
 
 def _value_in_key(
@@ -542,19 +559,23 @@ def _leave_out_padding(
 def _cast_together(
     blocks: Blocks,
     operands: Mapping[str, Operand],
-    positions: MeshAxes,
+    query_place: MeshAxes,
+    key_place: MeshAxes,
     feature_axes: MeshAxes,
     carried_axes: MeshAxes,
 ) -> frozenset[str]:
     """Cast the operands to one variance, and return it.
 
-    Query, key and value also vary over the mesh axes of their own axes.
+    Query, key and value also vary over the mesh axes of their own axes. Sinks are not cast over
+    those of the keys alone: the sums of rows, to which they are added, do not vary over these.
     """
     used = frozenset(a for block in blocks.values() for a in varying(data_of(block)))
-    common = (used | set(positions)) - set(feature_axes) - set(carried_axes)
+    common = (used | {*query_place, *key_place}) - set(feature_axes) - set(carried_axes)
+    alone = set(key_place).difference(query_place)
     more = {"query": feature_axes, "key": feature_axes, "value": carried_axes}
     for which, block in blocks.items():
-        operands[which].data = cast(block, common.union(more.get(which, ())))
+        wanted = common.union(more.get(which, ()))
+        operands[which].data = cast(block, wanted - alone if which == "sinks" else wanted)
     return common
 
 
@@ -584,86 +605,6 @@ def _finish(data: jax.Array, labels: Labels, like: Labels, names: Names) -> AnyA
     return make_result(
         data, tuple(names.query if d is QUERY else None if isinstance(d, int) else d for d in order)
     )
-
-
-def _check_names(blocks: Blocks, names: Names) -> None:
-    for which, needed in (
-        ("query", names.query),
-        ("query", names.features),
-        ("key", names.features),
-        ("value", names.own_key),
-    ):
-        if needed not in dims_of(blocks[which]):
-            raise_missing_axis(which, needed, blocks[which])
-    _check_key_positions(blocks, names)
-    for which in ("bias", "mask", "query_lengths", "key_lengths"):
-        if which not in blocks:
-            continue
-        block, lengths = blocks[which], which.endswith("lengths")
-        label = {"query_lengths": "query_seq_lengths", "key_lengths": "key_value_seq_lengths"}.get(
-            which, which
-        )
-        banned = (names.features, names.query, names.key) if lengths else (names.features,)
-        for name in banned:
-            if name in dims_of(block):
-                reason = "it has batch axes only" if lengths else "scores have no features"
-                raise AxisNameError(
-                    f"{OPERATION}: {label}, {type_text(block)}, has the axis {name!r}, but"
-                    f" {reason}. Rename it."
-                )
-        wanted = jnp.bool_ if which == "mask" else jnp.integer if lengths else jnp.floating
-        if not jnp.issubdtype(block.dtype, wanted):
-            kinds = {
-                "mask": "booleans (use bias= to add numbers to the scores)",
-                "bias": "floating-point numbers",
-            }
-            raise ArgumentTypeError(
-                f"{OPERATION}: {label} must contain {kinds.get(which, 'integers')}, got"
-                f" {type_text(block)}."
-            )
-    for which in ("key", "value"):
-        if names.query != names.own_key and names.query in dims_of(blocks[which]):
-            raise AxisNameError(
-                f"{OPERATION}: {which}, {type_text(blocks[which])}, has the axis {names.query!r} of"
-                f" the query positions, as well as {names.own_key!r}. Rename one of them."
-            )
-    if names.heads is not None:
-        for which, needed in (
-            ("query", names.heads),
-            ("key", names.key_heads),
-            ("value", names.key_heads),
-        ):
-            if needed not in dims_of(blocks[which]):
-                raise_missing_axis(which, needed, blocks[which])
-        for which, other in (
-            ("query", names.key_heads),
-            ("key", names.heads),
-            ("value", names.heads),
-        ):
-            if other in dims_of(blocks[which]):
-                raise AxisNameError(
-                    f"{OPERATION}: {which}, {type_text(blocks[which])}, also has the axis"
-                    f" {other!r}; heads={names.heads!r} names the heads of the query,"
-                    f" key_heads={names.key_heads!r} the heads of key and value."
-                )
-
-
-def _check_key_positions(blocks: Blocks, names: Names) -> None:
-    """Raise if a bias or a mask gives the key positions a name that no other array has.
-
-    Such a name would add a batch axis.
-    """
-    others = {dim for which in ("query", "key", "value") for dim in dims_of(blocks[which])}
-    for which in ("bias", "mask"):
-        dims = dims_of(blocks[which]) if which in blocks else ()
-        strange = [dim for dim in dims if dim is not None and dim not in others]
-        if strange and names.query in dims and names.key not in dims:
-            raise AxisNameError(
-                f"{OPERATION}: {which}, {type_text(blocks[which])}, has the axis {strange[0]!r},"
-                f" which query, key and value lack, but not {names.key!r}, the key positions in"
-                f" {which}. If {strange[0]!r} names the key positions, write"
-                f" key_axis={strange[0]!r}."
-            )
 
 
 def _label(which: str, block: AnyArray, names: Names) -> Operand:

@@ -6,10 +6,9 @@ The docstring of `attention` describes the communication.
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import math
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import jax
@@ -19,41 +18,33 @@ from jax import lax
 
 from namedax.core.element_types import common_type
 from namedax.core.names import DType, MeshAxes, PyTree
-from namedax.core.variance import cast_alike, cast_data
+from namedax.core.variance import cast_data
+from namedax.ops.nn.attention_labels import (
+    FEATURES,
+    KEY,
+    QUERY,
+    Label,
+    Labels,
+    Role,
+    broadcast,
+    einsum,
+    expand,
+    sum_to,
+)
 from namedax.resources import communication as comm
 
 __all__ = [
-    "FEATURES",
-    "GROUP",
-    "KEY",
-    "KEY_HEADS",
-    "QUERY",
     "Arrays",
     "BlockAttention",
-    "Label",
-    "Labels",
     "Number",
     "Origin",
-    "Role",
+    "Results",
+    "Saved",
     "State",
+    "finite_rows",
 ]
 
 
-class Role(enum.Enum):
-    """Labels of dimensions with a role in attention.
-
-    Other labels are names, or integers from the right for positional axes.
-    """
-
-    QUERY = "query positions"
-    KEY = "key positions"
-    FEATURES = "features"
-    KEY_HEADS = "key heads"
-    GROUP = "query heads of one key head"
-
-
-Label = Hashable
-Labels = tuple[Label, ...]
 Arrays = dict[str, jax.Array]
 #: A number that may be known during tracing.
 Number = jax.Array | np.int32
@@ -63,82 +54,12 @@ Origin = tuple[Number, Number]
 State = tuple[jax.Array, jax.Array, jax.Array]
 #: The floating-point operands, the others, the result and the normalizer of each row.
 Saved = tuple[Arrays, Arrays, jax.Array, jax.Array]
+#: The result, and the normalizer of each row if it is wanted.
+Results = tuple[jax.Array, ...]
 S = TypeVar("S")
-
-QUERY, KEY, FEATURES, KEY_HEADS, GROUP = Role
 
 
 # --- blocks ---------------------------------------------------------------------------------------
-
-
-def _letter(label: Label, known: dict[Label, str]) -> str:
-    return known.setdefault(
-        label, chr(ord("a") + len(known)) if len(known) < 26 else chr(ord("A") + len(known) - 26)
-    )
-
-
-def _einsum(
-    a: jax.Array, a_labels: Labels, b: jax.Array, b_labels: Labels, out: Labels, dtype: DType
-) -> jax.Array:
-    """Contract two blocks to the labels `out`, accumulated in `dtype`."""
-    a, b = cast_alike([a, b])
-    plan = _plan(a_labels, a.shape, b_labels, b.shape, out)
-    if plan is None:
-        known: dict[Label, str] = {}
-        left, right, result = (
-            "".join(_letter(label, known) for label in labels)
-            for labels in (a_labels, b_labels, out)
-        )
-        return jnp.einsum(f"{left},{right}->{result}", a, b, preferred_element_type=dtype)
-    is_swapped, dimensions, order = plan
-    product = lax.dot_general(
-        *((b, a) if is_swapped else (a, b)), dimensions, preferred_element_type=dtype
-    )
-    return product if order is None else lax.transpose(product, order)
-
-
-@functools.lru_cache(maxsize=4096)
-def _plan(
-    a: Labels, a_shape: tuple[int, ...], b: Labels, b_shape: tuple[int, ...], out: Labels
-) -> tuple[bool, lax.DotDimensionNumbers, tuple[int, ...] | None] | None:
-    """Plan a contraction as one `dot_general`; `jnp.einsum` takes ten times as long to trace.
-
-    Returns:
-      `True` if the operands are exchanged, the dimension numbers, and the transposition of the
-      result, or `None` for none. If one operand is summed by itself, or has an axis of size 1 that
-      broadcasts, it returns only `None`.
-    """
-    sizes = dict(zip(b, b_shape, strict=True))
-    if any(sizes.get(label, n) != n for label, n in zip(a, a_shape, strict=True)) or any(
-        label not in out for label in set(a) ^ set(b)
-    ):
-        return None
-    summed = [label for label in a if label not in out]
-    batch = [label for label in out if label in a and label in b]
-
-    def without_pairs(labels: Labels) -> list[Label]:
-        return [label for label in labels if label not in batch and label not in summed]
-
-    is_swapped = (*batch, *without_pairs(a), *without_pairs(b)) != out
-    first, second = (b, a) if is_swapped else (a, b)
-    found = [*batch, *without_pairs(first), *without_pairs(second)]
-    order = tuple(map(found.index, out))
-
-    def dims_in_both(labels: list[Label]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return tuple(map(first.index, labels)), tuple(map(second.index, labels))
-
-    return (
-        is_swapped,
-        (dims_in_both(summed), dims_in_both(batch)),
-        None if order == tuple(range(len(order))) else order,
-    )
-
-
-def _expand(data: jax.Array, labels: Labels, to: Labels) -> jax.Array:
-    """Transpose and expand `data` to the dimensions `to`; missing ones have size 1."""
-    order = sorted(range(len(labels)), key=lambda i: to.index(labels[i]))
-    data = lax.transpose(data, order)
-    return lax.expand_dims(data, [i for i, label in enumerate(to) if label not in labels])
 
 
 @jax.custom_jvp
@@ -177,7 +98,7 @@ def _terms(scores: jax.Array, largest: jax.Array) -> tuple[jax.Array, jax.Array,
     The third result is the largest score, made finite. The largest score cancels in every quotient,
     so it is a constant in derivatives.
     """
-    finite = _finite(lax.stop_gradient(largest))
+    finite = finite_rows(lax.stop_gradient(largest))
     terms = lax.exp(lax.sub(scores, _column(finite)))
     return terms, lax.reduce_sum(terms, (terms.ndim - 1,)), finite
 
@@ -192,7 +113,7 @@ def _like_result(rows: jax.Array, result: jax.Array) -> jax.Array:
     return lax.broadcast_in_dim(rows, result.shape, range(rows.ndim))
 
 
-def _finite(largest: jax.Array) -> jax.Array:
+def finite_rows(largest: jax.Array) -> jax.Array:
     """Replace minus infinity in the largest scores, for rows without scores, by zero."""
     return lax.select(
         lax.eq(largest, _number(-np.inf, largest)), lax.full_like(largest, 0), largest
@@ -210,18 +131,6 @@ def _number(value: float, like: jax.Array) -> np.ndarray:
 def _largest(scores: jax.Array) -> jax.Array:
     """Return the largest score of each row, as a constant; minus infinity without scores."""
     return lax.reduce_max(lax.stop_gradient(scores), (scores.ndim - 1,))
-
-
-def _broadcast(data: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Broadcast `data` to a shape as `jnp.broadcast_to` does, aligned at the last dimensions."""
-    if data.shape == shape:
-        return data
-    first = len(shape) - data.ndim
-    kept = [i for i, n in enumerate(data.shape) if n == shape[first + i]]
-    lacking = [i for i, n in enumerate(data.shape) if n != shape[first + i]]
-    return lax.broadcast_in_dim(
-        lax.squeeze(data, lacking) if lacking else data, shape, [first + i for i in kept]
-    )
 
 
 def _both(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -265,6 +174,7 @@ class BlockAttention:
       keys: the number of key positions, if the last blocks have padding, which is masked.
       value_in_key: the label and the range of the values among the features of the key, if they are
         a part of it. Then the ring moves only the key.
+      residual: if `True`, the logarithm of the sum of each row is a second result.
     """
 
     labels: dict[str, Labels]
@@ -285,6 +195,7 @@ class BlockAttention:
     queries: int | None = None
     keys: int | None = None
     value_in_key: tuple[Label, int, int] | None = None
+    residual: bool = False
     ring: MeshAxes = ()
     rest: MeshAxes = ()
     steps: int = 1
@@ -319,12 +230,17 @@ class BlockAttention:
         return (*self.batch, QUERY, KEY)
 
     @property
+    def rows(self) -> Labels:
+        """Return the labels of numbers per row of scores."""
+        return (*self.batch, QUERY)
+
+    @property
     def result(self) -> Labels:
         """Return the labels of the result."""
         return (*self.batch, QUERY, *self.carried)
 
-    def run(self, arrays: Arrays) -> jax.Array:
-        """Compute attention on the blocks of this device, with the labels `result`."""
+    def run(self, arrays: Arrays) -> Results:
+        """Compute attention on the blocks of this device, with the labels `result` and `rows`."""
         if self.steps == 1:
             return self._directly(arrays)
         if self.value_in_key is not None:
@@ -335,27 +251,28 @@ class BlockAttention:
         others = {which: data for which, data in arrays.items() if which not in floats}
 
         @jax.custom_vjp
-        def attend(floats: Arrays, others: Arrays) -> jax.Array:
+        def attend(floats: Arrays, others: Arrays) -> Results:
             return self._around(floats, others)[0]
 
-        def forward(floats: Arrays, others: Arrays) -> tuple[jax.Array, Saved]:
+        def forward(floats: Arrays, others: Arrays) -> tuple[Results, Saved]:
             return self._around(floats, others)
 
-        def backward(saved: Saved, cotangent: jax.Array) -> tuple[Arrays, None]:
-            return self._around_backwards(saved, cotangent), None
+        def backward(saved: Saved, cotangents: Results) -> tuple[Arrays, None]:
+            return self._around_backwards(saved, cotangents), None
 
         attend.defvjp(forward, backward)
         return attend(floats, others)
 
-    def _around(self, floats: Arrays, others: Arrays) -> tuple[jax.Array, Saved]:
-        """Return the result, and the values that the backward pass needs."""
+    def _around(self, floats: Arrays, others: Arrays) -> tuple[Results, Saved]:
+        """Return the results, and the values that the backward pass needs."""
         result, normalizer = self._ring(floats | others)
-        return result, (floats, others, result, normalizer)
+        results = (result, normalizer) if self.residual else (result,)
+        return results, (floats, others, result, finite_rows(normalizer))
 
-    def _around_backwards(self, saved: Saved, cotangent: jax.Array) -> Arrays:
+    def _around_backwards(self, saved: Saved, cotangents: Results) -> Arrays:
         """Compute the gradients of floating-point operands."""
         floats, others, result, normalizer = saved
-        mean, cotangent = self._mean(result, cotangent)
+        mean, cotangent = self._mean(result, cotangents)
         return self._ring_backwards(floats | others, tuple(floats), mean, normalizer, cotangent)
 
     # --- scores of one block ----------------------------------------------------------------------
@@ -410,9 +327,9 @@ class BlockAttention:
         shape, (first_query, first_key) = (self.sizes[QUERY], self.sizes[KEY]), origin
         conditions = []
 
-        def expand(which: str) -> jax.Array:
+        def of_scores(which: str) -> jax.Array:
             data = self._of_keys(which, arrays, first_key)
-            return _expand(data, self.labels[which], self.scores)
+            return expand(data, self.labels[which], self.scores)
 
         if self.keys is not None or self.is_causal or self.window is not None:
             queries = self._positions(first_query, QUERY, shape)
@@ -433,12 +350,12 @@ class BlockAttention:
         ):
             if which in arrays:
                 one = (self.sizes[QUERY], 1) if label is QUERY else (1, self.sizes[KEY])
-                conditions.append(self._positions(first, label, one) < expand(which))
+                conditions.append(self._positions(first, label, one) < of_scores(which))
         if "key_segments" in arrays:
-            mine, theirs = map(expand, ("query_segments", "key_segments"))
+            mine, theirs = map(of_scores, ("query_segments", "key_segments"))
             conditions.append((mine == theirs) & (theirs >= 0))
         if "mask" in arrays:
-            conditions.append(expand("mask"))
+            conditions.append(of_scores("mask"))
         return functools.reduce(_both, conditions) if conditions else None
 
     def _of_keys(self, which: str, arrays: Arrays, first_key: Number) -> jax.Array:
@@ -461,10 +378,10 @@ class BlockAttention:
         """
         query, key = self.labels["query"], self.labels["key"]
         labels = tuple(label for label in self.scores if label in query or label in key)
-        scores = _einsum(arrays["query"], query, arrays["key"], key, labels, self.wide)
+        scores = einsum(arrays["query"], query, arrays["key"], key, labels, self.wide)
         if self.feature_axes:
             scores = comm.psum(scores, self.feature_axes)
-        scores = _expand(lax.mul(scores, np.asarray(self.scale, self.wide)), labels, self.scores)
+        scores = expand(lax.mul(scores, np.asarray(self.scale, self.wide)), labels, self.scores)
         slope = None
         if self.soft_cap is not None:
             share = lax.tanh(lax.div(scores, _number(self.soft_cap, scores)))
@@ -472,12 +389,12 @@ class BlockAttention:
             slope = lax.sub(_number(1, share), lax.mul(share, share))
         if "bias" in arrays:
             bias = self._of_keys("bias", arrays, origin[1])
-            scores = scores + _expand(bias, self.labels["bias"], self.scores).astype(self.wide)
+            scores = scores + expand(bias, self.labels["bias"], self.scores).astype(self.wide)
         allowed = self._allowed(arrays, origin)
         shape = tuple(self.sizes[label] for label in self.scores)
-        scores = _broadcast(scores, shape)
+        scores = broadcast(scores, shape)
         if allowed is not None:
-            scores = lax.select(_broadcast(allowed, shape), scores, lax.full_like(scores, -np.inf))
+            scores = lax.select(broadcast(allowed, shape), scores, lax.full_like(scores, -np.inf))
         return scores, slope
 
     def _value(self, arrays: Arrays) -> jax.Array:
@@ -501,23 +418,50 @@ class BlockAttention:
     def _weigh(self, weights: jax.Array, value: jax.Array) -> jax.Array:
         """Compute the weighted sum of values."""
         weights, labels = weights.astype(self.dtype), self.labels["value"]
-        return _einsum(weights, self.scores, value, labels, self.result, self.wide)
+        return einsum(weights, self.scores, value, labels, self.result, self.wide)
 
     # --- keys that are not moved ------------------------------------------------------------------
 
-    def _directly(self, arrays: Arrays) -> jax.Array:
+    def _directly(self, arrays: Arrays) -> Results:
         scores = self._scores(arrays, self._origin(0))
-        if not self.rest:
-            return self._weigh(_softmax(scores), self._value(arrays)).astype(self.dtype)
-        # Every device has different keys: combine the largest scores, then the sums relative to
-        # them.
-        largest = comm.pmax(_largest(scores), self.rest)
+        if not self.rest and not self.residual and "sinks" not in arrays:
+            return (self._weigh(_softmax(scores), self._value(arrays)).astype(self.dtype),)
+        largest = _largest(scores)
+        if self.rest:
+            # Every device has different keys: combine the largest scores, then the sums relative to
+            # them.
+            largest = comm.pmax(largest, self.rest)
         terms, total, _ = _terms(scores, largest)
-        result, total = self._psum_both(self._weigh(terms, self._value(arrays)), total)
-        return self._quotient(result, _not_zero(total))
+        result = self._weigh(terms, self._value(arrays))
+        if self.rest:
+            result, total = self._psum_both(result, total)
+        found = self._normalize((largest, total, result), arrays)
+        return found if self.residual else found[:1]
 
-    def _quotient(self, result: jax.Array, total: jax.Array) -> jax.Array:
-        return lax.div(result, _like_result(total, result)).astype(self.dtype)
+    def _normalize(self, state: State, arrays: Arrays) -> tuple[jax.Array, jax.Array]:
+        """Add the sinks to the sums, and divide by these.
+
+        The second result is the logarithm of the sum of exponentials of each row, minus infinity if
+        it has none.
+        """
+        largest, total, result = state
+        if "sinks" in arrays:
+            sinks = self._sinks(arrays, total)
+            largest, before = lax.max(largest, lax.stop_gradient(sinks)), largest
+            finite = finite_rows(largest)
+            shrink = lax.exp(lax.sub(before, finite))
+            total = lax.add(lax.mul(total, shrink), lax.exp(lax.sub(sinks, finite)))
+            result = lax.mul(result, _like_result(shrink, result))
+        is_empty = lax.eq(total, _number(0, total))
+        total = _not_zero(total)
+        normalizer = lax.add(finite_rows(largest), lax.log(total))
+        normalizer = lax.select(is_empty, lax.full_like(normalizer, -np.inf), normalizer)
+        return lax.div(result, _like_result(total, result)).astype(self.dtype), normalizer
+
+    def _sinks(self, arrays: Arrays, rows: jax.Array) -> jax.Array:
+        """Return the sink of each row."""
+        sinks = expand(arrays["sinks"].astype(self.wide), self.labels["sinks"], self.rows)
+        return broadcast(sinks, rows.shape)
 
     def _psum_both(self, result: jax.Array, total: jax.Array) -> tuple[jax.Array, jax.Array]:
         return comm.psum(result, self.rest), comm.psum(total, self.rest)
@@ -581,10 +525,9 @@ class BlockAttention:
 
     def _start(self, arrays: Arrays) -> State:
         """Return the state before the first step."""
-        rows = (*self.batch, QUERY)
         return (
-            self._full(rows, fill=-np.inf),
-            self._full(rows),
+            self._full(self.rows, fill=-np.inf),
+            self._full(self.rows),
             self._full(self.result, self.carried_axes),
         )
 
@@ -622,22 +565,28 @@ class BlockAttention:
         (moving, state), _ = lax.scan(step, (moving, state), lax.iota(np.int32, self.steps - 1))
         largest, total, result = self._visit(state, moving | staying, self.steps - 1)
         if self.rest:
-            finite = _finite(comm.pmax(largest, self.rest))
-            shrink = lax.exp(lax.sub(largest, finite))
+            largest, before = comm.pmax(largest, self.rest), largest
+            shrink = lax.exp(lax.sub(before, finite_rows(largest)))
             result, total = self._psum_both(
                 lax.mul(result, _like_result(shrink, result)), lax.mul(total, shrink)
             )
-        else:
-            finite = _finite(largest)
-        total = _not_zero(total)
-        return self._quotient(result, total), lax.add(finite, lax.log(total))
+        return self._normalize((largest, total, result), arrays)
 
-    def _mean(self, result: jax.Array, cotangent: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return the weighted mean of the weights' cotangents of each row, and the cotangent."""
-        cotangent = cast_data(cotangent, self.variance | frozenset(self.carried_axes))
+    def _mean(self, result: jax.Array, cotangents: Results) -> tuple[jax.Array, jax.Array]:
+        """Return the weighted mean of the weights' cotangents of each row, and the cotangent.
+
+        A cotangent of the normalizer is subtracted from the mean: the derivatives of the normalizer
+        by the scores are the weights.
+        """
+        own = self.variance.difference(self.rest)
+        cotangent = cast_data(cotangents[0], own | frozenset(self.carried_axes))
         product = lax.mul(cotangent.astype(self.wide), result.astype(self.wide))
         mean = lax.reduce_sum(product, tuple(range(product.ndim - len(self.carried), product.ndim)))
-        return comm.psum(mean, self.carried_axes) if self.carried_axes else mean, cotangent
+        if self.carried_axes:
+            mean = comm.psum(mean, self.carried_axes)
+        if self.residual:
+            mean = lax.sub(mean, cast_data(cotangents[1], own))
+        return mean, cotangent
 
     def _visit_backwards(
         self, of_staying: Arrays, arrays: Arrays, wanted: tuple[str, ...], step: int | jax.Array
@@ -656,22 +605,22 @@ class BlockAttention:
         found, slope = self._scores_and_slope(here, origin)
         weights = lax.exp(lax.sub(found, here["normalizer"]))
         narrow, value = weights.astype(self.dtype), labels["value"]
-        of_value = _einsum(narrow, scores, cotangent, self.result, value, wide)
-        of_weights = _einsum(cotangent, self.result, self._value(here), value, scores, wide)
+        of_value = einsum(narrow, scores, cotangent, self.result, value, wide)
+        of_weights = einsum(cotangent, self.result, self._value(here), value, scores, wide)
         if self.carried_axes:
             of_weights = comm.psum(of_weights, self.carried_axes)
         of_scores = lax.mul(weights, lax.sub(of_weights, here["mean"]))
         scaled = lax.mul(of_scores, np.asarray(self.scale, self.wide))
         if slope is not None:
-            scaled = lax.mul(scaled, _broadcast(slope, scaled.shape))
+            scaled = lax.mul(scaled, broadcast(slope, scaled.shape))
         scaled = scaled.astype(self.dtype)
         query, key = labels["query"], labels["key"]
-        of_query = _einsum(scaled, scores, here["key"], key, query, wide)
-        of_key = _einsum(scaled, scores, here["query"], query, key, wide)
+        of_query = einsum(scaled, scores, here["key"], key, query, wide)
+        of_key = einsum(scaled, scores, here["query"], query, key, wide)
         of_staying = {"query": lax.add(before["query"], of_query)}
         added = self._of_moving(of_key, of_value, here)
         if "bias" in here:
-            of_bias = self._of_bias(of_scores)
+            of_bias = sum_to(of_scores, scores, labels["bias"])
             if "bias" in self.moving:
                 added["bias"] = of_bias
             elif "bias" in self.whole:
@@ -700,8 +649,15 @@ class BlockAttention:
 
         The gradients of moving arrays follow them by one step, and return to their device.
         """
+        found: Arrays = {}
+        if "sinks" in wanted:
+            share = lax.exp(lax.sub(self._sinks(arrays, normalizer), normalizer))
+            of_rows = lax.neg(lax.mul(share, mean))
+            found["sinks"] = sum_to(of_rows, self.rows, self.labels["sinks"])
+            wanted = tuple(which for which in wanted if which != "sinks")
         moving, staying = self._split(arrays)
         mean, normalizer = (_column(cast_data(rows, self.variance)) for rows in (mean, normalizer))
+        cotangent = cast_data(cotangent, self.variance | frozenset(self.carried_axes))
         rows = {"mean": mean, "normalizer": normalizer, "cotangent": cotangent}
 
         def visit(
@@ -726,8 +682,8 @@ class BlockAttention:
         moving, of_staying, of_moving = carry
         of_staying, added = visit(of_staying, moving, self.steps - 1)
         of_moving = self._pass_on(jax.tree.map(lax.add, of_moving, added))
-        gradients = of_staying | jax.tree.map(lax.add, of_moving, added_first)
-        return {which: gradients[which].astype(arrays[which].dtype) for which in wanted}
+        found |= of_staying | jax.tree.map(lax.add, of_moving, added_first)
+        return {which: data.astype(arrays[which].dtype) for which, data in found.items()}
 
     def _zeros_like(self, arrays: Arrays, wanted: Iterable[str]) -> Arrays:
         return {
@@ -735,9 +691,3 @@ class BlockAttention:
             for which, data in arrays.items()
             if which in wanted
         }
-
-    def _of_bias(self, of_scores: jax.Array) -> jax.Array:
-        own = self.labels["bias"]
-        data = jnp.sum(of_scores, [i for i, label in enumerate(self.scores) if label not in own])
-        left = [label for label in self.scores if label in own]
-        return lax.transpose(data, [left.index(label) for label in own])

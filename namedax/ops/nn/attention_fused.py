@@ -6,9 +6,9 @@ The kernel receives arrays of four dimensions, `(batch, positions, heads, featur
 stand after the positions of the query are heads, the others are its batch, so that most programs
 need no transposition. Axes that only the query has are query heads that share a key head.
 
-Biases, masks, sequence lengths and segments are rejected. JAX adds a mask to the scores, so the
-result of a query without keys is not 0, and the gradient of a broadcast bias depends on the version
-of JAX.
+Biases, masks, sequence lengths, segments and sinks are rejected. JAX adds a mask to the scores, so
+the result of a query without keys is not 0, and the gradient of a broadcast bias depends on the
+version of JAX.
 """
 
 from __future__ import annotations
@@ -28,15 +28,8 @@ from namedax.errors import (
     PlacementConflictError,
     format_value,
 )
-from namedax.ops.nn.attention_blocks import (
-    FEATURES,
-    KEY,
-    QUERY,
-    Arrays,
-    BlockAttention,
-    Label,
-    Labels,
-)
+from namedax.ops.nn.attention_blocks import Arrays, BlockAttention
+from namedax.ops.nn.attention_labels import FEATURES, KEY, QUERY, Label, Labels
 from namedax.ops.nn.attention_operands import OPERATION, Names
 
 __all__ = ["FusedAttention", "check_implementation", "check_platform"]
@@ -91,7 +84,7 @@ class FusedAttention(BlockAttention):
         batch, heads, shared = self._groups()
         return (*batch, QUERY, *heads, *shared, *self.carried)
 
-    def run(self, arrays: Arrays) -> jax.Array:
+    def run(self, arrays: Arrays) -> tuple[jax.Array, ...]:
         """Compute attention on the blocks of this device, with the labels `result`."""
         query, key, value = (self.labels[which] for which in ("query", "key", "value"))
         batch, heads, shared = self._groups()
@@ -108,7 +101,7 @@ class FusedAttention(BlockAttention):
             local_window_size=None if self.window is None else (self.window[0], 0),
             implementation="cudnn",
         )
-        return data.reshape([self.sizes[label] for label in self.result])
+        return (data.reshape([self.sizes[label] for label in self.result]),)
 
     def _four(
         self,
@@ -159,6 +152,8 @@ class FusedAttention(BlockAttention):
             for which in self.labels
             if which not in ("query", "key", "value")
         ]
+        if self.residual:
+            unsupported.append("return_residual=")
         if self.soft_cap is not None:
             unsupported.append("soft_cap=")
         if self.window is not None and not self.is_causal:

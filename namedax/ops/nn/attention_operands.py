@@ -23,20 +23,34 @@ from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.records import Record
 from namedax.core.variance import cast_data
 from namedax.errors import (
+    ArgumentTypeError,
     AxisNameError,
     AxisNotFoundError,
     AxisSizeError,
     PlacementConflictError,
     format_value,
     raise_not_found,
+    show_names,
 )
-from namedax.ops.nn.attention_blocks import FEATURES, GROUP, KEY, KEY_HEADS, QUERY, Label, Labels
+from namedax.ops.nn.attention_labels import FEATURES, GROUP, KEY, KEY_HEADS, QUERY, Label, Labels
 from namedax.ops.operands.pytree import names_of
 from namedax.resources import communication as comm
 from namedax.resources.row_moves import move_rows
 from namedax.resources.serial import LoopAxis
 
-__all__ = ["OPERATION", "Names", "Operand", "how_to_share", "raise_missing_axis", "split_heads"]
+__all__ = [
+    "OPERATION",
+    "Blocks",
+    "Names",
+    "Operand",
+    "check_names",
+    "how_to_share",
+    "raise_missing_axis",
+    "split_heads",
+]
+
+#: The operands of attention by role.
+Blocks = Mapping[str, AnyArray]
 
 
 #: The name of the operation in messages.
@@ -159,6 +173,110 @@ def raise_missing_axis(which: str, name: Hashable, array: ArrayLike, extra: str 
     raise_not_found(
         OPERATION, name, f"{which}, {type_text(array)}", names_of(dims_of(array)), extra
     )
+
+
+def check_names(blocks: Blocks, names: Names) -> None:
+    """Raise if an operand lacks an axis, or has one that its role excludes, or another dtype."""
+    for which, needed in (
+        ("query", names.query),
+        ("query", names.features),
+        ("key", names.features),
+        ("value", names.own_key),
+    ):
+        if needed not in dims_of(blocks[which]):
+            raise_missing_axis(which, needed, blocks[which])
+    _check_key_positions(blocks, names)
+    if "sinks" in blocks:
+        _check_sinks(blocks["sinks"], blocks["query"], names)
+    for which in ("bias", "mask", "query_lengths", "key_lengths"):
+        if which not in blocks:
+            continue
+        block, lengths = blocks[which], which.endswith("lengths")
+        label = {"query_lengths": "query_seq_lengths", "key_lengths": "key_value_seq_lengths"}.get(
+            which, which
+        )
+        banned = (names.features, names.query, names.key) if lengths else (names.features,)
+        for name in banned:
+            if name in dims_of(block):
+                reason = "it has batch axes only" if lengths else "scores have no features"
+                raise AxisNameError(
+                    f"{OPERATION}: {label}, {type_text(block)}, has the axis {name!r}, but"
+                    f" {reason}. Rename it."
+                )
+        wanted = jnp.bool_ if which == "mask" else jnp.integer if lengths else jnp.floating
+        if not jnp.issubdtype(block.dtype, wanted):
+            kinds = {
+                "mask": "booleans (use bias= to add numbers to the scores)",
+                "bias": "floating-point numbers",
+            }
+            raise ArgumentTypeError(
+                f"{OPERATION}: {label} must contain {kinds.get(which, 'integers')}, got"
+                f" {type_text(block)}."
+            )
+    for which in ("key", "value"):
+        if names.query != names.own_key and names.query in dims_of(blocks[which]):
+            raise AxisNameError(
+                f"{OPERATION}: {which}, {type_text(blocks[which])}, has the axis {names.query!r} of"
+                f" the query positions, as well as {names.own_key!r}. Rename one of them."
+            )
+    if names.heads is not None:
+        for which, needed in (
+            ("query", names.heads),
+            ("key", names.key_heads),
+            ("value", names.key_heads),
+        ):
+            if needed not in dims_of(blocks[which]):
+                raise_missing_axis(which, needed, blocks[which])
+        for which, other in (
+            ("query", names.key_heads),
+            ("key", names.heads),
+            ("value", names.heads),
+        ):
+            if other in dims_of(blocks[which]):
+                raise AxisNameError(
+                    f"{OPERATION}: {which}, {type_text(blocks[which])}, also has the axis"
+                    f" {other!r}; heads={names.heads!r} names the heads of the query,"
+                    f" key_heads={names.key_heads!r} the heads of key and value."
+                )
+
+
+def _check_sinks(sinks: AnyArray, query: AnyArray, names: Names) -> None:
+    """Raise if sinks are not floating-point numbers with axes of one row of scores."""
+    if not jnp.issubdtype(sinks.dtype, jnp.floating):
+        raise ArgumentTypeError(
+            f"{OPERATION}: sinks must contain floating-point numbers, got {type_text(sinks)}."
+        )
+    others = [dim for dim in dims_of(query) if dim not in (names.query, names.features)]
+    for dim in dims_of(sinks):
+        if dim is None and dims_of(sinks).count(None) > others.count(None):
+            raise AxisNameError(
+                f"{OPERATION}: sinks, {type_text(sinks)}, has more positional axes than query,"
+                f" {type_text(query)}. Name them first, such as nx.named(sinks, ['heads'])."
+            )
+        if dim is not None and dim not in others:
+            raise AxisNameError(
+                f"{OPERATION}: sinks, {type_text(sinks)}, has the axis {dim!r}, but a sink has"
+                f" batch axes of query only: {show_names(d for d in others if d is not None)}."
+                " Rename it."
+            )
+
+
+def _check_key_positions(blocks: Blocks, names: Names) -> None:
+    """Raise if a bias or a mask gives the key positions a name that no other array has.
+
+    Such a name would add a batch axis.
+    """
+    others = {dim for which in ("query", "key", "value") for dim in dims_of(blocks[which])}
+    for which in ("bias", "mask"):
+        dims = dims_of(blocks[which]) if which in blocks else ()
+        strange = [dim for dim in dims if dim is not None and dim not in others]
+        if strange and names.query in dims and names.key not in dims:
+            raise AxisNameError(
+                f"{OPERATION}: {which}, {type_text(blocks[which])}, has the axis {strange[0]!r},"
+                f" which query, key and value lack, but not {names.key!r}, the key positions in"
+                f" {which}. If {strange[0]!r} names the key positions, write"
+                f" key_axis={strange[0]!r}."
+            )
 
 
 class Operand(Record, frozen=False):

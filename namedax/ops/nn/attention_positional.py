@@ -44,6 +44,10 @@ def checked_cap(soft_cap: object) -> float | None:
     return float(soft_cap)  # type: ignore[arg-type]
 
 
+#: The arrays of the form by name that JAX's function lacks.
+_ARRAYS = ("segments", "key_segments", "sinks")
+
+
 def without_names(given: Mapping[str, object]) -> AnyArray:
     """Compute attention over the positional axes, given all arguments by name."""
     by_name = [
@@ -55,13 +59,14 @@ def without_names(given: Mapping[str, object]) -> AnyArray:
             "key_heads",
             "segments",
             "key_segments",
+            "sinks",
             "balance",
         )
         if given[name] is not None
     ]
     if by_name:
         value = given[by_name[0]]
-        given_as = type_text(value) if "segments" in by_name[0] else repr(value)
+        given_as = type_text(value) if by_name[0] in _ARRAYS else repr(value)
         raise AxisNotFoundError(
             f"{OPERATION}: {by_name[0]}={given_as} requires axis=. Pass the axis name of the query"
             " positions too; without it attention is over the positional axes, as in jax.nn."

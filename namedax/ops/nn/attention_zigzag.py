@@ -35,17 +35,16 @@ from namedax.core.padded_sharding import plain
 from namedax.core.region import Region
 from namedax.errors import AxisSizeError, PlacementConflictError
 from namedax.ops.nn.attention_blocks import (
-    KEY,
-    QUERY,
     Arrays,
     BlockAttention,
-    Label,
     Number,
     Origin,
-    Role,
+    Results,
     Saved,
     State,
+    finite_rows,
 )
+from namedax.ops.nn.attention_labels import KEY, QUERY, Label, Role
 from namedax.ops.nn.attention_operands import OPERATION, Names
 from namedax.resources import communication as comm
 
@@ -223,18 +222,19 @@ class ZigzagAttention(BlockAttention):
                 data = lax.slice_in_dim(data, 0, data.shape[dim] - 1, axis=dim)
         return data
 
-    def _around(self, floats: Arrays, others: Arrays) -> tuple[jax.Array, Saved]:
+    def _around(self, floats: Arrays, others: Arrays) -> tuple[Results, Saved]:
         floats, others = (
             {which: self._enter(which, data) for which, data in arrays.items()}
             for arrays in (floats, others)
         )
         result, normalizer = self._ring(floats | others)
         result = self._leave("result", result)
-        return result, (floats, others, result, normalizer)
+        results = (result, self._leave("normalizer", normalizer)) if self.residual else (result,)
+        return results, (floats, others, result, finite_rows(normalizer))
 
-    def _around_backwards(self, saved: Saved, cotangent: jax.Array) -> Arrays:
+    def _around_backwards(self, saved: Saved, cotangents: Results) -> Arrays:
         floats, others, result, normalizer = saved
-        mean, cotangent = self._mean(result, cotangent)
+        mean, cotangent = self._mean(result, cotangents)
         mean, cotangent = self._enter("mean", mean), self._enter("cotangent", cotangent)
         gradients = self._ring_backwards(
             floats | others, tuple(floats), mean, normalizer, cotangent

@@ -427,6 +427,7 @@ class KVCache:
         scale: ArrayLike | None = None,
         local_window_size: int | tuple[int, int] | None = None,
         soft_cap: float | None = None,
+        sinks: ArrayLike | None = None,
     ) -> AnyArray:
         """Compute attention of the queries of the last `append` to the positions so far.
 
@@ -447,6 +448,7 @@ class KVCache:
           local_window_size: the number of positions that a query sees to the left and to the right
             (one integer, or two), by default all. They count within the row.
           soft_cap: as in `nx.nn.dot_product_attention`, by default `None`.
+          sinks: as in `nx.nn.dot_product_attention`, by default `None`.
 
         Returns:
           As `nx.nn.dot_product_attention`. Rows that exceed the slots are NaN.
@@ -494,6 +496,7 @@ class KVCache:
             key_heads=key_heads,
             scale=scale,
             soft_cap=soft_cap,
+            sinks=sinks,
         )
         lost = np.asarray(np.nan, result.dtype)
         return _where(self.lengths > self.capacity, lost, result)

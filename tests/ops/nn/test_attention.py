@@ -635,7 +635,6 @@ MISTAKES = {
         ValueError,
         ["local_window_size must be at least 0 on both sides, got (-1, 2)"],
     ),
-    "a residual": ({"return_residual": True}, ValueError, ["return_residual= is only for the positional form"]),
 }
 
 

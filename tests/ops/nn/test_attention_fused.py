@@ -144,6 +144,8 @@ MISTAKES = {
     ),
     "unknown": (lambda: {"implementation": "flash"}, E.ArgumentError, ["must be 'xla', 'cudnn' or None, got 'flash'"]),
     "a dtype": (lambda: {"dtype": jnp.float32}, E.ArgumentTypeError, ["float16 or bfloat16, got float32", "Cast them"]),
+    "sinks": (lambda: {"sinks": 0.5}, E.ArgumentError, ["does not support sinks=."]),
+    "a residual": (lambda: {"return_residual": True}, E.ArgumentError, ["does not support return_residual=."]),
     "a soft cap": (lambda: {"soft_cap": 2.0}, E.ArgumentError, ["does not support soft_cap=."]),
     "a window": (lambda: {"local_window_size": 2}, E.ArgumentError, ["local_window_size= without is_causal=True"]),
     "segments": (

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from namedax.ops.experts import mixture, routing
 from namedax.ops.namespaces.registry import Functions
-from namedax.ops.nn import attention, kv_cache, losses, masks, normalization, rotary
+from namedax.ops.nn import (
+    attention,
+    attention_parts,
+    kv_cache,
+    losses,
+    masks,
+    normalization,
+    rotary,
+)
 from namedax.ops.nn.activations import ACTIVATIONS, log_softmax, softmax
 from namedax.ops.ragged import grouped
 from namedax.ops.reduction.reductions import logmeanexp, logsumexp
@@ -16,6 +24,7 @@ __all__ = ["NN"]
 NN: Functions = {
     **ACTIVATIONS,
     **attention.FUNCTIONS,
+    **attention_parts.FUNCTIONS,
     **grouped.FUNCTIONS,
     **mixture.FUNCTIONS,
     **kv_cache.FUNCTIONS,
