@@ -121,7 +121,8 @@ def _write_slice(write: _Write) -> jax.Array:
     This clamps a start that is too late; such rows are lost anyway.
     """
     chosen = {write.slots: write.start.data, **write.layer}
-    starts = [chosen.get(name, 0) for name in write.cache.dims]
+    # With 64 bits enabled, a Python integer has another dtype than the start.
+    starts = [jnp.asarray(chosen.get(name, 0), jnp.int32) for name in write.cache.dims]
     return lax.dynamic_update_slice(write.cache.data, write.updates, starts)
 
 

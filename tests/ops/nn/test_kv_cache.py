@@ -486,3 +486,11 @@ def test_queries_on_the_mesh_axis_of_the_slots():
         )
     assert "'pos'" in said(info.value)
     assert "'cache'" in said(info.value)
+
+
+@pytest.mark.fast(0)
+def test_64_bits():
+    with jax.enable_x64(True):
+        new = nx.named(jnp.arange(2.0).reshape(2, 1), ["pos", "key"])
+        cache = KVCache.init({"cache": 4, "key": 1}, dtype=jnp.float64).append(new, new).append(new, new)
+        assert cache.keys.data.ravel().tolist() == [0.0, 1.0, 0.0, 1.0]
