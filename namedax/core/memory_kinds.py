@@ -90,7 +90,7 @@ def _move(data: jax.Array) -> jax.Array:
         return _copied_in_program(data)
     except NotImplementedError as error:
         raise MeshError(
-            f"A mapped function on Explicit axes closes over an array in the memory of the host,"
+            f"xmap: the function closes over an array in the memory of the host on Explicit axes,"
             f" {jax.typeof(data)}, which JAX cannot copy there. Pass it as an argument, or copy it"
             " to the device before with nx.shard(x, layout, mesh)."
         ) from error

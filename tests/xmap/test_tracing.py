@@ -12,6 +12,7 @@ from jax.extend.core import subjaxprs
 from jax.sharding import AxisType
 
 import namedax as nx
+from namedax.core.memory_kinds import host_seen
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import growth
@@ -22,6 +23,12 @@ N = 4
 @pytest.fixture
 def mesh():
     return jax.make_mesh((N,), ("x",), axis_types=(AxisType.Auto,), devices=jax.devices()[:N])
+
+
+@pytest.fixture(autouse=True)
+def no_host_arrays():
+    """After the first array in the memory of the host, operations look for others."""
+    host_seen.clear()
 
 
 def equations(jaxpr, kind=None):
