@@ -60,7 +60,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.full(6)
+@pytest.mark.full(3)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", [p for p in PLACEMENTS if p in FEW or str(p) == "two-reversed-auto"], ids=str)
@@ -114,7 +114,7 @@ def test_gradients_send_what_the_forward_pass_sends(label):
     assert sent <= 2 * 16 * 64 / 8 * 7 / 8 * (there + back) + 64
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("n", [1, 10, 13])
 @pytest.mark.parametrize("axes", ["x", ("x", "y")], ids=str)
@@ -225,7 +225,7 @@ def test_steps_use_neither_an_exchange():
     np.testing.assert_allclose(summed(x), jnp.sum(jnp.sort(x.data, 1) * x.data), rtol=1e-5)
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(2)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("resources", [{"a": "x"}, {"a": "x", "b": "y"}, {"a": ("x", "y")}, {"c": "x", "a": "y"}], ids=str)
 @pytest.mark.parametrize("label", ["fftn", "ifftn", "fft2", "dctn"])

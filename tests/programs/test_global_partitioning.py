@@ -285,7 +285,7 @@ def all_of(functions):
     return lambda v: {name: f(v) for name, f in functions.items()}
 
 
-@pytest.mark.full(24)
+@pytest.mark.full(8)
 @pytest.mark.fast(7)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])

@@ -11,7 +11,7 @@ from jax.sharding import AxisType
 import namedax as nx
 from namedax import SerialLoop, hlo
 
-B, E, H, LAYERS = 8, 8, 16, 14
+B, E, H, LAYERS = 8, 8, 16, 10
 AXES = ([{"up": ["e", "h"], "down": ["h", "e"], "scale": ["e"]}] * LAYERS, ["b", "e"])
 LAYOUTS = {
     "data": ({"x": 8}, {"b": "x"}),
@@ -69,10 +69,10 @@ def mapped(f, layout, kind="auto", is_outside=False, layers=LAYERS):
 
 def check(found, wanted):
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-4 * np.abs(b).max())
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(3)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("is_outside", [False, True])
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
@@ -160,7 +160,7 @@ ALIKE = [
 ]
 
 
-@pytest.mark.full(7)
+@pytest.mark.full(3)
 @pytest.mark.fast(7)
 @pytest.mark.parametrize("is_outside", [False, True])
 @pytest.mark.parametrize("program", ALIKE)

@@ -58,6 +58,8 @@ LAYOUTS = {
 OPTIONS = [{}, {"is_causal": True}, {"is_causal": True, "local_window_size": (2, 1)}, {"scale": 0.7}]
 
 
+@pytest.mark.full(3)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("partitioning", ["manual", "global"])
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -36,7 +36,7 @@ def by_hand(start, stop, is_causal=False, local_window_size=None, balance=None):
     return f
 
 
-@pytest.mark.full(12)
+@pytest.mark.full(5)
 @pytest.mark.fast(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("part", [slice(0, 4), slice(2, None), None], ids=str)

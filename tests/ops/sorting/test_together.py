@@ -24,7 +24,7 @@ def _kinds(function, *args):
 
 
 # The smallest columns for which columnsort is correct, and the next longer ones.
-@pytest.mark.full(5)
+@pytest.mark.full(3)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("values", [2, 5, 10_000])
 @pytest.mark.parametrize(("devices", "block"), [(3, 12), (4, 24), (5, 40), (7, 84), (8, 112)])
@@ -115,7 +115,7 @@ def _plain(rows, keys, descending):
     )
 
 
-@pytest.mark.full(6)
+@pytest.mark.full(2)
 @pytest.mark.fast(5)
 @pytest.mark.parametrize("b", [4, 3])  # with a free axis, and without one
 @pytest.mark.parametrize("placement", FEW, ids=str)
