@@ -105,12 +105,15 @@ def _runs(numbers: np.ndarray) -> list[_Run]:
         both_free = free[:-size] & free[size:]
         same[: len(numbers) - size] &= both_free
         edges = np.flatnonzero(np.diff(np.concatenate([[False], same]).astype(np.int8)))
-        for start, stop in zip(edges[::2], edges[1::2], strict=True):
-            times = int(stop - start) // size + 1
+        end = 0  # of the run before, whose last part has no equal one behind it
+        for first, stop in zip(edges[::2], edges[1::2], strict=True):
+            start = max(int(first), end)
+            times = (int(stop) - start) // size + 1
             if times >= _TIMES:
-                run = _Run(int(start), size, times)
+                run = _Run(start, size, times)
                 found.append(run)
                 free[run.start : run.stop] = False
+                end = run.stop
     return sorted(found)
 
 

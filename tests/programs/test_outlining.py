@@ -176,6 +176,25 @@ def test_layers_that_look_alike(program, is_outside):
     check(mapped(f, "both", is_outside=is_outside)(*args), jax.value_and_grad(plain, (0, 1))(*args))
 
 
+@pytest.mark.parametrize("layers", [8, 9])
+def test_runs_that_meet_within_a_layer(layers):
+    """The last equations of one run are not the first ones of the next one."""
+
+    def f(params, x):
+        for p in params:
+            x = x + nx.dot(nx.nn.relu(nx.dot(x, p["up"], "e")), p["down"], "h")
+        return nx.mean(nx.square(x), ("b", "e"))
+
+    def plain(params, x):
+        for p in params:
+            x = x + jax.nn.relu(x @ p["up"]) @ p["down"]
+        return (x**2).mean()
+
+    params, x = arguments()
+    params = jax.tree.map(lambda w: w / 8, params[:layers])
+    check(mapped(f, "both", layers=layers)(params, x), jax.value_and_grad(plain, (0, 1))(params, x))
+
+
 def test_a_result_keeps_its_sign():
     f = nx.xmap(
         functools.partial(with_signed_zeros, layer), AXES, AXES[1], axis_resources=LAYOUTS["data"][1], mesh=mesh_of("data")
