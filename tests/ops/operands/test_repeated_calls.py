@@ -247,10 +247,15 @@ def test_repeated_calls_keep_no_memory(name, events):
         # that ran before have filled them with entries that are not counted.
         repeat(call, 8000 if name == "nmap" else 1000)
         gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        repeat(call, number)
-        gc.collect()
-        assert tracemalloc.get_traced_memory()[0] - before < 16 * number
+        growth = []
+        while len(growth) < 3:  # a table that doubles its size does so once, and a leak grows each time
+            before = tracemalloc.get_traced_memory()[0]
+            repeat(call, number)
+            gc.collect()
+            growth.append(tracemalloc.get_traced_memory()[0] - before)
+            if growth[-1] < 16 * number:
+                break
+        assert min(growth) < 16 * number, growth
     finally:
         tracemalloc.stop()
 
