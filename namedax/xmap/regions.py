@@ -80,6 +80,7 @@ def _run_once(
     """Name the arguments, create the region, lower the body; `found` are sizes from the body."""
     outer, options = ambient(), mapped._options
     arguments, tree = name_arguments(mapped, args, kwargs)
+    # Operations of the body look for such arrays only after this has found one.
     has_host_arrays = any_on_host([argument.data for argument in arguments])
     if has_host_arrays and not options.jit:  # JAX rejects copies in an eager `jax.shard_map`
         for argument in arguments:

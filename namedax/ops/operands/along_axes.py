@@ -23,7 +23,7 @@ from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.display import type_text
 from namedax.core.functions import signature_of
 from namedax.core.name_scopes import in_scope, is_in_program, scope_of_lifted
-from namedax.core.names import AxisName, Dims, PyTree, is_name
+from namedax.core.names import AxisName, Dims, MeshAxes, PyTree, is_name
 from namedax.core.padded_sharding import plain
 from namedax.core.region import Region, ambient, enter
 from namedax.core.variance import cast
@@ -313,9 +313,12 @@ def with_complete_axes(
     region = ambient()
     if region is None or not region.manual:
         return function(leaves)
-    exchanged = _exchanged(region, op, function, leaves, wanted)
+    axes = tuple(axis for name in wanted for axis in plain(region.place(name)))
+    if device_count(axes) < 2:
+        return function(leaves)
+    exchanged = _exchanged(region, op, function, leaves, wanted, axes)
     if exchanged is None and is_batched:
-        exchanged = _exchanged_with_position(region, op, function, leaves, wanted)
+        exchanged = _exchanged_with_position(region, op, function, leaves, wanted, axes)
     return function(leaves) if exchanged is None else exchanged
 
 
@@ -329,16 +332,17 @@ def _exchanged_with_position(
     function: Callable[[Sequence[Any]], PyTree],
     leaves: Sequence[Any],
     wanted: Sequence[Hashable],
+    axes: MeshAxes,
 ) -> PyTree | None:
     place = next(i for i, leaf in enumerate(leaves) if isinstance(leaf, NamedArray))
     x = to_local(leaves[place], op, region)
-    devices = device_count(axis for name in wanted for axis in plain(region.place(name)))
+    devices = device_count(axes)
     free = (i for i, n in enumerate(x.data.shape) if x.dims[i] is None and n and n % devices == 0)
-    if devices < 2 or (at := next(free, None)) is None:
+    if (at := next(free, None)) is None:
         return None
     name, number, given = _FreePosition(), x.dims[:at].count(None), list(leaves)
     given[place] = make_in_region(x.data, (*x.dims[:at], name, *x.dims[at + 1 :]))
-    results = _exchanged(region, op, function, given, wanted)
+    results = _exchanged(region, op, function, given, wanted, axes)
     return jax.tree.map(lambda y: _to_position(y, name, number), results, is_leaf=is_named)
 
 
@@ -359,12 +363,12 @@ def _exchanged(
     function: Callable[[Sequence[Any]], PyTree],
     leaves: Sequence[Any],
     wanted: Sequence[Hashable],
+    axes: MeshAxes,
 ) -> PyTree | None:
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, NamedArray)]
     arrays = [to_local(leaves[i], op, region) for i in places]
-    axes = tuple(axis for name in wanted for axis in plain(region.place(name)))
     devices = device_count(axes)
-    free = _free_name(region, arrays, wanted, devices) if devices > 1 else None
+    free = _free_name(region, arrays, wanted, devices)
     if free is None:
         return None
     resources = {name: place for name, place in region.resources.items() if name not in wanted}

@@ -145,15 +145,16 @@ def run(
         for operand in operands:
             if isinstance(operand, NUMPY):
                 check_numbers(op, operand)
-        if region.state.has_gathered:
-            call, more = with_forms, (function, given, operands)
+        key = _key_here(region, function, given, operands, casts) if only_axes else None
+        if key is not None and region.state.count(key) >= _OFTEN:
+            call, more = _in_region, (region, function, given, operands)
         else:
-            call, more = function, (*given, *operands)
-        if only_axes and (key := _key_here(region, function, given, operands, casts)) is not None:
-            if region.state.count(key) < _OFTEN:
-                call, more = _counted, (region, key, call, more)
+            if region.state.has_gathered:
+                call, more = with_forms, (function, given, operands)
             else:
-                call, more = _in_region, (region, function, given, operands)
+                call, more = function, (*given, *operands)
+            if key is not None:
+                call, more = _counted, (region, key, call, more)
     else:
         call, more = _in_region, (region, function, given, operands)
     if is_open():
@@ -374,9 +375,7 @@ def _key_here(
     casts: bool,
 ) -> Hashable:
     """Return a key of an operation along complete axes of own blocks; `None` for any other."""
-    if region.mode != "manual" or (key := own_blocks(operands, region)) is None:
-        return None
-    if not casts and len({entry[2] for entry in key if entry is not None}) > 1:
+    if region.mode != "manual":
         return None
     axes = given[1].axes if type(given[1]) is AxesAndNew else given[1]
     if axes is ... or (type(axes) is tuple and ... in axes):
@@ -384,6 +383,10 @@ def _key_here(
     names: list[Hashable] = []
     _renamed(given[1], names.append)
     if not region.resources.keys().isdisjoint(names):
+        return None
+    if (key := own_blocks(operands, region)) is None:
+        return None
+    if not casts and len({entry[2] for entry in key if entry is not None}) > 1:
         return None
     return function, given, _types(given), key
 
