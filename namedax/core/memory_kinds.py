@@ -33,6 +33,7 @@ __all__ = [
     "any_on_host",
     "check_kind",
     "host_seen",
+    "is_host_type",
     "is_on_host",
     "on_device",
     "to_device",
@@ -51,10 +52,15 @@ _HOST, _DEVICE = jax.memory.Space.Host, jax.memory.Space.Device
 host_seen: set[str] = set()
 
 
+def is_host_type(kind: object) -> bool:
+    """Return True if values of a type are in the memory of the host."""
+    return getattr(kind, "memory_space", None) is _HOST
+
+
 def is_on_host(data: object) -> bool:
     """Return True if an array, traced or not, is in the memory of the host."""
     # The attribute is faster than `jax.typeof`; objects that are not arrays may lack it.
-    if getattr(getattr(data, "aval", None), "memory_space", None) is not _HOST:
+    if not is_host_type(getattr(data, "aval", None)):
         return False
     host_seen.add(PINNED_HOST)
     return True
@@ -64,7 +70,7 @@ def type_like(value: Any, shape: Sequence[int]) -> Any:
     """Return the type of another shape with the dtype and the memory of a value or a type."""
     is_type = isinstance(value, (ShapedArray, jax.ShapeDtypeStruct))
     kind: Any = value if is_type else jax.typeof(value)
-    if getattr(kind, "memory_space", None) is _HOST:
+    if is_host_type(kind):
         return type_on_host(kind, shape)
     return jax.ShapeDtypeStruct(tuple(shape), kind.dtype, weak_type=kind.weak_type)
 

@@ -17,6 +17,7 @@ from jax.core import AbstractValue, ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, subjaxprs
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
+from namedax.core.memory_kinds import is_host_type
 from namedax.core.records import Record
 from namedax.core.region import without_region
 from namedax.core.user_code import LEAF
@@ -32,7 +33,6 @@ from namedax.primitives.record import (
     Sharding,
     aval_of,
     axes_in,
-    is_host_type,
 )
 from namedax.primitives.table import LOCAL_KINDS, TABLE, UNKNOWN, names_with
 from namedax.resources.two_level import PRIMITIVE as TWO_LEVEL
@@ -45,7 +45,7 @@ __all__ = [
     *("commutes", "condition_of", "constraint", "dimension_of", "exported_name", "facts"),
     *("facts_of", "has_forward_rule", "has_rule", "has_side_effects", "in_two_levels"),
     *("is_call_on_devices", "is_in_groups", "is_ordered"),
-    *("is_copy_from_host", "is_copy_to_host"),
+    *("call_equation", "identity_of", "is_copy_from_host", "is_copy_to_host", "reading"),
     *("is_inlined", "is_local", "is_tiled", "is_to_be_inlined", "is_whole_exchange"),
     *("is_whole_sum", "jaxpr_of", "jaxprs_of", "jaxprs_within", "kind_of", "mapped_axes"),
     *("mapped_jaxpr", "marked_axes_moved", "mesh_sizes", "name_of", "names_of", "open_jaxpr"),
@@ -54,6 +54,7 @@ __all__ = [
         "slice_sizes",
         "sliced_dimension",
         "solve",
+        "stand_ins",
         "strings_of",
         "with_bodies",
         "with_jaxprs",
@@ -193,6 +194,17 @@ def bind(eqn: JaxprEqn, values: Sequence[jax.Array], **changes: object) -> list[
         return [type(prim)(prim.params["name"], jax.typeof(values[0]))(values[0])]
     result = eqn.primitive.bind(*values, **{**eqn.params, **changes})
     return list(result) if eqn.primitive.multiple_results else [result]
+
+
+def stand_ins(atoms: Sequence[Atom], stands_for: Mapping[Atom, Atom]) -> list[Atom]:
+    """Return variables and literals, with others for the variables that these stand for."""
+    return [stands_for[v] if type(v) is not Literal and v in stands_for else v for v in atoms]
+
+
+def reading(eqn: JaxprEqn, stands_for: Mapping[Atom, Atom]) -> JaxprEqn:
+    """Return an equation that reads other variables for those that these stand for."""
+    operands = stand_ins(eqn.invars, stands_for) if stands_for else eqn.invars
+    return eqn if operands == eqn.invars else eqn.replace(invars=operands)
 
 
 def has_forward_rule(eqn: JaxprEqn) -> bool:
@@ -426,7 +438,7 @@ def identity_of(eqn: JaxprEqn) -> Hashable | None:
     """Return all that an equation has in common with equal ones: all but the variables it reads.
 
     Return `None` if it has side effects: it must stay where it is. The result may contain
-    parameters that cannot be hashed.
+    parameters that cannot be hashed. They are compared as in JAX's own cache of lowered equations.
     """
     if has_side_effects(eqn):
         return None

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 
+from namedax.core.memory_kinds import is_host_type
 from namedax.primitives.calls import CALL_OF_PYTHON, HIGH
 from namedax.primitives.elementwise import COPY
 from namedax.primitives.equations import (
@@ -17,7 +18,7 @@ from namedax.primitives.equations import (
     open_jaxpr,
     parameters_of,
 )
-from namedax.primitives.record import Atom, Kind, is_host_type
+from namedax.primitives.record import Atom, Kind
 from namedax.primitives.table import TABLE, UNKNOWN
 
 __all__ = [

@@ -38,7 +38,6 @@ __all__ = [
     "Shardings",
     "aval_of",
     "axes_in",
-    "is_host_type",
     "is_inexact",
     "records",
     "shape_of",
@@ -263,11 +262,6 @@ def is_inexact(value: jax.Array | AbstractValue) -> bool:
     """Return True if a value, or values of this type, can be differentiated."""
     aval: Any = value  # JAX declares no dtype for `AbstractValue`
     return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
-
-
-def is_host_type(value: AbstractValue) -> bool:
-    """Return True if values of a type are in the memory of the host."""
-    return getattr(value, "memory_space", None) is jax.memory.Space.Host
 
 
 def axes_in(params: Mapping[str, Any]) -> tuple[str, ...] | None:

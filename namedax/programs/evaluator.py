@@ -38,6 +38,8 @@ from namedax.primitives.equations import (
     jaxprs_within,
     kind_of,
     open_jaxpr,
+    reading,
+    stand_ins,
 )
 from namedax.primitives.record import Atom, Kind
 from namedax.primitives.table import LOCAL_KINDS
@@ -90,18 +92,12 @@ def inlined(jaxpr: Jaxpr) -> Jaxpr:
     eqns: list[JaxprEqn] = []
     stands_for: dict[Atom, Atom] = {}
 
-    def now(variables: Sequence[Atom]) -> list[Atom]:
-        return [
-            stands_for[v] if type(v) is not Literal and v in stands_for else v for v in variables
-        ]
-
     for eqn in jaxpr.eqns:
-        operands = now(eqn.invars) if stands_for else eqn.invars
         if (inner := calls.get(id(eqn))) is None:
-            eqns.append(eqn if operands == eqn.invars else eqn.replace(invars=operands))
+            eqns.append(reading(eqn, stands_for))
             continue
         pinned = is_pinned(eqn)
-        within = dict(zip(inner.invars, operands, strict=True))
+        within = dict(zip(inner.invars, stand_ins(eqn.invars, stands_for), strict=True))
         # The same jaxpr may be called many times: each call needs fresh variables.
         for part in (inner := inlined(inner)).eqns:
             fresh = [var if isinstance(var, DropVar) else Var(var.aval) for var in part.outvars]
@@ -116,7 +112,7 @@ def inlined(jaxpr: Jaxpr) -> Jaxpr:
             )
         results = [var if type(var) is Literal else within[var] for var in inner.outvars]
         stands_for.update(zip(eqn.outvars, results, strict=True))
-    return jaxpr.replace(eqns=eqns, outvars=now(jaxpr.outvars))
+    return jaxpr.replace(eqns=eqns, outvars=stand_ins(jaxpr.outvars, stands_for))
 
 
 def inlined_source(call: SourceInfo, is_pinned: bool, eqn: JaxprEqn) -> SourceInfo:
@@ -394,9 +390,10 @@ class Evaluator:
         part = self._jaxpr.replace(
             constvars=[], invars=inputs, outvars=outputs, eqns=self._group, effects=effects
         )
-        evaluate = as_one_call if self._as_call else _one_by_one
-        part = outlined(part) if self._as_call else part
-        results = evaluate(part, [self.known[v] for v in inputs])
+        values = [known[v] for v in inputs]
+        results = (
+            as_one_call(outlined(part), values) if self._as_call else _one_by_one(part, values)
+        )
         self.known.update(zip(outputs, results, strict=True))
         self._group = []
 

@@ -20,14 +20,22 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jax.sharding import AbstractMesh
 
-from namedax.core.memory_kinds import host_seen, to_device
+from namedax.core.memory_kinds import host_seen, is_host_type, to_device
 from namedax.core.names import Mesh
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying, varying_of
-from namedax.primitives.equations import bodies_of, called, cast_axes, is_copy_from_host, kind_of
+from namedax.primitives.equations import (
+    bodies_of,
+    called,
+    cast_axes,
+    is_copy_from_host,
+    kind_of,
+    reading,
+    stand_ins,
+)
 from namedax.primitives.recomputation import remat_like, with_jaxpr
-from namedax.primitives.record import Atom, Kind, aval_of, is_host_type, is_inexact
+from namedax.primitives.record import Atom, Kind, aval_of, is_inexact
 from namedax.programs.evaluator import (
     LOOP_CASTS,
     Evaluator,
@@ -320,10 +328,8 @@ def _with_inputs_cast(
     stands_for: dict[Atom, Var] = {}
     eqns: list[JaxprEqn] = []
     for eqn in jaxpr.eqns:
-        operands = [
-            var if isinstance(var, Literal) else stands_for.get(var, var) for var in eqn.invars
-        ]
-        eqn = eqn if operands == eqn.invars else eqn.replace(invars=operands)
+        eqn = reading(eqn, stands_for)
+        operands = eqn.invars
         held = [None if isinstance(var, Literal) else variants.get(var) for var in operands]
         if not any(held):
             eqns.append(eqn)
@@ -345,9 +351,7 @@ def _with_inputs_cast(
             eqns.append(with_jaxpr(eqn, within, [*operands, *more], eqn.outvars))
         else:
             return None
-    outvars = [
-        var if isinstance(var, Literal) else stands_for.get(var, var) for var in jaxpr.outvars
-    ]
+    outvars = stand_ins(jaxpr.outvars, stands_for)
     changed = jaxpr.replace(eqns=eqns, invars=[*jaxpr.invars, *taken.values()], outvars=outvars)
     return changed, list(taken)
 

@@ -11,9 +11,16 @@ from collections.abc import Iterable, Set
 
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-from namedax.primitives.equations import called, is_copy_from_host, kind_of
+from namedax.core.memory_kinds import is_host_type
+from namedax.primitives.equations import (
+    called,
+    is_copy_from_host,
+    kind_of,
+    reading,
+    stand_ins,
+)
 from namedax.primitives.recomputation import with_jaxpr
-from namedax.primitives.record import Atom, Kind, is_host_type
+from namedax.primitives.record import Atom, Kind
 
 __all__ = ["with_constants_on_device"]
 
@@ -61,10 +68,8 @@ def _without_copies(jaxpr: Jaxpr, on_host: Set[Atom], taken: dict[Atom, Var]) ->
     stands_for: dict[Atom, Var] = {}
     eqns: list[JaxprEqn] = []
     for eqn in jaxpr.eqns:
-        operands = [
-            var if isinstance(var, Literal) else stands_for.get(var, var) for var in eqn.invars
-        ]
-        eqn = eqn if operands == eqn.invars else eqn.replace(invars=operands)
+        eqn = reading(eqn, stands_for)
+        operands = eqn.invars
         if on_host.isdisjoint(_variables(operands)):
             eqns.append(eqn)
         elif is_copy_from_host(eqn):
@@ -85,7 +90,4 @@ def _without_copies(jaxpr: Jaxpr, on_host: Set[Atom], taken: dict[Atom, Var]) ->
             eqns.append(with_jaxpr(eqn, changed, [*operands, *more], eqn.outvars))
         else:
             eqns.append(eqn)
-    outvars = [
-        var if isinstance(var, Literal) else stands_for.get(var, var) for var in jaxpr.outvars
-    ]
-    return jaxpr.replace(eqns=eqns, outvars=outvars)
+    return jaxpr.replace(eqns=eqns, outvars=stand_ins(jaxpr.outvars, stands_for))

@@ -22,6 +22,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jax.sharding import AxisType, PartitionSpec
 
 from namedax.core.kernel_scopes import Place, place_in
+from namedax.core.memory_kinds import is_host_type
 from namedax.core.records import Record
 from namedax.insight.analysis.sources import NOWHERE, Origin, Source
 from namedax.primitives import costs
@@ -41,7 +42,7 @@ from namedax.primitives.equations import (
     solve,
 )
 from namedax.primitives.recomputation import is_remat_of_gradient
-from namedax.primitives.record import Kind, is_host_type
+from namedax.primitives.record import Kind
 
 __all__ = ["Body", "Given", "Graph", "Node", "Value", "build", "prune"]
 
