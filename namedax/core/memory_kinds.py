@@ -113,9 +113,8 @@ def to_host(data: jax.Array) -> jax.Array:
 
 
 def _array_on_device(array: NamedArray) -> NamedArray:
+    host_seen.add(PINNED_HOST)
     data, padding = stored_data(array), padding_of(array)
-    if not is_on_host(data):
-        return array
     if padding is not None:
         return make_padded(_move(data), array._dims, padding)
     if array._block is None:
@@ -164,7 +163,13 @@ def on_device(value: T) -> T:
     found: Any = value
     kind: Any = type(value)
     if kind is NamedArray:
-        found = _array_on_device(found)
+        # As in `any_on_host`: every operation asks.
+        try:
+            data = get_data(found)
+        except AttributeError:  # stored padded
+            data = stored_data(found)
+        if getattr(getattr(data, "aval", None), "memory_space", None) is _HOST:
+            found = _array_on_device(found)
     elif kind is list or kind is tuple:
         moved = [on_device(entry) for entry in found]
         found = found if _same(moved, found) else kind(moved)
