@@ -206,7 +206,6 @@ from namedax.ops.shape.inspection import shape as shape
 from namedax.ops.shape.inspection import size as size
 from namedax.ops.shape.joining import array_split as array_split
 from namedax.ops.shape.joining import concatenate as concatenate
-from namedax.ops.shape.joining import split as split
 from namedax.ops.shape.joining import stack as stack
 from namedax.ops.shape.placement import shard as shard
 from namedax.ops.shape.rearrange import rearrange as rearrange
@@ -536,6 +535,43 @@ def append(
     *,
     out_axis: Hashable | None = None,
 ) -> AnyArray: ...
+@overload
+def split(
+    ary: ArrayLike,
+    indices_or_sections: int | Sequence[int] | jax.typing.ArrayLike,
+    axis: AxisSpec = 0,
+    *,
+    out_axis: Hashable | list[Hashable] | None = None,
+) -> list[AnyArray]:
+    """Split an array along one axis."""
+@overload
+def split(
+    ary: ArrayLike, indices_or_sections: Mapping[Any, int], axis: AxisSpec = 0,
+) -> dict[Any, AnyArray]:
+    """Split an array along one axis.
+
+    Args:
+      ary: an array, named or not.
+      indices_or_sections: a number of equal sections, or the split indices. A mapping
+        `{"latent": 512, "rope": 64}` gives the names and the sizes of the axis in the sections.
+      axis: a positional or named axis, by default 0; a name for a mapping.
+      out_axis: the name of the axis in the sections, or a list with a name for each; by default
+        `axis`. Required in a mapped function in which `axis` has a fixed size. Omit it for a
+        mapping.
+
+    Returns:
+      A list of arrays; for a mapping a dict, as `nx.concatenate` takes it.
+
+    Communication: along a sharded axis with sharded sections, the rows of all sections move to
+    their blocks in one exchange, by collective-permutes. If the sections are not sharded, the axis
+    is gathered.
+
+    Raises:
+      AxisNotFoundError: the array lacks the axis.
+      AxisSizeError: the sections are not equal, a section does not have the size of its name in the
+        mapped function, or the sizes of a mapping do not add up to the size of the axis.
+      AxisNameError: a mapping and `out_axis`, or a mapping for a positional axis.
+    """
 @overload
 def merge_axes(x: NamedArray, axis: Sequence[Hashable], name: Hashable) -> NamedArray: ...
 @overload

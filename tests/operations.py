@@ -30,6 +30,16 @@ OPERATIONS = {
         lambda x: jnp.concatenate([x, 2 * x]),
         ["q", "b"],
     ),
+    "concatenate_parts": (
+        lambda x: nx.concatenate({"a": x, "p": 2 * nx.rename(x, {"a": "p"})}, out_axis="q"),
+        lambda x: jnp.concatenate([x, 2 * x]),
+        ["q", "b"],
+    ),
+    "split_parts": (
+        lambda x: nx.subtract(*map(lambda y, n: nx.rename(y, {n: "q"}), nx.split(x, {"r": 4, "s": 4}, "a").values(), "rs")),
+        lambda x: x[:4] - x[4:],
+        ["q", "b"],
+    ),
     "where": (
         lambda x: nx.where(nx.arange(axis="a") > 3, x, nx.arange(axis="a") * 1.0),
         lambda x: jnp.where(jnp.arange(8)[:, None] > 3, x, jnp.arange(8.0)[:, None]),

@@ -942,20 +942,21 @@ def compress(
 ) -> AnyArray:
     """Compress an array along a given axis using a boolean condition."""
 def concat(
-    arrays: Sequence[Any],
+    arrays: Sequence[Any] | Mapping[Any, Any],
     /,
     *,
     axis: AxisSpec = 0,
     dtype: DType | None = None,
     out_axis: Hashable | None = None,
 ) -> AnyArray:
-    """Join arrays along an axis that all of them have.
+    """Join arrays along an axis that all of them have, or along an axis of each.
 
     Args:
       arrays: arrays, named or not; other named axes broadcast. Along a named axis, positional axes
-        broadcast as in arithmetic.
+        broadcast as in arithmetic. A mapping `{"latent": x, "rope": y}` joins the axis "latent" of
+        `x` and the axis "rope" of `y`; it requires `out_axis`, and `nx.split` is the inverse.
       axis: a positional or named axis, by default 0 (`None`: the flattened positional axes, as in
-        `jnp.concatenate`).
+        `jnp.concatenate`). Omit it for a mapping.
       dtype: the dtype of the result, by default the common dtype.
       out_axis: the name of the joined axis; by default `axis`. Required in a mapped function in
         which `axis` has a fixed size.
@@ -968,23 +969,26 @@ def concat(
 
     Raises:
       AxisNotFoundError: an array lacks the axis.
+      AxisNameError: a mapping without `out_axis`, or with an array that has another axis of the
+        mapping too.
       AxisSizeError: the axis of the result has a different size in the mapped function, or does not
         divide over its mesh axes.
     """
 def concatenate(
-    arrays: Sequence[Any],
+    arrays: Sequence[Any] | Mapping[Any, Any],
     axis: AxisSpec = 0,
     dtype: DType | None = None,
     *,
     out_axis: Hashable | None = None,
 ) -> AnyArray:
-    """Join arrays along an axis that all of them have.
+    """Join arrays along an axis that all of them have, or along an axis of each.
 
     Args:
       arrays: arrays, named or not; other named axes broadcast. Along a named axis, positional axes
-        broadcast as in arithmetic.
+        broadcast as in arithmetic. A mapping `{"latent": x, "rope": y}` joins the axis "latent" of
+        `x` and the axis "rope" of `y`; it requires `out_axis`, and `nx.split` is the inverse.
       axis: a positional or named axis, by default 0 (`None`: the flattened positional axes, as in
-        `jnp.concatenate`).
+        `jnp.concatenate`). Omit it for a mapping.
       dtype: the dtype of the result, by default the common dtype.
       out_axis: the name of the joined axis; by default `axis`. Required in a mapped function in
         which `axis` has a fixed size.
@@ -997,6 +1001,8 @@ def concatenate(
 
     Raises:
       AxisNotFoundError: an array lacks the axis.
+      AxisNameError: a mapping without `out_axis`, or with an array that has another axis of the
+        mapping too.
       AxisSizeError: the axis of the result has a different size in the mapped function, or does not
         divide over its mesh axes.
     """
@@ -3924,22 +3930,24 @@ def spacing(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return the spacing between ``x`` and the next adjacent number."""
 def split(
     ary: ArrayLike,
-    indices_or_sections: int | Sequence[int] | jax.typing.ArrayLike,
+    indices_or_sections: int | Sequence[int] | jax.typing.ArrayLike | Mapping[Any, int],
     axis: AxisSpec = 0,
     *,
     out_axis: Hashable | list[Hashable] | None = None,
-) -> list[AnyArray]:
+) -> list[AnyArray] | dict[Any, AnyArray]:
     """Split an array along one axis.
 
     Args:
       ary: an array, named or not.
-      indices_or_sections: a number of equal sections, or the split indices.
-      axis: a positional or named axis, by default 0.
+      indices_or_sections: a number of equal sections, or the split indices. A mapping
+        `{"latent": 512, "rope": 64}` gives the names and the sizes of the axis in the sections.
+      axis: a positional or named axis, by default 0; a name for a mapping.
       out_axis: the name of the axis in the sections, or a list with a name for each; by default
-        `axis`. Required in a mapped function in which `axis` has a fixed size.
+        `axis`. Required in a mapped function in which `axis` has a fixed size. Omit it for a
+        mapping.
 
     Returns:
-      A list of arrays.
+      A list of arrays; for a mapping a dict, as `nx.concatenate` takes it.
 
     Communication: along a sharded axis with sharded sections, the rows of all sections move to
     their blocks in one exchange, by collective-permutes. If the sections are not sharded, the axis
@@ -3947,8 +3955,9 @@ def split(
 
     Raises:
       AxisNotFoundError: the array lacks the axis.
-      AxisSizeError: the sections are not equal, or a section does not have the size of its name in
-        the mapped function.
+      AxisSizeError: the sections are not equal, a section does not have the size of its name in the
+        mapped function, or the sizes of a mapping do not add up to the size of the axis.
+      AxisNameError: a mapping and `out_axis`, or a mapping for a positional axis.
     """
 @overload
 def sqrt(x: NamedArray, /) -> NamedArray:

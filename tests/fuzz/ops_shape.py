@@ -188,6 +188,30 @@ class Concatenate(Operation):
         return [make(r.xp, r.xp.concatenate(full, 0), [s["out"], *rest], promote(*(v.dtype for v in values)))]
 
 
+class ConcatenateParts(Operation):
+    """Parts by name: each has an axis of its own."""
+
+    names, weight, moves = ("concatenate_parts",), 0.5, True
+
+    def draw(self, g, name):
+        x = g.pick(lambda v: "b" in v.names and "b2" not in v.names and v.dtype in ("f32", "bf16"))
+        if x is None:
+            return None
+        y = g.pick(lambda w: "b2" in w.names and "b" not in w.names and w.dtype == g.v(x).dtype)
+        if y is None:
+            return None
+        options = [n for n in ("a", "a2") if g.allowed(n) and n not in union(g.v(x), g.v(y))]
+        return g.s(name, (x, y), out=g.choice(options)) if options else None
+
+    def code(self, s, a, functions, resources):
+        return f"nx.concatenate({{'b': {a[0]}, 'b2': {a[1]}}}, out_axis={s['out']!r})"
+
+    def run(self, r, s, values, env):
+        rest = [n for n in union(*values) if n not in ("b", "b2")]
+        full = [front(r.xp, broadcast(r.xp, v, (name, *rest)), name)[0] for v, name in zip(values, ("b", "b2"), strict=True)]
+        return [make(r.xp, r.xp.concatenate(full, 0), [s["out"], *rest], promote(*(v.dtype for v in values)))]
+
+
 class Split(Operation):
     names, weight, moves = ("split",), 0.5, True
 
@@ -208,6 +232,29 @@ class Split(Operation):
 
     def meetings(self, s, values, results):
         return [{*results[0].names}]
+
+
+class SplitParts(Split):
+    names, weight = ("split_parts",), 0.5
+
+    def draw(self, g, name):
+        x = g.pick(lambda v: {"a", "a2"} & {*v.names} and not {"b", "b2"} & {*v.names} and v.dtype in NUMBERS)
+        if x is None or not (g.allowed("b") and g.allowed("b2")):
+            return None
+        return g.s(name, (x,), 2, axis=g.choice(sorted({"a", "a2"} & {*g.v(x).names})))
+
+    def code(self, s, a, functions, resources):
+        return f"nx.split({a[0]}, {{'b': {SIZES['b']}, 'b2': {SIZES['b2']}}}, {s['axis']!r}).values()"
+
+    def run(self, r, s, values, env):
+        data, rest = front(r.xp, values[0], s["axis"])
+        return [
+            make(r.xp, part, [name, *rest], values[0].dtype)
+            for part, name in zip(r.xp.split(data, 2, 0), ("b", "b2"), strict=True)
+        ]
+
+    def meetings(self, s, values, results):
+        return [{*v.names} for v in results]
 
 
 class Positional(Operation):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeAlias, overload
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArgument
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims, DType, MeshAxes, check_dims, check_name, is_name
-from namedax.core.padded_sharding import Uneven
+from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
 from namedax.errors import (
@@ -51,19 +51,20 @@ Sections: TypeAlias = int | Sequence[int] | jax.typing.ArrayLike
 
 @operation(explicit=Explicit.KEPT)
 def concatenate(
-    arrays: Sequence[Any],
+    arrays: Sequence[Any] | Mapping[Any, Any],
     axis: AxisSpec = 0,
     dtype: DType | None = None,
     *,
     out_axis: Hashable | None = None,
 ) -> AnyArray:
-    """Join arrays along an axis that all of them have.
+    """Join arrays along an axis that all of them have, or along an axis of each.
 
     Args:
       arrays: arrays, named or not; other named axes broadcast. Along a named axis, positional axes
-        broadcast as in arithmetic.
+        broadcast as in arithmetic. A mapping `{"latent": x, "rope": y}` joins the axis "latent" of
+        `x` and the axis "rope" of `y`; it requires `out_axis`, and `nx.split` is the inverse.
       axis: a positional or named axis, by default 0 (`None`: the flattened positional axes, as in
-        `jnp.concatenate`).
+        `jnp.concatenate`). Omit it for a mapping.
       dtype: the dtype of the result, by default the common dtype.
       out_axis: the name of the joined axis; by default `axis`. Required in a mapped function in
         which `axis` has a fixed size.
@@ -76,6 +77,8 @@ def concatenate(
 
     Raises:
       AxisNotFoundError: an array lacks the axis.
+      AxisNameError: a mapping without `out_axis`, or with an array that has another axis of the
+        mapping too.
       AxisSizeError: the axis of the result has a different size in the mapped function, or does not
         divide over its mesh axes.
 
@@ -83,7 +86,14 @@ def concatenate(
     >>> x, y = nx.named(jnp.array([1, 2]), ["k"]), nx.named(jnp.array([3]), ["k"])
     >>> nx.positional(nx.concatenate([x, y], axis="k"), ["k"])
     Array([1, 2, 3], dtype=int32)
+    >>> z = nx.named(jnp.array([4]), ["m"])
+    >>> nx.concatenate({"k": x, "m": z}, out_axis="n").named_shape
+    {'n': 3}
     """
+    if isinstance(arrays, Mapping):
+        names, operands = _parts(arrays, axis, out_axis)
+        axes = (*names, out_axis)
+        return run("concatenate", _concatenate, axes, (dtype,), *operands, only_axes=True)
     arrays = _list_of("concatenate", arrays)
     reject_axes_apart("concatenate", (arrays, axis, dtype), 1)
     axis = unwrap_single(axis, dims_of(arrays[0]))
@@ -94,7 +104,33 @@ def concatenate(
         return Lifted(lambda *xs: joined(with_one_sharding(xs), axis, dtype=dtype), "concatenate")(
             *arrays
         )
-    return run("concatenate", _concatenate, (axis, out_axis), (dtype,), *arrays, only_axes=True)
+    axes = (*(axis for _ in arrays), out_axis)
+    return run("concatenate", _concatenate, axes, (dtype,), *arrays, only_axes=True)
+
+
+def _parts(
+    arrays: Mapping[Any, Any], axis: AxisSpec, out_axis: Hashable | None
+) -> tuple[list[Hashable], list[Any]]:
+    """Return the names and the arrays of a mapping whose axes are joined."""
+    names, operands = list(arrays), _list_of("concatenate", list(arrays.values()))
+    if axis != 0:
+        raise AxisNameError(
+            f"concatenate: the names {format_value(names)} of the arrays are the axes that are"
+            f" joined, and axis={format_value(axis)} is given too. Omit axis."
+        )
+    if out_axis is None:
+        raise AxisNameError(
+            f"concatenate: the axes {format_value(names)} are joined to one axis, which needs a"
+            " name. Pass out_axis=."
+        )
+    for name, array in arrays.items():
+        others = [other for other in names if other != name and other in dims_of(array)]
+        if others:
+            raise AxisNameError(
+                f"concatenate: the array whose axis {name!r} is joined, {type_text(array)}, has the"
+                f" axis {others[0]!r} too, which is joined of another array. Rename one of them."
+            )
+    return names, operands
 
 
 def _list_of(op: str, arrays: Any) -> list[Any]:
@@ -112,32 +148,53 @@ def _list_of(op: str, arrays: Any) -> list[Any]:
 
 
 def _concatenate(
-    op: str, axes: tuple[Any, Any], dtype: DType | None, *arrays: ArrayLike
+    op: str, axes: tuple[Any, ...], dtype: DType | None, *arrays: ArrayLike
 ) -> AnyArray:
-    axis, out_axis = axes
-    plans = [along(op, array, axis, supports_padding=True) for array in arrays]
+    *names, out_axis = axes
+    plans = [
+        along(op, array, name, supports_padding=True)
+        for array, name in zip(arrays, names, strict=True)
+    ]
     region = ambient()
     dtype = jnp.result_type(*(plan.data for plan in plans)) if dtype is None else dtype
     datas, dims, dim = _broadcast_other_axes(op, arrays, plans)
     datas = with_one_sharding([data.astype(dtype) for data in datas])
     sizes = [plan.size for plan in plans]
     total = sum(sizes)
-    joined = Along(op, datas[0], dims, dim, total, plans[0].old, region, supports_padding=True)
+    common = _common_placement(plans)
+    joined = Along(op, datas[0], dims, dim, total, common, region, supports_padding=True)
     dims, new = joined.result(out_axis, total)
-    old = plans[0].old
-    count = joined.blocks(old)
+    count = joined.blocks(common)
     blocked = joined.stays_in_blocks(new, total)
-    gathered = frozenset(old) - frozenset(new)
+    gathered = frozenset().union(*(plan.old for plan in plans)) - frozenset(new)
 
     def compute(keep: frozenset[str]) -> jax.Array:
         keep |= frozenset(new)
+
+        def parts(place: MeshAxes) -> jax.Array:
+            moved = []
+            for data, plan in zip(datas, plans, strict=True):
+                to = joined.spread(place, plan.size)
+                moved.append(joined.relaid(data, plan.old, to, keep))
+            return lax.concatenate(with_one_sharding(moved), dim)
+
         if blocked:
             # The concatenated blocks of all operands are one block of a longer axis.
-            return joined.moved(lax.concatenate(datas, dim), rows_of_parts(sizes, count), new, keep)
-        whole = [joined.relaid(data, old, (), keep) for data in datas]
-        return joined.relaid(lax.concatenate(whole, dim), (), new, keep)
+            return joined.moved(parts(plain(common)), rows_of_parts(sizes, count), new, keep)
+        return joined.relaid(parts(()), (), new, keep)
 
     return finish(compute, dims, gathered)
+
+
+def _common_placement(plans: Sequence[Along]) -> MeshAxes:
+    """Return the placement to which operands are brought before their blocks are concatenated.
+
+    It is uneven if one of them is.
+    """
+    sharded = [plan.old for plan in plans if plan.old]
+    common = max(sharded, key=sharded.count, default=())
+    uneven = (old for old in sharded if old == common and isinstance(old, Uneven))
+    return next(uneven, common)
 
 
 def rows_of_parts(sizes: Sequence[int], count: int) -> np.ndarray:
@@ -159,9 +216,9 @@ def _labels(dims: Dims) -> list[Hashable]:
 def _broadcast_other_axes(
     op: str, arrays: Sequence[Any], plans: Sequence[Along]
 ) -> tuple[list[Any], Dims, int]:
-    """Broadcast all operands to equal dims and sizes, except along the axis of `sites`.
+    """Broadcast all operands to equal dims and sizes, except along the axis of each plan.
 
-    Return the data, the dims, and the dimension of that axis.
+    Return the data, the dims with the name of the first axis, and the dimension of the axes.
     """
     region = ambient()
     thin = []
@@ -182,17 +239,17 @@ def _broadcast_other_axes(
     labels.insert(dim, first.name)
     dims = (*rest[:dim], first.name, *rest[dim:])
     if region is not None and region.resources:
-        region.check_placement(op, names_of(dims))
-    union = (
-        frozenset[str]().union(*(varying(plan.data) for plan in plans))
-        if region is not None and region.manual
-        else frozenset()
-    )
+        for name in {plan.name for plan in plans}:
+            region.check_placement(op, names_of((*rest, name)))
+    is_manual = region is not None and region.manual
+    # Without the mesh axes of the joined axes, from which the parts are still moved.
+    others = [varying(plan.data) - frozenset(plan.old) for plan in plans] if is_manual else []
+    union = frozenset[str]().union(*others)
     datas = []
     for array, plan in zip(arrays, plans, strict=True):
         block = to_local(array, op, region)
-        data = cast(block, union) if union else plan.data
-        own = _labels(plan.dims)
+        data = cast(block, union.union(plan.old)) if is_manual else plan.data
+        own = [first.name if label == plan.name else label for label in _labels(plan.dims)]
         order = sorted(range(len(own)), key=lambda i: labels.index(own[i]))
         target = (*sizes[:dim], data.shape[plan.dim], *sizes[dim:])
         data = lax.transpose(data, order)
@@ -318,25 +375,41 @@ def named_from_front(op: str, data: jax.Array, name: Hashable, dims: Dims) -> An
     return make_result(data, (name, *dims))
 
 
-@operation(explicit=Explicit.KEPT, scope=True)
+@overload
 def split(
     ary: ArrayLike,
     indices_or_sections: Sections,
     axis: AxisSpec = 0,
     *,
     out_axis: Hashable | list[Hashable] | None = None,
-) -> list[AnyArray]:
+) -> list[AnyArray]: ...
+@overload
+def split(
+    ary: ArrayLike,
+    indices_or_sections: Mapping[Any, int],
+    axis: AxisSpec = 0,
+) -> dict[Any, AnyArray]: ...
+@operation(explicit=Explicit.KEPT, scope=True)
+def split(
+    ary: ArrayLike,
+    indices_or_sections: Sections | Mapping[Any, int],
+    axis: AxisSpec = 0,
+    *,
+    out_axis: Hashable | list[Hashable] | None = None,
+) -> list[AnyArray] | dict[Any, AnyArray]:
     """Split an array along one axis.
 
     Args:
       ary: an array, named or not.
-      indices_or_sections: a number of equal sections, or the split indices.
-      axis: a positional or named axis, by default 0.
+      indices_or_sections: a number of equal sections, or the split indices. A mapping
+        `{"latent": 512, "rope": 64}` gives the names and the sizes of the axis in the sections.
+      axis: a positional or named axis, by default 0; a name for a mapping.
       out_axis: the name of the axis in the sections, or a list with a name for each; by default
-        `axis`. Required in a mapped function in which `axis` has a fixed size.
+        `axis`. Required in a mapped function in which `axis` has a fixed size. Omit it for a
+        mapping.
 
     Returns:
-      A list of arrays.
+      A list of arrays; for a mapping a dict, as `nx.concatenate` takes it.
 
     Communication: along a sharded axis with sharded sections, the rows of all sections move to
     their blocks in one exchange, by collective-permutes. If the sections are not sharded, the axis
@@ -344,14 +417,22 @@ def split(
 
     Raises:
       AxisNotFoundError: the array lacks the axis.
-      AxisSizeError: the sections are not equal, or a section does not have the size of its name in
-        the mapped function.
+      AxisSizeError: the sections are not equal, a section does not have the size of its name in the
+        mapped function, or the sizes of a mapping do not add up to the size of the axis.
+      AxisNameError: a mapping and `out_axis`, or a mapping for a positional axis.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> first, second = nx.split(nx.named(jnp.arange(5), ["k"]), [2], "k")
+    >>> x = nx.named(jnp.arange(5), ["k"])
+    >>> first, second = nx.split(x, [2], "k")
     >>> nx.positional(second, ["k"])
     Array([2, 3, 4], dtype=int32)
+    >>> {name: part.named_shape for name, part in nx.split(x, {"a": 2, "b": 3}, "k").items()}
+    {'a': {'a': 2}, 'b': {'b': 3}}
     """
+    if isinstance(indices_or_sections, Mapping):
+        names = list(indices_or_sections)
+        cuts = _cuts_of_sizes(ary, indices_or_sections, axis, out_axis)
+        return dict(zip(names, _split("split", ary, cuts, axis, names), strict=True))
     return _split("split", ary, indices_or_sections, axis, out_axis)
 
 
@@ -385,6 +466,29 @@ def array_split(
     [3, 2]
     """
     return _split("array_split", ary, indices_or_sections, axis, out_axis)
+
+
+def _cuts_of_sizes(
+    ary: ArrayLike, sizes: Mapping[Any, Any], axis: AxisSpec, out_axis: object
+) -> list[int]:
+    """Return the split indices for named sections."""
+    axis = unwrap_single(axis, dims_of(ary))
+    if out_axis is not None or not is_name(axis):
+        excess = f"axis={format_value(axis)} is not a name"
+        if out_axis is not None:
+            excess = f"out_axis={format_value(out_axis)} is given too"
+        raise AxisNameError(
+            f"split: the sections have the names {format_value(list(sizes))}, but {excess}. Pass"
+            " the name of the axis that is split, and no out_axis."
+        )
+    counts = {name: as_integer("split", f"the size of {name!r}", n) for name, n in sizes.items()}
+    total = along("split", ary, axis, supports_padding=True).size
+    if sum(counts.values()) != total or min(counts.values(), default=0) < 0:
+        raise AxisSizeError(
+            f"split: the sizes {format_value(counts)} must not be negative and must add up to"
+            f" {total}, the size of axis {axis!r}."
+        )
+    return list(itertools.accumulate(counts.values()))[:-1]
 
 
 def _split(

@@ -1,6 +1,7 @@
 """concatenate, stack, split, flip, tile, repeat, expand_dims, squeeze: against jnp in every placement, and what they send."""
 
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -90,6 +91,60 @@ def test_parts_of_another_placement(placement):
 
     out = (["w"], ["p"], ["q"], ["r"], ["A"], ["a", "c"], ["a"])
     check(body, oracle, (array(8), array(12)), (["a"], ["c"]), out, also(placement, {"A": "a"}))
+
+
+@pytest.mark.fast(3)
+@pytest.mark.full(1)
+@pytest.mark.parametrize("sharded", ["", "p", "q", "w", "pq", "qw", "pqw"])
+@pytest.mark.parametrize("placement", SOME + PARTITIONER[:1], ids=str)
+def test_parts_by_name(placement, sharded):
+    # Each part and the result are placed where "a" is, or not at all.
+    def body(x, y, z):
+        whole = concatenate({"p": x, "q": y}, out_axis="w")
+        return whole, split(nx.sin(whole), {"p": 8, "q": 16}, "w"), concatenate({"q": z, "p": x}, out_axis="w")
+
+    def oracle(x, y, z):
+        whole = jnp.concatenate([jnp.broadcast_to(x[:, None], (8, 4)), y.T])
+        parts = {"p": jnp.sin(whole[:8]), "q": jnp.sin(whole[8:]).T}
+        return whole, parts, jnp.concatenate([z, x])
+
+    known = dict(placement.resources)
+    places = [(name, known[old]) for name, old in [*((name, "a") for name in sharded), ("b", "b")] if old in known]
+    args = (array(8), array(4, 16, seed=1), array(16, seed=2))
+    out = (["w", "b"], {"p": ["p", "b"], "q": ["b", "q"]}, ["w"])
+    check(body, oracle, args, (["p"], ["b", "q"], ["q"]), out, dataclasses.replace(placement, resources=tuple(places)))
+
+
+def test_parts_by_name_outside():
+    x, y = nx.named(array(6, 3), ["k", "b"]), nx.named(array(2, seed=1), ["m"])
+    both = concatenate({"k": x, "m": y}, out_axis="n")
+    want = jnp.concatenate([array(6, 3), jnp.broadcast_to(array(2, seed=1)[:, None], (2, 3))])
+    np.testing.assert_array_equal(nx.positional(both, ["n", "b"]), want)
+    parts = split(both, {"k": 6, "m": 2}, "n")
+    assert {name: dict(part.named_shape) for name, part in parts.items()} == {"k": {"k": 6, "b": 3}, "m": {"m": 2, "b": 3}}
+    np.testing.assert_array_equal(nx.positional(parts["m"], ["m", "b"]), want[6:])
+    assert split(y, {"m": 2}, "m")["m"].named_shape == {"m": 2}
+
+
+@pytest.mark.fast(0)
+def test_mistakes_with_parts():
+    x, y = nx.named(jnp.ones((4, 3)), ["b", "k"]), nx.named(jnp.ones((2, 4)), ["m", "b"])
+    both = concatenate({"k": x, "m": y}, out_axis="n")
+    for error, text, call in (
+        (AxisNameError, "which needs a name. Pass out_axis=", lambda: concatenate({"k": x, "m": y})),
+        (AxisNameError, "axis='k' is given too. Omit axis", lambda: concatenate({"k": x, "m": y}, "k", out_axis="n")),
+        (AxisNameError, "has the axis 'b' too", lambda: concatenate({"k": x, "b": y}, out_axis="n")),
+        (AxisNotFoundError, "no axis 'c' in", lambda: concatenate({"k": x, "c": y}, out_axis="n")),
+        (PositionalAxisError, "the list of arrays is empty", lambda: concatenate({}, out_axis="n")),
+        (AxisSizeError, "must add up to 5", lambda: split(both, {"k": 3, "m": 3}, "n")),
+        (AxisSizeError, "must not be negative", lambda: split(both, {"k": 6, "m": -1}, "n")),
+        (ArgumentTypeError, "the size of 'k' must be a static integer", lambda: split(both, {"k": 3.0, "m": 2}, "n")),
+        (AxisNameError, "axis=0 is not a name", lambda: split(both, {"k": 3, "m": 2})),
+        (AxisNameError, "out_axis='z' is given too", lambda: split(both, {"k": 3, "m": 2}, "n", out_axis="z")),
+        (AxisNameError, "would have the axis 'b' twice", lambda: split(both, {"b": 3, "m": 2}, "n")),
+    ):
+        with pytest.raises(error, match=re.escape(text)):
+            call()
 
 
 # --- what is sent ---------------------------------------------------------------------------------------------------
