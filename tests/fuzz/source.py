@@ -46,7 +46,8 @@ class _Writer:
             if name in names and not self.aborts(name)
         ]
         auto = ", partitioning='auto'" if self.layout.partitioning == "auto" else ""
-        return f", axis_resources={{{', '.join(placed)}}}, mesh=mesh{auto}" if placed else ""
+        mesh = "" if self.layout.again == "set_mesh" else ", mesh=mesh"  # it is called again under another mesh
+        return f", axis_resources={{{', '.join(placed)}}}{mesh}{auto}" if placed else ""
 
     def aborts(self, name: str) -> bool:
         """Whether XLA may end the process if a nested mapped function maps the name.
