@@ -727,7 +727,7 @@ NO_COST = {
     ),
     "Call it outside of mapped functions.": (
         """
-        draw explain plan profile trace_names transfer shard from_process_local from_xarray to_xarray process_entries serial_loop checkpoints.names
+        draw summary explain plan profile trace_names transfer shard from_process_local from_xarray to_xarray process_entries serial_loop checkpoints.names
         checkpoints.restore checkpoints.save checkpoints.save_args checkpoints.types distributed.bytes_per_device
         hlo.collectives hlo.summary interop.abstract interop.clip_by_global_norm interop.from_flax interop.from_logical_rules interop.to_flax
         interop.from_state_dict interop.load_safetensors interop.save_safetensors interop.state_dict_report interop.to_state_dict

@@ -11,6 +11,7 @@
 - `explain` is the public function, and describes its arguments and their shardings. `figures` has
   the data of a report and groups them, `line_times` has the seconds of each line. `report`
   compares, draws and stores reports; `tables` and `page` render them as text and as HTML.
+- `summary` describes the arrays of a tree, with their placements and bytes.
 - `placed_arguments` places the arguments of a compiled program that is measured.
 - `findings` are sentences about all-reduces that are added, axes that do not divide, and values
   that are gathered again. `repetition` finds work that all devices along a mesh axis repeat.

@@ -22,9 +22,16 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import block_size
 from namedax.core.records import Record
-from namedax.errors import ArgumentError, ArgumentTypeError
-from namedax.resources.assignment import Assignment, named_sharding
-from namedax.resources.mesh import entry_of
+from namedax.core.region import ambient
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisResourceError, show_names
+from namedax.resources.assignment import (
+    Assignment,
+    check_mesh_axes,
+    named_sharding,
+    parse_resources,
+)
+from namedax.resources.mesh import any_mesh, entry_of
+from namedax.resources.serial import on_devices, with_loops
 
 __all__ = [
     "MOST_BLOCKS",
@@ -34,8 +41,11 @@ __all__ = [
     "Layout",
     "Sheet",
     "arrange",
+    "given_layout",
     "holding_of",
     "layout_of",
+    "uneven_axes",
+    "unused_names",
 ]
 
 
@@ -121,11 +131,50 @@ def _layout(axes: tuple[tuple[str, int], ...], ids: tuple[int, ...], platform: s
     return Layout(axes, np.array(ids, int).reshape([size for _, size in axes]), platform)
 
 
+def given_layout(
+    op: str, axis_resources: Mapping[Hashable, Any] | None, mesh: Mesh | AbstractMesh | None
+) -> tuple[Assignment, Mesh | AbstractMesh] | None:
+    """Return the layout and mesh that place arrays; `None` to read their current sharding.
+
+    Raises:
+      AxisResourceError: the layout is malformed, `mesh` is given without it, or the call is inside
+        a mapped function.
+      MeshError: there is no mesh, or it lacks a mesh axis.
+    """
+    if axis_resources is None:
+        if mesh is not None:
+            raise AxisResourceError(
+                f"{op}: mesh= is given without axis_resources, but arrays are shown with their"
+                " current sharding. Pass both to show another layout; axis_resources={} replicates"
+                " the arrays."
+            )
+        return None
+    surrounding = ambient()
+    if surrounding is not None and surrounding.resources:
+        raise AxisResourceError(
+            f"{op}: it shows global arrays and cannot run in a mapped function. Call it before the"
+            " mapped function."
+        )
+    # Loops have no devices.
+    assignment = on_devices(with_loops(parse_resources(axis_resources, op)))
+    mesh = any_mesh(mesh, op)
+    check_mesh_axes(assignment, mesh, op)
+    return assignment, mesh
+
+
+def unused_names(axis_resources: Mapping[Hashable, Any] | None, leaves: Sequence[object]) -> str:
+    """Return a sentence about names that no array has, which may be misspelled."""
+    names = {dim for leaf in leaves if isinstance(leaf, NamedArray) for dim in leaf.dims}
+    unused = [name for name in axis_resources or () if name not in names]
+    return f"No array here has the axis {show_names(unused)}." if unused else ""
+
+
 def holding_of(
     leaf: object,
     path: str,
     place: tuple[Assignment, Mesh | AbstractMesh] | None,
     is_padded: bool = False,
+    op: str = "draw",
 ) -> Holding:
     """Return the placement of an array on devices.
 
@@ -135,18 +184,19 @@ def holding_of(
       place: a layout and a mesh, possibly an abstract one, or `None` to read the array's own
         sharding.
       is_padded: whether a layout pads sizes that do not divide. Default: False, it replicates them.
+      op: the operation, for messages. Default: "draw".
 
     Raises:
       ArgumentTypeError: it is not an array.
       ArgumentError: its devices are unknown, and no layout is given.
       PlacementConflictError: the array cannot be placed with this layout.
     """
-    what = f"draw: the array {path}" if path else "draw: the array"
+    what = f"{op}: the array {path}" if path else f"{op}: the array"
     data: Any = leaf.data if isinstance(leaf, NamedArray) else leaf  # with padding
     if not hasattr(data, "dtype") or not hasattr(data, "shape"):
         if place is None or not isinstance(data, (bool, int, float, complex)):
             raise ArgumentTypeError(
-                f"draw: {path or 'the argument'} is a {type(data).__name__}, not an array. Pass"
+                f"{op}: {path or 'the argument'} is a {type(data).__name__}, not an array. Pass"
                 " arrays, their types, or trees of them."
             )
         data = np.asarray(data)
@@ -159,20 +209,20 @@ def holding_of(
     shape = tuple(data.shape)
     if place is not None:
         shape = _padded(dims, true, *place) if is_padded else true
-        sharding: Any = named_sharding(dims, shape, *place, "draw")
+        sharding: Any = named_sharding(dims, shape, *place, op)
     else:
         sharding = None if isinstance(data, jax.core.Tracer) else getattr(data, "sharding", None)
         if sharding is None:
             why = "is being traced" if isinstance(data, jax.core.Tracer) else "is on no device"
             raise ArgumentError(
                 f"{what}, {_type_of(leaf)}, {why}, so the devices of its blocks are unknown. Pass a"
-                " layout: nx.draw(x, axis_resources, mesh)."
+                f" layout: nx.{op}(x, axis_resources, mesh)."
             )
     size = math.prod(shape) * int(data.dtype.itemsize)
     known = {"path": path, "type": _type_of(leaf), "bytes": size}
     if isinstance(sharding, NamedSharding):
         wanted = [() if place is None else place[0].get(dim, ()) for dim in dims]
-        return _by_names(sharding, dims, shape, true, known, what, wanted)
+        return _by_names(sharding, dims, shape, true, known, what, wanted, op)
     return _by_indices(sharding, dims, shape, known)
 
 
@@ -206,6 +256,7 @@ def _by_names(
     known: Mapping[str, Any],
     what: str,
     wanted: Sequence[tuple[str, ...]],
+    op: str,
 ) -> Holding:
     """Return the placement by the mesh axes of each dimension, which an abstract mesh has too.
 
@@ -222,7 +273,7 @@ def _by_names(
             if axis not in sizes:
                 raise ArgumentError(
                     f"{what} has {label!r} sharded as {axis!r}, so the devices of its blocks are"
-                    " unknown. Pass a layout: nx.draw(x, axis_resources, mesh)."
+                    f" unknown. Pass a layout: nx.{op}(x, axis_resources, mesh)."
                 )
         used += axes
         parts = math.prod(sizes[axis] for axis in axes)
@@ -274,9 +325,36 @@ def _by_indices(
     return Holding(**known, dims=found, holders=holders, layout=None)
 
 
+def uneven_axes(held: Sequence[Holding]) -> list[str]:
+    """Return sentences about axes that do not divide: their blocks, and padding."""
+    found = {}
+    for dim in (dim for each in held for dim in each.dims):
+        if dim.padding:
+            block, true = dim.size // dim.parts, dim.size - dim.padding
+            full, rest = divmod(true, block)
+            sizes = [str(block)] * full + ([str(rest)] if rest else [])
+            sizes += ["0"] * (dim.parts - len(sizes))
+            if len(sizes) > _MOST_SIZES:
+                sizes = [*sizes[:3], "…", *sizes[-2:]]
+            blocks = ", ".join(sizes)
+            found[dim.label] = (
+                f"The {true:,} elements of {dim.label} do not divide over {dim.parts} devices: the"
+                f" blocks of {block} have {blocks} elements, and padding."
+            )
+        elif dim.undivided:
+            count = math.prod(n for _, n in dim.undivided)
+            found[dim.label] = (
+                f"The {dim.size:,} elements of {dim.label} do not divide over {count} devices, so"
+                " all devices have all of them; nx.shard(..., padded=True) stores padded blocks."
+            )
+    hatched = any(dim.padding for each in held for dim in each.dims)
+    return [*found.values(), *(["Hatched parts are padding."] if hatched else [])]
+
+
 MOST_BLOCKS = 64  # the maximum number of blocks that are drawn individually
 _MOST_OF_MANY = 16  # the maximum if there are more devices than that
 _LONGEST = 16  # the maximum number of rows, and of columns, of a sheet
+_MOST_SIZES = 8  # the maximum number of block sizes in a sentence
 _FIRST = 3  # parts drawn at the start of a dimension that is not drawn completely
 
 

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from namedax.core.array import NamedArray, is_named
+from namedax.core.array import is_named
 from namedax.core.names import Mesh, PyTree
 from namedax.core.records import Record
-from namedax.core.region import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisResourceError, show_names
+from namedax.errors import ArgumentError, ArgumentTypeError
 from namedax.hlo import size_text
 from namedax.insight.drawing.arrangement import (
     MOST_BLOCKS,
@@ -30,7 +29,10 @@ from namedax.insight.drawing.arrangement import (
     Sheet,
     arrange,
     cells,
+    given_layout,
     holding_of,
+    uneven_axes,
+    unused_names,
 )
 from namedax.insight.drawing.canvas import (
     GRAY,
@@ -52,9 +54,6 @@ from namedax.insight.drawing.canvas import (
     text_width,
 )
 from namedax.messages.call_errors import checks_signature
-from namedax.resources.assignment import Assignment, check_mesh_axes, parse_resources
-from namedax.resources.mesh import any_mesh
-from namedax.resources.serial import on_devices, with_loops
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,7 +61,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-_MOST_PANELS, _MOST_SIZES = 12, 8
+_MOST_PANELS = 12
 _PAGE, _NARROWEST, _MARGIN, _GAP = 12.5, 5.5, 0.25, 0.4  # in inches
 
 
@@ -121,7 +120,7 @@ def draw(
     >>> plan = nx.draw({"w": w}, {"batch": "x", "k": "y"}, mesh)
     """
     require_matplotlib("draw")
-    place = _place(axis_resources, mesh)
+    place = given_layout("draw", axis_resources, mesh)
     paths = jax.tree_util.tree_flatten_with_path(x, is_leaf=is_named)[0]
     if not paths:
         raise ArgumentError(
@@ -139,40 +138,7 @@ def draw(
         canvas = canvas_on(ax)
         fill(canvas, held[0], _colors(held))
         return canvas.figure
-    return _figure(held, _unused(axis_resources, [leaf for _, leaf in paths]))
-
-
-def _place(
-    axis_resources: Mapping[Hashable, Any] | None, mesh: Mesh | None
-) -> tuple[Assignment, Mesh] | None:
-    """Return the layout and mesh that place arrays; `None` to draw their current sharding."""
-    if axis_resources is None:
-        if mesh is not None:
-            raise AxisResourceError(
-                "draw: mesh= is given without axis_resources, but arrays are drawn with their"
-                " current sharding. Pass both to draw another layout; axis_resources={} replicates"
-                " the arrays."
-            )
-        return None
-    surrounding = ambient()
-    if surrounding is not None and surrounding.resources:
-        raise AxisResourceError(
-            "draw: it draws global arrays and cannot run in a mapped function. Call it before the"
-            " mapped function."
-        )
-    assignment = on_devices(
-        with_loops(parse_resources(axis_resources, "draw"))
-    )  # loops have no devices
-    mesh = any_mesh(mesh, "draw")
-    check_mesh_axes(assignment, mesh, "draw")
-    return assignment, mesh
-
-
-def _unused(axis_resources: Mapping[Hashable, Any] | None, leaves: Sequence[object]) -> str:
-    """Return a sentence about names that no array has, which may be misspelled."""
-    names = {dim for leaf in leaves if isinstance(leaf, NamedArray) for dim in leaf.dims}
-    unused = [name for name in axis_resources or () if name not in names]
-    return f"No array here has the axis {show_names(unused)}." if unused else ""
+    return _figure(held, unused_names(axis_resources, [leaf for _, leaf in paths]))
 
 
 def _colors(held: Sequence[Holding]) -> DeviceColors:
@@ -240,7 +206,7 @@ def _heading(
             f"With more than {MOST_BLOCKS} devices, only the first blocks and the last one of each"
             " axis are drawn."
         )
-    sentences += _uneven(chosen)
+    sentences += uneven_axes(chosen)
     if len(chosen) < len(held):
         kinds = {(each.type, each.dims, each.layout) for each in chosen}
         alike = sum((each.type, each.dims, each.layout) in kinds for each in held) - len(chosen)
@@ -250,32 +216,6 @@ def _heading(
             " with the layout of one that is drawn."
         )
     return title, sentences + ([note] if note else [])
-
-
-def _uneven(held: Sequence[Holding]) -> list[str]:
-    """Return sentences about axes that do not divide: their blocks, and padding."""
-    found = {}
-    for dim in (dim for each in held for dim in each.dims):
-        if dim.padding:
-            block, true = dim.size // dim.parts, dim.size - dim.padding
-            full, rest = divmod(true, block)
-            sizes = [str(block)] * full + ([str(rest)] if rest else [])
-            sizes += ["0"] * (dim.parts - len(sizes))
-            if len(sizes) > _MOST_SIZES:
-                sizes = [*sizes[:3], "…", *sizes[-2:]]
-            blocks = ", ".join(sizes)
-            found[dim.label] = (
-                f"The {true:,} elements of {dim.label} do not divide over {dim.parts} devices: the"
-                f" blocks of {block} have {blocks} elements, and padding."
-            )
-        elif dim.undivided:
-            count = math.prod(n for _, n in dim.undivided)
-            found[dim.label] = (
-                f"The {dim.size:,} elements of {dim.label} do not divide over {count} devices, so"
-                " all devices have all of them; with padded=True, they have padded blocks."
-            )
-    hatched = any(dim.padding for each in held for dim in each.dims)
-    return [*found.values(), *(["Hatched parts are padding."] if hatched else [])]
 
 
 def _flow(panels: Sequence[Panel]) -> tuple[list[tuple[float, float]], float, float]:

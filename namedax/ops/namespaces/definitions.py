@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from namedax.distributed import process_entries as process_entries
     from namedax.insight.analysis.explain import explain as explain
     from namedax.insight.analysis.report import Report as Report
+    from namedax.insight.analysis.summary import Summary as Summary
+    from namedax.insight.analysis.summary import summary as summary
     from namedax.insight.drawing.arrays import draw as draw
     from namedax.insight.planning.planner import plan as plan
     from namedax.insight.planning.result import Plan as Plan

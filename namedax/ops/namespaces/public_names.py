@@ -20,6 +20,7 @@ NAMES: dict[str, str] = {
     "distributed": "from_process_local process_entries",
     "insight.analysis.explain": "explain",
     "insight.analysis.report": "Report",
+    "insight.analysis.summary": "Summary summary",
     "insight.drawing.arrays": "draw",
     "insight.planning.planner": "plan",
     "insight.planning.result": "Plan",

@@ -668,7 +668,7 @@ def test_without_padding_an_axis_that_does_not_divide_is_replicated():
         nx.draw(nx.shard(x, {"batch": "x"}, MESH, padded=True), {"batch": "x"}, MESH),
     ):
         assert not padding_of(figure)
-        assert "so all devices have all of them; with padded=True, they have padded blocks." in below_the_title(figure)
+        assert "so all devices have all of them; nx.shard(..., padded=True) stores padded blocks." in below_the_title(figure)
         assert "240 B" in said(figure)
 
 
@@ -781,7 +781,7 @@ def test_messages():
         (
             lambda: nx.draw(w, mesh=MESH),
             AxisResourceError,
-            "draw: mesh= is given without axis_resources, but arrays are drawn with their current sharding. Pass both to draw another "
+            "draw: mesh= is given without axis_resources, but arrays are shown with their current sharding. Pass both to show another "
             "layout; axis_resources={} replicates the arrays.",
         ),
         (
@@ -805,7 +805,7 @@ def test_messages():
         (
             lambda: nx.xmap(lambda x: nx.draw(x, {"b": "x"}, MESH) and x, axis_resources={"b": "x"}, mesh=MESH)(w),
             AxisResourceError,
-            "draw: it draws global arrays and cannot run in a mapped function. Call it before the mapped function.",
+            "draw: it shows global arrays and cannot run in a mapped function. Call it before the mapped function.",
         ),
     ]:
         with pytest.raises(kind) as error:
