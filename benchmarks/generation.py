@@ -1,11 +1,12 @@
-"""A step of generation with a KV cache, by names and by hand with `shard_map`.
+"""Generation with a KV cache, by names and by hand with `shard_map`.
 
     python benchmarks/generation.py                # the table of docs/performance.md
     python benchmarks/generation.py --capacity 64  # a smaller cache
 
-Both programs add one token to every row of a batch, with Llama of `examples/models/` and random
-weights. By hand, the step has positional axes, one `lax.scan` that carries the cache of all layers,
-and a `psum` for each contraction over a sharded axis. Both caches are donated. The table has the
+The programs add tokens to every row of a batch, with Llama of `namedax.models` and random weights,
+in one compiled loop. By hand, the step has positional axes, one `lax.scan` that carries the cache
+of all layers, and a `psum` for each contraction over a sharded axis; `lax.fori_loop` repeats it. A
+third program calls the step by hand once for each token. All caches are donated. The table has the
 collectives of a step, the bytes that one device sends for a token of one row, the temporary memory
 beside the cache, and tokens per second. The programs alternate, and their tokens are equal.
 """
@@ -14,19 +15,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import pathlib
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "examples" / "models"))
-
-import generate
 import jax
 import jax.numpy as jnp
-import llama
 import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding
@@ -34,6 +29,7 @@ from jax.sharding import PartitionSpec as P
 from matrix_optimizers import bytes_sent, collectives_text
 
 import namedax as nx
+from namedax.models import generate, llama
 
 BATCH = 8
 CONFIG = llama.Config(
@@ -149,8 +145,11 @@ def step_by_hand(resources: dict[str, str]) -> Callable[..., Any]:
     return step
 
 
-def compiled_by_hand(title: str, params: Any, capacity: int) -> tuple[Any, Any]:
-    """Compile the step by hand, and return it with its weights, empty cache and first token."""
+def compiled_by_hand(title: str, params: Any, capacity: int, count: int | None) -> tuple[Any, Any]:
+    """Compile the step by hand, or a loop of `count` steps.
+
+    It is returned with its weights, empty cache and first token.
+    """
     mesh, resources = generate.layout(title)
 
     def spec(axes: tuple[str, ...]) -> P:
@@ -170,12 +169,28 @@ def compiled_by_hand(title: str, params: Any, capacity: int) -> tuple[Any, Any]:
     args = (arrays, *empty, jnp.zeros(BATCH, jnp.int32), jnp.arange(BATCH, dtype=jnp.int32))
     in_specs = (specs, cache_spec, cache_spec, row, row)
     step = step_by_hand(resources)
+    found_spec = P(None, *row)
+    if count is not None:
+        one = step
+
+        def step(p: Any, keys: Any, values: Any, lengths: Any, token: Any) -> Any:
+            def add(i: Any, carry: Any) -> Any:
+                found, token, *cache = carry
+                token, *cache = one(p, *cache, token)
+                return (found.at[i].set(token), token, *cache)
+
+            # It varies as the tokens do.
+            found = jnp.zeros((count, *token.shape), token.dtype) + 0 * token
+            found, _, *cache = lax.fori_loop(0, count, add, (found, token, keys, values, lengths))
+            return (found, *cache)
+
     if mesh is not None:
         shardings = jax.tree.map(
             lambda each: NamedSharding(mesh, each), in_specs, is_leaf=lambda x: isinstance(x, P)
         )
         args = jax.device_put(args, shardings)
-        out_specs = (row, cache_spec, cache_spec, row)
+        first = row if count is None else found_spec
+        out_specs = (first, cache_spec, cache_spec, row)
         step = jax.shard_map(step, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
     return jax.jit(step, donate_argnums=(1, 2, 3)).lower(*args).compile(), args
 
@@ -183,48 +198,59 @@ def compiled_by_hand(title: str, params: Any, capacity: int) -> tuple[Any, Any]:
 # --- by names -------------------------------------------------------------------------------------
 
 
-def compiled_by_name(title: str, params: Any, capacity: int) -> tuple[Any, Any]:
-    """Compile the step of generate.py, and return it with its arguments."""
+def compiled_by_name(title: str, params: Any, capacity: int, count: int) -> tuple[Any, Any]:
+    """Compile the loop of `namedax.models.generate`, and return it with its arguments."""
     mesh, resources = generate.layout(title)
     generator = generate.Generator(llama, CONFIG, capacity, resources, mesh)
     cache = llama.init_cache(CONFIG, BATCH, capacity)
-    args = (params, cache, nx.named(jnp.arange(BATCH, dtype=jnp.int32), ["batch"]))
+    numbers = nx.arange(BATCH, axis="batch", dtype=jnp.int32)
+    keys = nx.random.fold_in(jax.random.key(0), numbers)
+    rows = generate.Rows(keys, 0 * numbers + count, 0 * numbers)
+    args = (params, cache, numbers, rows)
     if mesh is not None:
         args = nx.shard(args, resources, mesh)
-    args = (*args, jax.random.key(0))
-    return jax.jit(generator.step, donate_argnums=1).lower(*args).compile(), args
+    return jax.jit(generator.extend(count, False), donate_argnums=1).lower(*args).compile(), args
 
 
 # --- the table ------------------------------------------------------------------------------------
 
 
-def runs(title: str, params: Any, capacity: int) -> dict[str, tuple[Any, Callable[[int], Any]]]:
-    """Return, for each program, the compiled step and a function that generates tokens."""
-    by_hand, hand = compiled_by_hand(title, params, capacity)
-    by_name, named = compiled_by_name(title, params, capacity)
+def runs(
+    title: str, params: Any, capacity: int, count: int
+) -> dict[str, tuple[Any, Callable[[], Any]]]:
+    """Return, for each program, what is compiled and a function that generates tokens."""
+    by_hand, hand = compiled_by_hand(title, params, capacity, count)
+    called, _ = compiled_by_hand(title, params, capacity, None)
+    by_name, named = compiled_by_name(title, params, capacity, count)
 
-    def run_by_hand(count: int) -> Any:
-        arrays, keys, values, lengths, token = hand
-        keys, values, lengths = (x.copy() for x in (keys, values, lengths))
-        jax.block_until_ready((keys, values))
-        found, begin = [], time.perf_counter()
-        for _ in range(count):
-            token, keys, values, lengths = by_hand(arrays, keys, values, lengths, token)
-            found.append(token)
-        jax.block_until_ready((token, keys))
-        return time.perf_counter() - begin, np.stack(found)
+    def cache_by_hand() -> Any:
+        return jax.block_until_ready([x.copy() for x in hand[1:4]])
 
-    def run_by_name(count: int) -> Any:
-        params, cache, token, key = named
-        cache = jax.block_until_ready(jax.tree.map(jnp.copy, cache))
-        found, begin = [], time.perf_counter()
+    def run_by_hand() -> Any:
+        cache, begin = cache_by_hand(), time.perf_counter()
+        found = jax.block_until_ready(by_hand(hand[0], *cache, hand[4]))[0]
+        return time.perf_counter() - begin, np.asarray(found)
+
+    def run_called() -> Any:
+        cache, token, found = cache_by_hand(), hand[4], []
+        begin = time.perf_counter()
         for _ in range(count):
-            token, cache = by_name(params, cache, token, key)
+            token, *cache = called(hand[0], *cache, token)
             found.append(token)
         jax.block_until_ready((token, cache))
-        return time.perf_counter() - begin, np.stack([np.asarray(token.data) for token in found])
+        return time.perf_counter() - begin, np.stack(found)
 
-    return {"by hand": (by_hand, run_by_hand), "namedax": (by_name, run_by_name)}
+    def run_by_name() -> Any:
+        params, cache, *rest = named
+        cache, begin = jax.block_until_ready(jax.tree.map(jnp.copy, cache)), time.perf_counter()
+        found = jax.block_until_ready(by_name(params, cache, *rest))[0]
+        return time.perf_counter() - begin, np.asarray(nx.positional(found, ["new", "batch"]))
+
+    return {
+        "by hand": (called, run_by_hand),  # a loop has the collectives of its step
+        "by hand, call by call": (called, run_called),
+        "namedax": (by_name, run_by_name),
+    }
 
 
 def main() -> None:
@@ -240,13 +266,14 @@ def main() -> None:
     print("| layout | program | collectives of a step | sent per token | memory | tokens/s |")
     print("|---|---|---|---|---|---|")
     for title in TITLES:
-        programs = runs(title, params, options.capacity)
-        tokens = {name: run(options.tokens)[1] for name, (_, run) in programs.items()}
-        np.testing.assert_array_equal(tokens["namedax"], tokens["by hand"], err_msg=title)
+        programs = runs(title, params, options.capacity, options.tokens)
+        tokens = {name: run()[1] for name, (_, run) in programs.items()}
+        for name, found in tokens.items():
+            np.testing.assert_array_equal(found, tokens["by hand"], err_msg=f"{title}, {name}")
         seconds: dict[str, list[float]] = {name: [] for name in programs}
         for number in range(options.rounds):
             for name in list(programs)[:: 1 if number % 2 else -1]:
-                seconds[name].append(programs[name][1](options.tokens)[0])
+                seconds[name].append(programs[name][1]()[0])
         speed = {
             name: BATCH * options.tokens / float(np.median(each)) for name, each in seconds.items()
         }

@@ -30,6 +30,7 @@ from namedax import image as image
 from namedax import interop as interop
 from namedax import lax as lax
 from namedax import machines as machines
+from namedax import models as models
 from namedax import nn as nn
 from namedax import numpy as numpy
 from namedax import random as random

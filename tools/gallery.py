@@ -1,6 +1,6 @@
 """Writes docs/gallery.md: the examples that compare assignments, each with its picture, its table and the time that it takes.
 
-It also writes docs/models/: a page for each model of examples/models, with its communication and its plans.
+It also writes docs/models/: a page for each model of namedax.models, with its communication and its plans.
 
 `python tools/gallery.py` runs all of them (a few minutes), or those that are named, such as `mcmc` or `llama`;
 `tests/house/test_gallery.py` runs each with a few steps, and sees that the page has them all.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import importlib
 import os
 import pathlib
 import re
@@ -56,11 +55,11 @@ TITLES = {
     "unet": "U-Net with sharded images",
 }
 COLUMNS = 96  # of a block of the site
-MODELS, MODEL_PAGES = EXAMPLES / "models", ROOT / "docs" / "models"
+MODELS, MODEL_PAGES = ROOT / "namedax" / "models", ROOT / "docs" / "models"
 MODELS_HEAD = """\
 # Models
 
-To run or train a published architecture, start from one of these files. Each file defines a model by plain functions over axis names. Its
+To run or train a published architecture, use one of these modules of `namedax.models`. Each defines a model by plain functions over axis names. Its
 logits, losses and gradients equal those of PyTorch in every layout of its page. A page shows the communication of a training step, and the
 layouts that `nx.plan` chooses. Both come from tracing the model at a published size, without devices. `tools/gallery.py` writes these pages.
 
@@ -68,27 +67,31 @@ layouts that `nx.plan` chooses. Both come from tracing the model at a published 
 |---|---|
 """
 LOAD = """\
-import sys
+import jax
 
 import namedax as nx
 
-sys.path.append("examples/models")
-import common
-import {name}
-
 folder = "{folder}"  # config.json and *.safetensors
-config = {name}.Config.from_json(folder)
-sizes = config.sizes()
-mesh, layout = common.layout("fsdp+tp", common.axis_names(config))
-params = nx.interop.load_safetensors(
-    folder,
-    {name}.spec(config),
-    layout,
-    mesh,
-    sizes=sizes,
-    ignore=common.ignored_keys(config),
-)
+mesh = jax.make_mesh((4, 2), ("data", "model"))
+layout = {layout}
+model = nx.models.load(folder, layout, mesh)
+print(model.report)  # the place and the axes of each key
+print(nx.summary(model.params))
 """
+LOADED = (
+    "Each device reads only its own blocks. To compute with this layout, map a function with it:"
+    " `nx.xmap(model.loss, axis_resources=layout, mesh=mesh)`. Every other layout on this page works too."
+)
+
+
+def layout_text(name: str) -> str:
+    """The layout of the page's example, in lines that a page shows completely."""
+    from namedax.models import common, show
+
+    known = common.axis_names(show.Step(name).config)
+    chosen = {axis: place for axis, place in common.LAYOUTS["fsdp+tp"][1].items() if axis in known}
+    lines = "".join(f"    {axis!r}: {place!r},\n" for axis, place in chosen.items())
+    return "{\n" + lines.replace("'", '"') + "}"
 
 
 def names() -> list[str]:
@@ -150,10 +153,8 @@ def narrow(table: str) -> str:
 
 
 def models() -> list[str]:
-    """The models of examples/models that have a page: those that can be shown."""
-    return sorted(
-        path.stem for path in MODELS.glob("*.py") if f'show.main("{path.stem}")' in path.read_text()
-    )
+    """The models that have a page: those with a loss."""
+    return sorted(path.stem for path in MODELS.glob("*.py") if "\ndef loss(" in path.read_text())
 
 
 def described(path: pathlib.Path) -> tuple[str, list[str]]:
@@ -167,19 +168,23 @@ def described(path: pathlib.Path) -> tuple[str, list[str]]:
 
 def model_page(name: str) -> str:
     """Runs a model's file, and makes its page."""
-    sys.path.insert(0, str(MODELS))
-    common, show = (importlib.import_module(module) for module in ("common", "show"))
+    from namedax.models import common, show
+
     path = MODELS / f"{name}.py"
     title, paragraphs = described(path)
     head, _, rest = title.partition(": ")
-    run = subprocess.run(
-        [sys.executable, str(path)],
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    run = "".join(
+        subprocess.run(
+            [sys.executable, "-m", "namedax.models", command, name],
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        ).stdout.rstrip()
+        + "\n\n"
+        for command in ("explain", "plan")
     )
-    axes, step, *plans = re.split(r"\n\n(?=A step under|Layouts of|plan: )", run.stdout.rstrip())
+    axes, step, *plans = re.split(r"\n\n+(?=A step under|Layouts of|plan: )", run.rstrip())
     published, folder, _, inputs = show.PUBLISHED[name]
     shown = show.Step(name)
     names = {*shown.config.sizes(), *shown.names(8), *getattr(shown.config, "axes", ())}
@@ -196,18 +201,17 @@ def model_page(name: str) -> str:
     text = textwrap.fill(f"**{rest[:1].upper()}{rest[1:]}** " + " ".join(paragraphs), 140)
     parts = [
         f"# {head}",
-        f"To run or train {head}, use [examples/models/{name}.py](../../examples/models/{name}.py).",
+        f"To run or train {head}, use [namedax.models.{name}](../../namedax/models/{name}.py).",
         text,
         "## Load a published checkpoint",
-        "To load a published checkpoint with a layout, run this code in a checkout of namedax:",
-        f"```py\n{LOAD.format(name=name, folder=folder)}```",
-        "Each device reads only its own blocks. To compute with this layout, map a function with it:\n"
-        "`nx.xmap(loss, axis_resources=layout, mesh=mesh)`. Every other layout on this page works too.",
+        "To load a published checkpoint with a layout, run this code:",
+        f"```py\n{LOAD.format(folder=folder, layout=layout_text(name))}```",
+        textwrap.fill(LOADED, 140),
         f"## Axes of {published}",
         f"```text\n{axes}\n```",
         "## Communication of a training step",
         textwrap.fill(
-            "`nx.explain` reports this for the step of `examples/models/train.py`, with AdamW and in bfloat16. The bytes are those that one"
+            "`nx.explain` reports this for the step of `python -m namedax.models train`, with AdamW and in bfloat16. The bytes are those that one"
             f" device sends. The inputs of one chip have the sizes {of_chip}.",
             140,
         ),
@@ -215,7 +219,7 @@ def model_page(name: str) -> str:
         "## Layouts for 8 and 256 chips",
         "A star marks the layout that `nx.plan` chooses. The others are on the Pareto front of time and memory:",
         *(f"```text\n{plan}\n```" for plan in plans),
-        f"`python examples/models/{name}.py` prints these reports. `--chips`, `--layout` and `--machine` change them.",
+        f"`python -m namedax.models explain {name}` and `python -m namedax.models plan {name}` print these reports.",
         "## Tested layouts",
         "The tests compare logits, loss and gradients with PyTorch under these layouts, on Auto and Explicit mesh axes:",
         "| layout | mesh | `axis_resources` |\n|---|---|---|\n" + "\n".join(rows),

@@ -1,4 +1,4 @@
-"""Write the golden files of examples/models: logits, losses, gradients and greedy tokens of PyTorch.
+"""Write the golden files of namedax.models: logits, losses, gradients and greedy tokens of PyTorch.
 
 It needs `torch` and `transformers`, which take 6 GB and are in no extra, so run it in an
 environment of its own:

@@ -731,7 +731,7 @@ NO_COST = {
         checkpoints.restore checkpoints.save checkpoints.save_args checkpoints.types distributed.bytes_per_device
         hlo.collectives hlo.summary interop.abstract interop.clip_by_global_norm interop.from_flax interop.from_logical_rules interop.to_flax
         interop.from_state_dict interop.load_safetensors interop.save_safetensors interop.state_dict_report interop.to_state_dict
-        interop.adafactor interop.muon interop.scale_by_muon interop.scale_by_shampoo interop.shampoo
+        models.load interop.adafactor interop.muon interop.scale_by_muon interop.scale_by_shampoo interop.shampoo
         machines.measure testing.assert_collectives
         testing.assert_no_gather testing.assert_resources_do_not_matter typing.check typing.element_type typing.matches
     """

@@ -663,7 +663,11 @@ def definitions() -> str:
         "from typing import TYPE_CHECKING",
         "",
         "if TYPE_CHECKING:",
-        *(f"    {_import_of(name, module)}" for name, module in _public()),
+        *(
+            f"    {_import_of(name, module)}"
+            for name, module in _public()
+            if name not in public_names.ABOVE  # they import the names
+        ),
     ]
     return "\n".join(lines) + "\n"
 

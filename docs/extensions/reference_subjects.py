@@ -131,7 +131,7 @@ _PATHS = {
         ("insight/", "debug/", "machines/", "hlo", "testing"),
         COMMUNICATION,
     ),
-    **dict.fromkeys(("checkpoints/", "distributed", "interop", "typing/"), FILES),
+    **dict.fromkeys(("checkpoints/", "distributed", "interop", "models/", "typing/"), FILES),
 }  # fmt: skip
 
 #: The subjects of namespaces, for functions of JAX that no table above lists. `nx.scipy.stats` stands for all below it.

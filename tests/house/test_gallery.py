@@ -10,6 +10,7 @@ import jax
 import pytest
 
 import namedax as nx
+from namedax.models import common, show
 from tests.harness import environment_without_devices
 from tools import gallery
 
@@ -82,9 +83,9 @@ def test_the_page_has_every_example_with_its_picture():
     assert sorted(path.stem for path in (docs / "static" / "gallery").iterdir()) == sorted(found)
 
 
-MODELS = EXAMPLES / "models"
+MODELS = EXAMPLES.parent / "namedax" / "models"
 PAGES = EXAMPLES.parent / "docs" / "models"
-# The models of examples/models; the other files of the folder are what they and the programs share.
+# The models; the other modules of the package are what they and the commands share.
 SHOWN = sorted(path.stem for path in MODELS.glob("*.py") if "\ndef loss(" in path.read_text())
 
 
@@ -94,8 +95,6 @@ def test_every_model_has_a_page():
     index = (PAGES / "index.md").read_text()
     assert re.findall(r"\((\w+)\.md\)", index) == SHOWN
     assert "(models/index.md)" in (PAGES.parent / "gallery.md").read_text()
-    said = (EXAMPLES / "README.md").read_text()
-    assert not [name for name in SHOWN if f"`{name}.py`" not in said]
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -104,13 +103,12 @@ def test_the_page_of_a_model_has_its_reports(name):
     assert "A step under 'fsdp+tp' on data=4, model=2" in text
     assert re.findall(r"Layouts of step on ([\w=, ]+) of", text) == ["x=4, y=2", "x=16, y=16"]
     assert re.search(r"^\*  +[\d.]+ m?s", text, re.M)
-    sys.path.insert(0, str(MODELS))
     titles = re.findall(r"^\| ([\w+, ]+) \| \w+=\d", text, re.M)
     experts = name == "mixtral"
-    layouts = importlib.import_module("common").LAYOUTS
+    layouts = common.LAYOUTS
     assert titles == [title for title in layouts if title != "one device" and (experts or not title.startswith("ep"))]
-    assert f"(../../examples/models/{name}.py)" in text
-    names = importlib.import_module("common").axis_names(importlib.import_module("show").Step(name).config)
+    assert f"(../../namedax/models/{name}.py)" in text
+    names = common.axis_names(show.Step(name).config)
     rows = re.findall(r"^\| ([\w+, ]+) \| \w+=\d[^|]*\| `(.*)` \|$", text, re.M)
     assert len(rows) == len(titles)
     for title, shown in rows:
@@ -135,8 +133,7 @@ def test_the_page_of_a_model_loads_a_checkpoint(name, case, tmp_path, monkeypatc
     scope = {}
     exec(re.sub(r'folder = "[^"]*"', f"folder = {str(tmp_path)!r}", block), scope)
     assert scope["layout"]["batch"] == "data"  # the step has a batch, which no parameter has
-    common = scope["common"]
-    loaded = dict(common.places(scope["params"]))
+    loaded = dict(common.places(scope["model"].params))
     for place, array in common.places(params):
         assert bool(nx.all(loaded[place] == array, ...)), place
     assert not jax.tree.leaves(loaded["layers/query"])[0].sharding.is_fully_replicated

@@ -64,6 +64,7 @@ ROOMS = (
     "testing",
     "ops.namespaces.definitions",  # imports of the public names, for editors
     "",  # the face, namedax/__init__.py
+    "models",  # programs of users, which are written with the face
 )
 # Folders of rooms, which are none themselves.
 FOLDERS = ("ops", "insight")
@@ -75,6 +76,8 @@ WITHIN_FUNCTIONS: dict[tuple[str, str], str] = {}
 LOOK_UP_BY_NAME = {
     "": "the top of the house: imports a public name from its table when it is first touched",
     "ops.namespaces.lifting": "a Namespace fills the module that holds it (namedax.numpy, ...), and imports JAX's module and submodules when touched",
+    "models.architectures": "imports the module of the architecture that a checkpoint names",
+    "models.command": "imports the module of the command that is called, since others need more packages",
     "insight.planning.command": "imports the module of the user's program that the command line names",
     "checkpoints.written_names": "finds the enumeration of a stored name in a module that the user's program has imported",
 }
@@ -268,7 +271,7 @@ def test_few_private_modules_stand_at_the_top():
     assert {module.partition(".")[0] for module in modules()} - public == PRIVATE
 
 
-# Folders of tests that mirror no room: of whole programs, of this repository, of random programs, of examples/models.
+# Folders of tests that mirror no room: of whole programs, of this repository, of random programs, of namedax/models.
 TESTS = PACKAGE.parent / "tests"
 OTHER_FOLDERS = ("whole", "house", "fuzz", "models")
 
@@ -286,7 +289,7 @@ def test_tests_mirror_the_rooms():
     assert [name for name, count in names.items() if count > 1] == []  # pytest imports and selects modules by these
 
 
-FACES = ("checkpoints", "debug", "image", "interop", "lax", "machines", "nn", "numpy", "random", "scipy", "typing")
+FACES = ("checkpoints", "debug", "image", "interop", "lax", "machines", "models", "nn", "numpy", "random", "scipy", "typing")
 PACKAGES = [*FOLDERS, "programs.serial", *(r for r in ROOMS if r and r not in FACES and modules()[r].name == "__init__.py")]
 
 

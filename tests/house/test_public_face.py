@@ -72,7 +72,7 @@ def test_own_functions_of_numpy_are_names_of_jax():
 def test_modules_that_are_shown_are_faces():
     shown = {name for name in public(nx) if isinstance(getattr(nx, name), types.ModuleType)}
     assert shown == set(
-        "checkpoints debug distributed errors hlo image interop lax machines nn numpy random scipy testing typing".split()
+        "checkpoints debug distributed errors hlo image interop lax machines models nn numpy random scipy testing typing".split()
     )
 
 

@@ -1,4 +1,4 @@
-"""examples/models/generate.py: the tokens of PyTorch in every layout, and sampling as its definition in NumPy."""
+"""namedax.models.generate: the tokens of PyTorch in every layout, and sampling as its definition in NumPy."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ import pytest
 from jax.sharding import AxisType
 
 import namedax as nx
+from namedax.models import generate
 from tests.models.loading import golden
 from tests.models.test_models import CASES, model_of, params_of
-
-# isort: split
-import generate
 
 #: Decoders; the first two cases of a module are those with other attention.
 DECODERS = [case for case, module in CASES.items() if module in ("llama", "mixtral", "gemma", "mamba")]
@@ -55,6 +53,18 @@ def test_greedy_tokens_do_not_depend_on_the_layout(case, title, axis_types):
     np.testing.assert_array_equal(tokens_of(case, title, axis_types), golden(case)["greedy"])
 
 
+def rows_of(size):
+    """The rows of a loop that begins."""
+    numbers = nx.arange(size, axis="batch", dtype=np.int32)
+    return generate.Rows(nx.random.fold_in(jax.random.key(0), numbers), 0 * numbers + 4, 0 * numbers + 1)
+
+
+def compiled_loop(generator, params, cache, token):
+    """The loop that adds tokens, compiled with a donated cache."""
+    extend, size = generator.extend(4, False), token.named_shape["batch"]
+    return jax.jit(extend, donate_argnums=1).lower(params, cache, token, rows_of(size)).compile()
+
+
 SAMPLING = {"temperature": 0.7, "top_k": 9, "top_p": 0.8}
 
 
@@ -65,6 +75,68 @@ def test_drawn_tokens_do_not_depend_on_the_layout(title):
     expected = tokens_of("mistral", "one device", **SAMPLING)
     np.testing.assert_array_equal(tokens_of("mistral", title, **SAMPLING), expected)
     assert not np.array_equal(expected, golden("mistral")["greedy"])
+
+
+@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.parametrize("title", ["one device", "batch+heads"])
+def test_a_row_ends_at_a_stop_token(title):
+    """Others go on; the loop ends with the last row, and the columns after it repeat the stop tokens."""
+    found = golden("llama3")["greedy"]
+    stop = int(found[2, 1])
+    expected = found.copy()
+    for row in expected:
+        (ends,) = np.nonzero(row == stop)
+        row[ends[0] if len(ends) else NEW :] = stop
+    assert not np.array_equal(expected, found)
+    module, config = model_of("llama3")
+    mesh, resources = generate.layout(title)
+    generator = generate.Generator(module, config, 16, resources, mesh, stop=[stop])
+    params, prompts, key = params_of("llama3"), prompts_of("llama3"), jax.random.key(1)
+    np.testing.assert_array_equal(generator(params, prompts, NEW, key), expected)
+    chunks = [*generator.stream(params, prompts, NEW, key, 2)]
+    assert [chunk.shape[1] for chunk in chunks] == [1, 2, 2, 1]
+    np.testing.assert_array_equal(np.concatenate(chunks, 1), expected)
+
+
+REQUESTS = [([3, 5, 7], 6), ([1], 3), ([2, 9, 4, 4, 8, 1, 30], 1), ([11, 12], 9), ([20, 3, 3, 3], 4)]
+
+
+def batched(case, title, axis_types=None, rows=2, **options):
+    """The tokens of requests that share the rows of a cache, and those of each request alone."""
+    module, config = model_of(case)
+    mesh, resources = generate.layout(title, axis_types)
+    generator = generate.Generator(module, config, 16, resources, mesh, stop=[31], **options)
+    batcher, key, tokens = generate.Batcher(generator, rows, chunk=3), jax.random.key(1), {}
+    numbers = [batcher.submit(prompt, new) for prompt, new in REQUESTS[:4]]
+    for number, new, is_last in batcher.run(params_of(case), key):
+        tokens.setdefault(number, []).extend(new.tolist())
+        if is_last and len(numbers) < len(REQUESTS):
+            numbers.append(batcher.submit(*REQUESTS[4]))  # meanwhile
+    return [tokens[number] for number in numbers]
+
+
+@functools.cache
+def alone(case, options):
+    """The tokens of each request on one device, without the others."""
+    module, config = model_of(case)
+    generator = generate.Generator(module, config, 16, {}, stop=[31], **dict(options))
+    found = []
+    for number, (prompt, new) in enumerate(REQUESTS):
+        chunks = generator.stream(params_of(case), [prompt], new, jax.random.fold_in(jax.random.key(1), number), 3)
+        row = np.concatenate([*chunks], 1)[0].tolist()
+        found.append(row[: row.index(31) + 1] if 31 in row else row)
+    return found
+
+
+@pytest.mark.fast(1)
+@pytest.mark.full(2)
+@pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
+@pytest.mark.parametrize("options", [{}, SAMPLING], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("title", ["one device", "batch+heads", "uneven heads", "cache+heads", "weights"])
+@pytest.mark.parametrize("case", ["llama3", "gemma3", "mamba2", "mixtral"])
+def test_requests_enter_and_leave_the_rows_of_a_cache(case, title, options, axis_types):
+    assert batched(case, title, axis_types, **options) == alone(case, tuple(options.items()))
 
 
 def kept(logits, temperature, top_k, top_p):
@@ -120,7 +192,7 @@ def test_a_step_updates_the_cache_in_place(case, title):
     key, token = jax.random.key(0), nx.named(np.zeros(8, np.int32), ["batch"])
     params = jax.eval_shape(lambda: module.init(config, key))
     cache = jax.eval_shape(lambda: module.init_cache(config, 8, 1024))
-    compiled = jax.jit(generator.step, donate_argnums=1).lower(params, cache, token, key).compile()
+    compiled = compiled_loop(generator, params, cache, token)
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(cache))
     size //= 1 if mesh is None else mesh.size
     memory = compiled.memory_analysis()
@@ -131,10 +203,10 @@ def test_a_step_updates_the_cache_in_place(case, title):
 def test_a_step_sends_only_what_it_must():
     """Two all-reduces in a layer, one for the embedding, and two for the token: no cache and no logits."""
     generator = generator_of("llama3", "heads")
-    params, key = params_of("llama3"), jax.random.key(0)
+    params = params_of("llama3")
     rows = nx.named((np.array(golden("llama3")["tokens"][:3, :4]), np.full(3, 4, np.int32)), (["batch", "pos"], ["batch"]))
-    token, cache = generator.prefill(params, *rows, key)
-    compiled = jax.jit(generator.step, donate_argnums=1).lower(params, cache, token, key).compile()
+    token, cache = generator.prefill(params, *rows, rows_of(3).keys)
+    compiled = compiled_loop(generator, params, cache, token)
     config = model_of("llama3")[1]
     stream = 3 * config.embed * 4
     sent = [(one.kind, one.bytes, one.trips or 1) for one in nx.hlo.collectives(compiled)]
@@ -155,8 +227,8 @@ def test_uneven_heads_are_not_gathered(heads):
     key, token = jax.random.key(0), nx.named(np.zeros(2, np.int32), ["batch"])
     params = jax.eval_shape(lambda: module.init(config, key))
     tokens = jax.eval_shape(lambda: token + nx.zeros((), np.int32, named_shape={"pos": 4}))
-    _, cache = jax.eval_shape(generator.prefill, params, tokens, token, key)
-    compiled = jax.jit(generator.step, donate_argnums=1).lower(params, cache, token, key).compile()
+    _, cache = jax.eval_shape(generator.prefill, params, tokens, token, rows_of(2).keys)
+    compiled = compiled_loop(generator, params, cache, token)
     assert {one.kind for one in nx.hlo.collectives(compiled)} == {"all-reduce"}
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(cache)) // 3
     assert size <= compiled.memory_analysis().alias_size_in_bytes < 1.1 * size

@@ -1,4 +1,4 @@
-"""examples/models/mixtral.py: the loss that balances the experts, and where they are."""
+"""namedax.models.mixtral: the loss that balances the experts, and where they are."""
 
 from __future__ import annotations
 

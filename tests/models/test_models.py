@@ -1,11 +1,9 @@
-"""Every model of examples/models equals PyTorch in every layout, on Auto and on Explicit axes: logits, loss and gradients."""
+"""Every model of namedax.models equals PyTorch in every layout, on Auto and on Explicit axes: logits, loss and gradients."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
-import sys
 import tempfile
 from pathlib import Path
 
@@ -15,11 +13,9 @@ import pytest
 from jax.sharding import AxisType
 
 import namedax as nx
+from namedax.models import common
+from namedax.models.architectures import module_of
 from tests.models.loading import golden, named_state, state_of, write_config
-
-MODELS = Path(__file__).parents[2] / "examples" / "models"
-sys.path.insert(0, str(MODELS))
-common = importlib.import_module("common")
 
 # The module of each golden case.
 CASES = {
@@ -48,7 +44,7 @@ INPUTS = {  # in the order of the arguments of `forward`
 @functools.cache
 def model_of(case):
     """The module and the configuration of a case, read from its `config.json`."""
-    module = importlib.import_module(CASES[case])
+    module = module_of(CASES[case])
     with tempfile.TemporaryDirectory() as folder:
         config = module.Config.from_json(write_config(case, Path(folder)))
     # The golden losses are without the loss of the balance of experts.
@@ -136,4 +132,4 @@ def test_every_case_has_a_golden_file():
 
 @pytest.mark.parametrize("name", sorted({*CASES.values()}))
 def test_an_architecture_is_short(name):
-    assert len((MODELS / f"{name}.py").read_text().splitlines()) < 200
+    assert len(Path(module_of(name).__file__).read_text().splitlines()) < 200

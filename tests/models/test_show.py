@@ -1,16 +1,14 @@
-"""examples/models/show.py: what it prints of the models at their published sizes."""
+"""namedax.models.show: what it prints of the models at their published sizes."""
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "models"))
-show = importlib.import_module("show")
+import namedax as nx
+from namedax.models import show
+from namedax.models.command import main
 
 # Billions of parameters, as published.
 SIZES = {"gemma": 3.88, "llama": 8.03, "mamba": 2.70, "mixtral": 30.53, "t5": 2.85, "vit": 0.30, "whisper": 1.54}
@@ -37,11 +35,14 @@ def test_a_layout_has_the_communication_that_it_needs(name, layout):
 @pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_a_model_is_shown(capsys):
-    show.main("vit", ["--chips", "4", "--layout", "fsdp", "--machine", "h100", "--tries", "4"])
+    assert main(["explain", "vit", "--layout", "fsdp"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("ViT-Large/16: 0.30 billion parameters\n")
     assert "A step under 'fsdp' on data=8: {'batch': 'data', 'embed_fsdp': 'data'}" in text
-    assert "Layouts of step on x=2, y=2 of h100" in text
+    assert main(["explain", "vit", "--layout", "{'embed_fsdp': 'data'}", "--mesh", "data=4"]) == 0
+    assert "on data=4: {'embed_fsdp': 'data'}" in capsys.readouterr().out
+    assert main(["plan", "vit", "--chips", "4", "--machine", "h100", "--tries", "4"]) == 0
+    assert "Layouts of step on x=2, y=2 of h100" in capsys.readouterr().out
 
 
 def test_experts_are_sent_to_by_all_to_alls():
@@ -53,5 +54,5 @@ def test_experts_are_sent_to_by_all_to_alls():
 @pytest.mark.fast(0)
 def test_a_model_without_a_fitting_layout_says_so():
     step = show.Step("llama")
-    text = show.plan(step, 1, show.nx.machines.h100, 2)
+    text = show.plan(step, 1, nx.machines.h100, 2)
     assert re.match(r"plan: none of \d+ layouts", text)

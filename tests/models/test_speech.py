@@ -8,11 +8,9 @@ import pytest
 from jax.sharding import AxisType
 
 import namedax as nx
+from namedax.models import generate
 from tests.models.loading import golden
 from tests.models.test_models import batch_of, model_of, params_of
-
-# isort: split
-import generate
 
 NEW = 6
 

@@ -1,4 +1,4 @@
-"""examples/models/t5.py: generation with a cache equals PyTorch, and padding of the inputs has no influence."""
+"""namedax.models.t5: generation with a cache equals PyTorch, and padding of the inputs has no influence."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 import namedax as nx
+from namedax.models import generate
 from tests.models.loading import golden
 from tests.models.test_models import batch_of, model_of, params_of
-
-# isort: split
-import generate
 
 NEW = 6
 

@@ -10,7 +10,7 @@ import inspect
 import math
 import os
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -24,7 +24,7 @@ from namedax.insight.planning.planner import plan
 from namedax.machines import Machine
 from namedax.xmap.mapped_function import Xmapped
 
-__all__ = ["main"]
+__all__ = ["layout_argument", "main", "mesh_argument"]
 
 _DESCRIPTION = """\
 Find the fastest layout (axis_resources) of a program on a machine, as nx.plan does. Nothing is
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
         made = _plan(options)
         print(made)
         if options.why is not None:
-            print(f"\n{made.why(_layout(options.why))}")
+            print(f"\n{made.why(layout_argument(options.why, 'plan: --why'))}")
         if options.json is not None:
             made.to_json(options.json)
         if options.html is not None:
@@ -93,7 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--machines", action="store_true", help="list the machines, and exit")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--devices", type=_count, metavar="N", help="choose the mesh's shape too")
-    where.add_argument("--mesh", type=_mesh, metavar="AXIS=N,...", help="the mesh: data=32,model=8")
+    where.add_argument(
+        "--mesh", type=mesh_argument, metavar="AXIS=N,...", help="the mesh: data=32,model=8"
+    )
     add("--memory", type=_bytes, metavar="BYTES", help="limit per device: 32e9, 60GB or 30GiB")
     add("--names", type=_names, metavar="NAME,...", help="the axis names that may be mapped")
     add("--uneven", type=_names, metavar="NAME,...", help="names that may have padded blocks")
@@ -146,7 +148,8 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _mesh(text: str) -> dict[str, int]:
+def mesh_argument(text: str) -> dict[str, int]:
+    """Return the axes and sizes of a mesh, written as `data=32,model=8`."""
     pairs = [part.partition("=") for part in text.split(",")]
     sizes = {axis.strip(): size.strip() for axis, _, size in pairs}
     if len(sizes) < len(pairs) or not all(
@@ -163,15 +166,20 @@ def _fixed(text: str) -> tuple[str, tuple[str, ...]]:
     return name.strip(), tuple(axis.strip() for axis in axes.split(",") if axis.strip())
 
 
-def _layout(text: str) -> dict[Hashable, Any]:
+def layout_argument(text: str, what: str) -> dict[Any, Any]:
+    """Return a layout, written as a dict.
+
+    Raises:
+      ArgumentError: it is not a dict; the message begins with `what`.
+    """
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
         value = None
     if not isinstance(value, dict):
         raise ArgumentError(
-            f"plan: --why={text!r} is not a layout. Write a dict, such as"
-            " --why \"{'batch': 'data'}\"."
+            f"{what}={text!r} is not a layout. Write a dict, such as"
+            f" {what.rpartition(' ')[2]} \"{{'batch': 'data'}}\"."
         )
     return value
 

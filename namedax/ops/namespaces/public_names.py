@@ -6,13 +6,13 @@ The rest is derived from the table: the lazy imports of `namedax/__init__.py`, `
 
 from __future__ import annotations
 
-__all__ = ["NAMES", "NUMPY_ONLY", "SECOND", "homes"]
+__all__ = ["ABOVE", "NAMES", "NUMPY_ONLY", "SECOND", "homes"]
 
 #: The public names of each module. Public modules of the package are listed under "".
 NAMES: dict[str, str] = {
     "": (
-        "checkpoints debug distributed errors hlo image interop lax machines nn numpy random scipy"
-        " testing typing"
+        "checkpoints debug distributed errors hlo image interop lax machines models nn numpy random"
+        " scipy testing typing"
     ),
     "core.array": "NamedArray",
     "core.strict_broadcasting": "strict_broadcasting",
@@ -96,6 +96,10 @@ NUMPY_ONLY: dict[str, str] = {
     "ops.reduction.cumulative": "cumulative_prod cumulative_sum",
     "ops.shape.transposition": "permute_dims",
 }
+
+
+#: Public modules that are written with the names of the package, as programs of users are.
+ABOVE = frozenset({"models"})
 
 
 def homes() -> dict[str, str]:

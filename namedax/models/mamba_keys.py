@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common import biased
+from namedax.models.common import biased
 
 ENTRIES = {
     "vocab_size": "vocab", "hidden_size": "embed", "num_hidden_layers": "layers",

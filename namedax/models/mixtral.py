@@ -1,11 +1,9 @@
 """Mixtral and Qwen3-MoE: Llama's attention, and a mixture of experts in every layer.
 
-    python examples/models/mixtral.py
-
 A router chooses a few experts for each token, and no token is dropped. Experts are stored over
 `expert` and `embed_expert`. With `batch` and `expert` on one mesh axis, all-to-alls send the tokens
-to their experts (expert parallelism). Sources: Jiang et al., "Mixtral of experts", 2024; Yang et al.,
-"Qwen3 technical report", 2025; Fedus et al., "Switch transformers", 2021, for the balancing loss.
+to their experts (expert parallelism). Sources: Jiang et al., "Mixtral of experts", 2024; Yang et
+al., "Qwen3 technical report", 2025; Fedus et al., "Switch transformers", 2021, for the balance.
 """
 
 from __future__ import annotations
@@ -15,17 +13,16 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import common
 import jax
-import llama
-from common import Params, read
 
 import namedax as nx
+from namedax.models import common, llama
+from namedax.models.common import Params, read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(llama.Config):
-    """Sizes and variants. Every token has the `chosen` best of `experts`; `hidden` is that of one."""
+    """Sizes. Every token has the `chosen` best of `experts`; `hidden` is that of one."""
 
     experts: int
     chosen: int = 2
@@ -139,7 +136,7 @@ def feed_forward(x: nx.NamedArray, p: Params, config: Config) -> tuple[nx.NamedA
 
 
 def balance_loss(routing: nx.nn.Routing) -> Any:
-    """Measure the imbalance of the experts over all tokens and layers: `chosen` if there is none."""
+    """Measure the imbalance of experts over all tokens and layers: `chosen` if there is none."""
     over = [name for name in routing.probabilities.named_shape if name != "route"]
     return nx.nn.load_balancing_loss(routing, over, normalization="mixtral")
 
@@ -161,7 +158,7 @@ def route(
     dropout_key: Any = None,
     **rows: Any,
 ) -> tuple[nx.NamedArray, Any]:
-    """Return the logits, and the next cache or, without one, the routing of all tokens and layers."""
+    """Return the logits, and the next cache or the routing of all tokens and layers."""
 
     def layer(x: nx.NamedArray, p: Params, part: Any = None) -> tuple[nx.NamedArray, Any]:
         x, part = llama.attention(x, p, config, part, rows)
@@ -182,9 +179,3 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     logits, routing = route(params, batch["tokens"], config, **more)
     value = common.cross_entropy(logits, batch)
     return value + config.balance * balance_loss(routing) if config.balance else value
-
-
-if __name__ == "__main__":
-    import show
-
-    show.main("mixtral")

@@ -1,7 +1,5 @@
 """Whisper: an encoder of speech and a decoder of text.
 
-    python examples/models/whisper.py
-
 Two convolutions read the spectrogram, the second with stride 2. If its frames are sharded, a device
 gets the boundary frames of its neighbors, and nothing else. Source: Radford et al., "Robust speech
 recognition via large-scale weak supervision", 2022.
@@ -14,18 +12,19 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import common
 import jax
-from common import Params, layer_norm, read, write
-from common import init_cache as init_cache
-from whisper_keys import ENTRIES, FIXED, IGNORED, SPEC
 
 import namedax as nx
+from namedax.errors import CheckpointError
+from namedax.models import common
+from namedax.models.common import Params, layer_norm, read, write
+from namedax.models.common import init_cache as init_cache
+from namedax.models.whisper_keys import ENTRIES, FIXED, IGNORED, SPEC
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Sizes. `source` positions of the encoder are twice as many frames; `position` is of tokens."""
+    """Sizes. The encoder has `source` positions, of two frames each; `position` is of tokens."""
 
     vocab: int
     embed: int
@@ -47,7 +46,10 @@ class Config:
         values = common.read_config(path, ENTRIES, FIXED, IGNORED)
         for name in ("kv_heads", "hidden"):
             if values.pop(f"source {name}", values.get(name)) != values.get(name):
-                raise ValueError(f"{path}: encoder and decoder have different sizes of {name}.")
+                raise CheckpointError(
+                    f"models.load: {path} has different sizes of {name} in the encoder and the"
+                    " decoder, which this model does not support."
+                )
         values["key"] = values["embed"] // values["kv_heads"]
         return common.make_config(cls, path, values)
 
@@ -82,9 +84,14 @@ def keys_and_values(h: nx.NamedArray, p: Params, pos: str) -> tuple[nx.NamedArra
 
 
 def attention(
-    x: nx.NamedArray, p: Params, pos: str, memory: Any = None, cache: Any = None, lengths: Any = None
-) -> tuple[nx.NamedArray, Any]:  # fmt: skip
-    """Attend to a memory (keys and values), or to `x`: causally over `pos`, or all over `source`."""
+    x: nx.NamedArray,
+    p: Params,
+    pos: str,
+    memory: Any = None,
+    cache: Any = None,
+    lengths: Any = None,
+) -> tuple[nx.NamedArray, Any]:
+    """Attend to a memory of keys and values, or to `x`: causally over `pos`, all of `source`."""
     h = layer_norm(x, p)
     query = read(h, p["query"], "kv_heads, key", pos) + p["query_bias"]
     key, value = keys_and_values(h, p, pos) if memory is None else memory
@@ -154,9 +161,3 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     """Return the mean cross-entropy of the next tokens, in nats."""
     inputs, key = (batch["features"], batch["tokens"]), batch.get("dropout_key")
     return common.cross_entropy(forward(params, *inputs, config, dropout_key=key), batch)
-
-
-if __name__ == "__main__":
-    import show
-
-    show.main("whisper")

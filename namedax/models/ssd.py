@@ -1,4 +1,4 @@
-"""The layers of Mamba 2 over names: a causal convolution, and the recurrence of state-space duality.
+"""The layers of Mamba 2 over names: a causal convolution, and a recurrence.
 
 Every head has a state, a matrix {key, state} that decays by a number and adds an outer product at
 every position. Within chunks of positions this is a masked matrix product, as in attention.
@@ -35,7 +35,7 @@ def convolve(x: nx.NamedArray, taps: Any, past: Any, lengths: Any) -> tuple[Any,
 def recur(
     x: nx.NamedArray, log_decay: Any, b: Any, c: Any, state: Any, size_of_chunk: int
 ) -> tuple[nx.NamedArray, Any]:
-    """Compute `state = exp(log_decay) * state + outer(x, b)` and `y = state @ c` at all positions."""
+    """Compute `state = exp(log_decay) * state + outer(x, b)` and `y = state @ c`."""
     size, chunk = x.named_shape["pos"], min(size_of_chunk, x.named_shape["pos"])
 
     def chunks(array: nx.NamedArray) -> nx.NamedArray:

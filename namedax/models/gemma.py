@@ -1,7 +1,5 @@
 """Gemma 3: a decoder with sliding-window attention, and full attention in every sixth layer.
 
-    python examples/models/gemma.py
-
 Layers have norms before and after attention and the feed-forward network. Queries and keys are
 normalized. Each type of layer has its own rotary frequencies. All layers are one scan: the type of
 a layer is a boolean along `layers`, and `nx.cond` selects the frequencies and the window. Sources:
@@ -15,14 +13,14 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import common
 import jax
 import jax.numpy as jnp
-import llama
 import numpy as np
-from common import Params, read, write
 
 import namedax as nx
+from namedax.errors import CheckpointError
+from namedax.models import common, llama
+from namedax.models.common import Params, read, write
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +58,10 @@ class Config:
         if types := values.pop("types", ()):
             values["local"] = tuple(kind == "sliding_attention" for kind in types)
         if other := {*types} - {"sliding_attention", "full_attention"}:
-            raise ValueError(f"{path}: layer_types has {', '.join(sorted(other))}.")
+            raise CheckpointError(
+                f"models.load: {path} has layer_types {', '.join(sorted(other))}, which this model"
+                " does not support."
+            )
         for kind, rope in values.pop("rope", {}).items():
             of = "local_" if kind == "sliding_attention" else ""
             values |= {f"{of}theta": rope["rope_theta"], f"{of}scaling": rope}
@@ -190,9 +191,3 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     """Return the mean cross-entropy of the next tokens, in nats."""
     more = {name: batch.get(name) for name in ("positions", "segments", "dropout_key")}
     return common.cross_entropy(forward(params, batch["tokens"], config, **more), batch)
-
-
-if __name__ == "__main__":
-    import show
-
-    show.main("gemma")

@@ -1,7 +1,5 @@
 """T5: an encoder and a decoder with relative position biases, also T5 1.1 and Flan-T5.
 
-    python examples/models/t5.py
-
 The scores of attention are not scaled. The first layer of each stack has a table of biases by
 distance, which all layers of the stack use. T5 1.1 and Flan-T5 have gated feed-forward layers, and
 a separate output layer. The encoder and the decoder can have different layouts, because the encoder
@@ -14,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import common
 import jax
-from common import Params, read, write
-from t5_config import SPEC as SPEC
-from t5_config import TINY as TINY
-from t5_config import Config, spec
 
 import namedax as nx
+from namedax.models import common
+from namedax.models.common import Params, read, write
+from namedax.models.t5_config import SPEC as SPEC
+from namedax.models.t5_config import TINY as TINY
+from namedax.models.t5_config import Config, spec
 
 _HEADS = "kv_heads, key"
 
@@ -51,7 +49,7 @@ def bias(table: nx.NamedArray, queries: Any, keys: Any, config: Config, causal: 
 def attention(
     x: nx.NamedArray, p: Params, biases: Any, config: Config, pos: str, lengths: Any, cache: Any
 ) -> tuple[nx.NamedArray, Any]:
-    """Attend to earlier positions in the decoder, also those in a cache, and to all in the encoder."""
+    """Attend to earlier positions in the decoder and its cache, and to all in the encoder."""
     h = norm(x, p["norm1"], config)
     query, key, value = (read(h, p[name], _HEADS, pos) for name in ("query", "key", "value"))
     options: dict[str, Any] = {"axis": pos, "features": "key", "bias": biases, "scale": 1.0}
@@ -82,7 +80,7 @@ def cross_attention(
 
 
 def feed_forward(x: nx.NamedArray, p: Params, config: Config, pos: str = "pos") -> nx.NamedArray:
-    """A layer with ReLU, or with a gate, which is the tanh approximation of GELU."""
+    """Apply ReLU, or a gate with the tanh approximation of GELU."""
     h = norm(x, p["norm2"], config)
     up = read(h, p["up"], "hidden", pos)
     if config.gated:
@@ -166,9 +164,3 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     options = {name: batch.get(name) for name in ("source_lengths", "dropout_key")}
     logits = forward(params, batch["inputs"], batch["tokens"], config, **options)
     return common.cross_entropy(logits, batch)
-
-
-if __name__ == "__main__":
-    import show
-
-    show.main("t5")

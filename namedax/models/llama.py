@@ -1,11 +1,9 @@
-"""Llama 3, Mistral and Qwen3: decoders with RMSNorm, rotary positions, grouped-query attention, SwiGLU.
+"""Llama 3, Mistral and Qwen3: decoders with RMSNorm, rotary positions and SwiGLU.
 
-    python examples/models/llama.py
-
-They differ in their configuration. Llama 3 scales the frequencies of its rotary positions, Mistral
-limits attention to a window, and Qwen3 normalizes queries and keys. Sources: Grattafiori et al.,
-"The Llama 3 herd of models", 2024; Jiang et al., "Mistral 7B", 2023; Yang et al., "Qwen3 technical
-report", 2025.
+They have grouped-query attention, and differ in their configuration. Llama 3 scales the frequencies
+of its rotary positions, Mistral limits attention to a window, and Qwen3 normalizes queries and
+keys. Sources: Grattafiori et al., "The Llama 3 herd of models", 2024; Jiang et al., "Mistral 7B",
+2023; Yang et al., "Qwen3 technical report", 2025.
 """
 
 from __future__ import annotations
@@ -15,11 +13,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import common
 import jax
-from common import Params, read, write
 
 import namedax as nx
+from namedax.errors import CheckpointError
+from namedax.models import common
+from namedax.models.common import Params, read, write
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +50,10 @@ class Config:
         values.setdefault("key", values["embed"] // values["heads"])
         values["qk_norm"] = values.pop("type") == "qwen3"
         if other := {*values.pop("types", [])} - {"full_attention"}:
-            raise ValueError(f"{path}: layer_types has {', '.join(other)}; use gemma.py for those.")
+            raise CheckpointError(
+                f"models.load: {path} has layer_types {', '.join(sorted(other))}, which this model"
+                " does not support."
+            )
         return common.make_config(cls, path, values)
 
     def sizes(self) -> dict[str, int]:
@@ -183,9 +185,3 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     """Return the mean cross-entropy of the next tokens, in nats."""
     more = {name: batch.get(name) for name in ("positions", "segments", "dropout_key")}
     return common.cross_entropy(forward(params, batch["tokens"], config, **more), batch)
-
-
-if __name__ == "__main__":
-    import show
-
-    show.main("llama")

@@ -1,4 +1,4 @@
-"""Training data that every machine has: the sources of Python's standard library, and what is made of them.
+"""Training data that every machine has: the sources of Python's standard library.
 
 A batch is a function of the step alone, and a process reads only its own rows, so a training is the
 same under every layout and on any number of processes.
@@ -68,7 +68,7 @@ def text_rows(text: np.ndarray, step: int, rows: Sequence[int], length: int) -> 
 
 
 def packed_rows(text: np.ndarray, step: int, rows: Sequence[int], length: int) -> Arrays:
-    """Return rows that hold four documents of different lengths each; attention stays within them."""
+    """Return rows with four documents of different lengths; attention stays within them."""
     found = text_rows(text, step, rows, length)
     cuts = [np.sort(np.random.default_rng((step, row, 1)).integers(1, length, 3)) for row in rows]
     lengths = np.stack([np.diff([0, *cut, length]) for cut in cuts])

@@ -21,20 +21,21 @@ import jax
 import jax.numpy as jnp
 
 import namedax as nx
+from namedax.errors import CheckpointError
 
 Params = dict[str, Any]
 Spec = Mapping[str, tuple[str, str]]
 C = TypeVar("C")
 
-# --- configuration files ---------------------------------------------------------------------------
+# --- configuration files --------------------------------------------------------------------------
 
 # Entries of config.json that do not change the function: of training, generation and tokenizers.
 IGNORED = frozenset(
     "_attn_implementation _name_or_path _sliding_window_pattern activation_dropout architectures"
     " attention_dropout attn_implementation auto_map begin_suppress_tokens bos_token_id"
     " cache_implementation classifier_dropout decoder_start_token_id dropout dtype eos_token_id"
-    " forced_decoder_ids init_std initializer_factor initializer_range is_encoder_decoder max_length"
-    " max_position_embeddings max_window_layers model_type pad_token_id pretraining_tp"
+    " forced_decoder_ids init_std initializer_factor initializer_range is_encoder_decoder"
+    " max_length max_position_embeddings max_window_layers model_type pad_token_id pretraining_tp"
     " router_jitter_noise suppress_tokens task_specific_params torch_dtype transformers_version"
     " use_cache".split()
 )
@@ -61,7 +62,7 @@ def read_config(
       `scaling`.
 
     Raises:
-      ValueError: an entry is unknown, or has a value that the model does not support.
+      CheckpointError: an entry is unknown, or has a value that the model does not support.
     """
     path = pathlib.Path(path)
     path = path / "config.json" if path.is_dir() else path
@@ -76,14 +77,15 @@ def read_config(
         entries["rope_parameters"] = rope
     known = {"rope_theta": "theta", "rope_scaling": "scaling", **fields}
     if unknown := sorted(entries.keys() - known.keys() - fixed.keys() - IGNORED - {*ignored}):
-        raise ValueError(
-            f"{path}: unknown configuration entries {', '.join(map(repr, unknown))}. Add them to the"
-            " fields of Config, or to `ignored` if they do not change the function."
+        raise CheckpointError(
+            f"models.load: {path} has entries that the model does not know:"
+            f" {', '.join(map(repr, unknown))}. Add them to the fields of Config, or to `ignored`"
+            " if they do not change the function."
         )
     for entry, allowed in fixed.items():
         if entry in entries and entries[entry] not in (allowed := [*allowed]):
-            raise ValueError(
-                f"{path}: {entry} is {entries[entry]!r}; this model supports only"
+            raise CheckpointError(
+                f"models.load: {path} has {entry}={entries[entry]!r}; this model supports only"
                 f" {' or '.join(map(repr, allowed))}."
             )
     return {
@@ -97,11 +99,14 @@ def make_config(cls: type[C], path: str | os.PathLike[str], values: Mapping[str,
     """Make the dataclass, or name the entries that the file lacks."""
     missing = [
         field.name
-        for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+        for field in dataclasses.fields(cls)
         if field.default is dataclasses.MISSING and field.name not in values
     ]
     if missing:
-        raise ValueError(f"{path}: no entry gives {', '.join(missing)} of {cls.__name__}.")
+        raise CheckpointError(
+            f"models.load: {path} has no entry for {', '.join(missing)} of {cls.__name__}. Use a"
+            " complete config.json, as published beside the weights."
+        )
     return cls(**values)
 
 
@@ -310,7 +315,7 @@ def last_token(x: nx.NamedArray, lengths: Any) -> nx.NamedArray:
 
 
 def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "vocab") -> Any:
-    """Return the mean cross-entropy of `batch["targets"]`, in nats; `batch["mask"]` selects some."""
+    """Return the mean cross-entropy in nats of `batch["targets"]`; `batch["mask"]` selects some."""
     losses = nx.nn.softmax_cross_entropy(logits, batch["targets"], axis)
     if batch.get("mask") is None:
         return nx.mean(losses, ...)
@@ -320,8 +325,8 @@ def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "
 
 # --- layouts --------------------------------------------------------------------------------------
 
-# Experts have a stored name of their own: an array has `embed_fsdp`, or `expert` and `embed_expert`,
-# so that experts may be on the mesh axis of the other stored parameters.
+# Experts have a stored name of their own: an array has `embed_fsdp`, or `expert` and
+# `embed_expert`, so that experts may be on the mesh axis of the other stored parameters.
 FSDP = {"embed_fsdp": "data", "embed_expert": "data"}
 TENSOR = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
 ACCUMULATE = ("data", nx.SerialLoop(2))

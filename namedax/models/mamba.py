@@ -1,7 +1,5 @@
 """Mamba 2: a decoder with a recurrence instead of attention.
 
-    python examples/models/mamba.py
-
 The recurrence is in ssd.py. Positions can be sharded if every device has complete chunks. As in
 grouped-query attention, the heads of `group` share one head of `kv_heads`. Tensor parallelism
 shards `kv_heads`, or `group` if `kv_heads` has size 1. A checkpoint has one matrix for the gate,
@@ -19,19 +17,19 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import common
 import jax
 import jax.numpy as jnp
-import ssd
-from common import Params, read, write
-from mamba_keys import ENTRIES, FIXED, IGNORED, SPEC
 
 import namedax as nx
+from namedax.errors import CheckpointError, UnsupportedArgumentError
+from namedax.models import common, ssd
+from namedax.models.common import Params, read, write
+from namedax.models.mamba_keys import ENTRIES, FIXED, IGNORED, SPEC
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Sizes and variants. `heads` heads have states of `key` by `state`; `tap` is the convolution's."""
+    """Sizes. `heads` heads have states of `key` by `state`; `tap` is the convolution's."""
 
     vocab: int
     embed: int
@@ -56,7 +54,9 @@ class Config:
         values = common.read_config(path, ENTRIES, FIXED, IGNORED)
         expanded = values.pop("expand", 2) * values["embed"]
         if expanded != values["heads"] * values["key"]:
-            raise ValueError(f"{path}: expand * hidden_size is not num_heads * head_dim.")
+            raise CheckpointError(
+                f"models.load: {path} has expand * hidden_size that is not num_heads * head_dim."
+            )
         if "limit" in values:  # JSON has no infinity
             number = lambda x: float(x["__float__"] if isinstance(x, dict) else x)  # noqa: E731
             values["limit"] = tuple(map(number, values["limit"]))
@@ -176,12 +176,8 @@ def forward(
 def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     """Return the mean cross-entropy of the next tokens, in nats."""
     if batch.get("segments") is not None:
-        raise ValueError("mamba: packed documents are not supported; use one document in a row.")
+        raise UnsupportedArgumentError(
+            "models.mamba: packed documents are not supported. Use one document in a row."
+        )
     logits = forward(params, batch["tokens"], config, dropout_key=batch.get("dropout_key"))
     return common.cross_entropy(logits, batch)
-
-
-if __name__ == "__main__":
-    import show
-
-    show.main("mamba")

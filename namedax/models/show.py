@@ -1,28 +1,29 @@
 """Show a model: its axes, the communication of a training step, and the layouts of `nx.plan`.
 
-    python examples/models/llama.py
-    python examples/models/show.py mixtral --chips 8 64 --layout ep+fsdp --machine h100
+    python -m namedax.models explain llama --layout fsdp+tp
+    python -m namedax.models plan FOLDER --chips 8 64 --machine h100
 
 Nothing is computed. Parameters are types of the size that is published, and the step is that of
-train.py, with AdamW and in bfloat16.
+`train`, with AdamW and in bfloat16.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
 import math
+import pathlib
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import common
 import jax
 import jax.numpy as jnp
-import train
 
 import namedax as nx
+from namedax.models import common, train
+from namedax.models.architectures import Model, module_of, open_model
+from namedax.models.arguments import add_layout, add_model, layout_and_axes
 
 MACHINES = [
     name
@@ -30,7 +31,7 @@ MACHINES = [
     if isinstance(getattr(nx.machines, name), nx.machines.Machine)
 ]
 
-#: A published size of each model: its name, its folder, its configuration, and the inputs of a chip.
+#: A published size of each model: its name, its folder, its configuration, and a chip's inputs.
 PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
     "llama": (
         "Llama 3 8B",
@@ -118,10 +119,17 @@ def batch_types(config: Any, sizes: Mapping[str, int], chips: int) -> dict[str, 
 class Step:
     """A training step of a published size, and the types of its arguments."""
 
-    def __init__(self, name: str):
-        self.module = importlib.import_module(name)
-        self.title, _, fields, self.inputs = PUBLISHED[name]
-        self.config = self.module.Config(**fields)
+    def __init__(self, source: str):
+        """Take an architecture at its published size, or the folder of a checkpoint."""
+        if source in PUBLISHED:
+            self.title, _, fields, self.inputs = PUBLISHED[source]
+            module = module_of(source)
+            self.model = Model(source, module, module.Config(**fields))
+        else:
+            self.model = open_model(source)
+            self.title = pathlib.Path(source).name
+            self.inputs = PUBLISHED[self.model.architecture][3]
+        self.module, self.config = self.model.module, self.model.config
         self.options = train.parse(["--bf16"])
         self.optimizer, _ = train.make_optimizer(self.options, self.config)
         self.params = typed(lambda: self.module.init(self.config, jax.random.key(0)))
@@ -148,7 +156,8 @@ class Step:
         """Return the step under a layout."""
         microbatches = 2 if "layers" in resources else 0
         config = dataclasses.replace(self.config, microbatches=microbatches)
-        job = train.Job(self.module, config, mesh, dict(resources), self.options)
+        model = dataclasses.replace(self.model, config=config)
+        job = train.Job(model, mesh, dict(resources), self.options)
         return train.make_step(job, self.optimizer)
 
 
@@ -164,7 +173,13 @@ def parameters(step: Step) -> str:
 
 def communication(step: Step, title: str) -> str:
     """Summarize `nx.explain` of a step on the devices of a layout."""
-    axes, resources = common.LAYOUTS[title]
+    options = argparse.Namespace(layout=title, mesh=None)
+    return communication_of(step, options)
+
+
+def communication_of(step: Step, options: argparse.Namespace) -> str:
+    """Summarize `nx.explain` of a step on the devices of `--layout` and `--mesh`."""
+    axes, resources = layout_and_axes(options, common.LAYOUTS, common.axis_names(step.config))
     chips = math.prod(axes.values())
     mesh = jax.sharding.AbstractMesh(tuple(axes.values()), tuple(axes)) if axes else None
     names = step.names(chips)
@@ -185,7 +200,7 @@ def communication(step: Step, title: str) -> str:
     ]
     where = ", ".join(f"{axis}={size}" for axis, size in axes.items()) or "one device"
     return "\n".join([
-        textwrap.fill(f"A step under {title!r} on {where}: {resources}", 100),
+        textwrap.fill(f"A step under {options.layout!r} on {where}: {resources}", 100),
         f"computes {report.flops / 1e12:.0f} TFLOP, sends {amount(report.wire_bytes)}, holds"
         f" {amount(report.memory.peak)} at its peak",
         "",
@@ -220,21 +235,31 @@ def plan(step: Step, chips: int, machine: Any, tries: int) -> str:
     return str(found)
 
 
-def main(name: str | None = None, argv: list[str] | None = None) -> None:
-    """Print the report of a model."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    if name is None:
-        parser.add_argument("model", choices=PUBLISHED)
-    parser.add_argument("--chips", type=int, nargs="*", default=[8, 256], help="(%(default)s)")
-    parser.add_argument("--layout", choices=common.LAYOUTS, default="fsdp+tp", help="(%(default)s)")
-    parser.add_argument("--machine", choices=MACHINES, default="v5p")
-    parser.add_argument("--tries", type=int, default=TRIES, help="layouts to try (%(default)s)")
+def explain(argv: Sequence[str] | None = None) -> None:
+    """Print the parameters and the communication of a training step."""
+    parser = argparse.ArgumentParser(
+        "python -m namedax.models explain",
+        description="List parameters and the communication of a training step at its real size.",
+    )
+    add_model(parser.add_argument)
+    add_layout(parser.add_argument, common.LAYOUTS, "fsdp+tp")
     options = parser.parse_args(argv)
-    step, machine = Step(name or options.model), getattr(nx.machines, options.machine)
-    print(parameters(step), communication(step, options.layout), sep="\n\n", flush=True)
-    for chips in options.chips:
-        print(f"\n{plan(step, chips, machine, options.tries)}", flush=True)
+    step = Step(options.model)
+    print(parameters(step), communication_of(step, options), sep="\n\n", flush=True)
 
 
-if __name__ == "__main__":
-    main()
+def plans(argv: Sequence[str] | None = None) -> None:
+    """Print the layouts that `nx.plan` finds."""
+    parser = argparse.ArgumentParser(
+        "python -m namedax.models plan",
+        description="Search for the fastest layouts of a training step at its real size.",
+    )
+    add = parser.add_argument
+    add_model(add)
+    add("--chips", type=int, nargs="*", default=[8, 256], help="(%(default)s)")
+    add("--machine", choices=MACHINES, default="v5p", help="(%(default)s)")
+    add("--tries", type=int, default=TRIES, help="layouts to try (%(default)s)")
+    options = parser.parse_args(argv)
+    step, machine = Step(options.model), getattr(nx.machines, options.machine)
+    for number, chips in enumerate(options.chips):
+        print("\n" * (number > 0) + plan(step, chips, machine, options.tries), flush=True)

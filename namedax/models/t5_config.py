@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 
-import common
+from namedax.models import common
 
 ENTRIES = {
     "vocab_size": "vocab", "d_model": "embed", "d_ff": "hidden", "d_kv": "key",

@@ -1,7 +1,5 @@
 """ViT: a transformer that classifies images, which it reads as a sequence of patches.
 
-    python examples/models/vit.py
-
 The sequence begins with a learned vector, whose output is classified. A linear projection of each
 patch follows. Layers normalize first, and their GELU is exact. Source: Dosovitskiy et al., "An
 image is worth 16x16 words", 2021.
@@ -14,11 +12,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import common
 import jax
-from common import Params, biased, layer_norm, read, write
 
 import namedax as nx
+from namedax.models import common
+from namedax.models.common import Params, biased, layer_norm, read, write
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,9 +156,3 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     """Return the mean cross-entropy of `batch["labels"]`, in nats."""
     logits = forward(params, batch["images"], config, dropout_key=batch.get("dropout_key"))
     return common.cross_entropy(logits, {"targets": batch["labels"]}, "classes")
-
-
-if __name__ == "__main__":
-    import show
-
-    show.main("vit")

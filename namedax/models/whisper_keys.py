@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import common
-from common import biased
+from namedax.models import common
+from namedax.models.common import biased
 
 ENTRIES = {
     "vocab_size": "vocab", "d_model": "embed", "num_mel_bins": "mel",

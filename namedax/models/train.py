@@ -1,12 +1,12 @@
 """Train a model, or fine-tune a published one, under any layout.
 
-    python examples/models/train.py --model llama --layout fsdp+tp --steps 100
-    python examples/models/train.py --weights DIR --lora 8        # a checkpoint with config.json
-    python examples/models/train.py --layout dp --resume          # continue under another layout
+    python -m namedax.models train llama --layout fsdp+tp --steps 100   # random parameters
+    python -m namedax.models train FOLDER --lora 8                      # a published checkpoint
+    python -m namedax.models train llama --layout dp --resume           # under another layout
 
-One dictionary chooses the layout: an item of `common.LAYOUTS`, or `--mesh` and `--resources`. A
-step runs as one mapped function, with the loss, its gradient, clipping and the optimizer. Runs of
-several processes take `--processes`, `--process` and `--coordinator`, as examples/distributed.py.
+One dictionary chooses the layout: an item of `common.LAYOUTS`, or any other, with `--mesh`. A step
+runs as one mapped function, with the loss, its gradient, clipping and the optimizer. Runs of
+several processes take `--processes`, `--process` and `--coordinator`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import argparse
 import contextlib
 import dataclasses
 import functools
-import importlib
 import json
 import pathlib
 import sys
@@ -23,45 +22,36 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import common
-import data
 import jax
 import jax.numpy as jnp
 import optax
 
 import namedax as nx
+from namedax.models import common, data
+from namedax.models.architectures import Model, open_model, parameters
+from namedax.models.arguments import add_layout, add_model, read_layout
 
-# The model that reads each `model_type` of a config.json.
-TYPES = {
-    "gemma3_text": "gemma",
-    "llama": "llama",
-    "mamba2": "mamba",
-    "mistral": "llama",
-    "mixtral": "mixtral",
-    "qwen3": "llama",
-    "qwen3_moe": "mixtral",
-    "t5": "t5",
-    "vit": "vit",
-    "whisper": "whisper",
-}
+SUMMARY = "Train a model, or fine-tune a published one, under any layout."
 PACKED = ("llama", "mixtral", "gemma")  # whose attention stays within documents
-MODELS = [*dict.fromkeys(TYPES.values())]
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
     """A model and its layout."""
 
-    module: Any
-    config: Any
+    model: Model
     mesh: Any
     axis_resources: dict[str, Any]
     options: argparse.Namespace
-    tokenizer: pathlib.Path | None = None
+
+    @property
+    def config(self) -> Any:
+        """The configuration of the model."""
+        return self.model.config
 
     def init(self, key: jax.Array) -> common.Params:
         """Return parameters, from a checkpoint or random, in their layout."""
-        return load(self.module, self.config, self.options.weights, self.stored, self.mesh, key)
+        return parameters(self.model, self.axis_resources, self.mesh, key)
 
     @property
     def stored(self) -> dict[str, Any]:
@@ -71,32 +61,6 @@ class Job:
             for name, entry in self.axis_resources.items()
             if name in {*self.config.sizes(), "rank", "adapter"}
         }
-
-
-def read_model(options: argparse.Namespace) -> tuple[Any, Any, pathlib.Path | None]:
-    """Return the module, the configuration and the tokenizer's file of `--weights` or `--model`."""
-    if not options.weights:
-        module = importlib.import_module(options.model)
-        return module, module.TINY, None
-    folder = pathlib.Path(options.weights)
-    kind = json.loads((folder / "config.json").read_text()).get("model_type")
-    if kind not in TYPES:
-        raise SystemExit(f"model_type {kind!r}: choose from {', '.join(TYPES)}")
-    module = importlib.import_module(TYPES[kind])
-    return module, module.Config.from_json(folder), folder / "tokenizer.json"
-
-
-def load(
-    module: Any, config: Any, weights: str | None, layout: Mapping[str, Any], mesh: Any, key: Any
-) -> common.Params:
-    """Return parameters in their layout: those of a checkpoint, or random ones."""
-    spec, sizes = module.spec(config), config.sizes()
-    layout = {name: entry for name, entry in layout.items() if name in sizes}
-    if weights:
-        ignore = common.ignored_keys(config)
-        return nx.interop.load_safetensors(weights, spec, layout, mesh, sizes=sizes, ignore=ignore)
-    params = common.init(spec, sizes, key)
-    return params if mesh is None else nx.shard(params, layout, mesh)
 
 
 # --- what is trained ------------------------------------------------------------------------------
@@ -173,7 +137,7 @@ def make_optimizer(options: argparse.Namespace, config: Any) -> tuple[Any, Calla
 
 
 def make_step(job: Job, optimizer: Any) -> Callable[..., Any]:
-    """Return the training step `(frozen, state, batch) -> (state, metrics)`, as one mapped function.
+    """Return the training step `(frozen, state, batch) -> (state, metrics)`, a mapped function.
 
     `state` has the trained parameters in float32. They are cast to the compute dtype before they
     are gathered. `frozen` has the parameters below adapters, or nothing.
@@ -184,7 +148,7 @@ def make_step(job: Job, optimizer: Any) -> Callable[..., Any]:
     def loss(trained: Any, frozen: Any, batch: Any) -> Any:
         trained = cast(trained, dtype)
         params = lora_merge(cast(frozen, dtype), trained) if options.lora else trained
-        return job.module.loss(params, batch, job.config).astype(jnp.float32)
+        return job.model.loss(params, batch).astype(jnp.float32)
 
     def step(frozen: Any, state: Any, batch: Any) -> tuple[Any, Any]:
         batch = unpack(batch)
@@ -214,11 +178,11 @@ def batches(job: Job) -> Callable[[int], dict[str, Any]]:
             mel, frames = config.mel, 2 * config.source
             return data.tones(text, step, rows, options.pos, mel=mel, frames=frames)
         kind = data.packed_rows if options.packed else data.text_rows
-        kind = data.continuations if job.module.__name__ == "t5" else kind
+        kind = data.continuations if job.model.architecture == "t5" else kind
         return kind(text, step, rows, options.pos)
 
     vocab = getattr(config, "vocab", 256)
-    text = data.encode(data.corpus()[: options.bytes], job.tokenizer, vocab)
+    text = data.encode(data.corpus()[: options.bytes], job.model.tokenizer, vocab)
     return lambda step: data.place(
         functools.partial(make, step), size, job.axis_resources, job.mesh
     )
@@ -238,7 +202,7 @@ def run(job: Job) -> list[dict[str, float]]:
     frozen, state = begin()
     if job.mesh is not None:
         state = nx.shard(state, job.stored, job.mesh)
-    folder = pathlib.Path(options.out).resolve() / f"{job.module.__name__}.checkpoint"
+    folder = pathlib.Path(options.out).resolve() / f"{job.model.architecture}.checkpoint"
     if options.resume and folder.exists():
         like = jax.eval_shape(lambda: state)
         state = nx.checkpoints.restore(
@@ -257,7 +221,7 @@ def run(job: Job) -> list[dict[str, float]]:
         nx.checkpoints.save(folder, state, overwrite=True)
     if options.export:
         params = lora_merge(frozen, state["params"]) if options.lora else state["params"]
-        nx.interop.save_safetensors(params, job.module.spec(job.config), options.export)
+        nx.interop.save_safetensors(params, job.model.spec, options.export)
     return history
 
 
@@ -283,13 +247,10 @@ def report(options: argparse.Namespace, metrics: Mapping[str, float], speed: flo
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser("python -m namedax.models train", description=SUMMARY)
     add = parser.add_argument
-    add("--model", choices=MODELS, default="llama", help="with random weights (%(default)s)")
-    add("--weights", help="a folder with config.json and *.safetensors, instead of --model")
-    add("--layout", choices=common.LAYOUTS, default="fsdp+tp", help="(%(default)s)")
-    add("--mesh", type=json.loads, help="mesh axes, such as '{\"data\": 8}'; with --resources")
-    add("--resources", type=json.loads, help='axis_resources, such as \'{"batch": "data"}\'')
+    add_model(add)
+    add_layout(add, common.LAYOUTS, "fsdp+tp")
     add("--explicit", action="store_true", help="a mesh with Explicit axes")
     add("--steps", type=int, default=100, help="(%(default)s)")
     add("--until", type=int, default=0, help="stop after this step; --resume continues")
@@ -310,11 +271,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     add("--microbatches", type=int, default=4, help="of a pipeline (%(default)s)")
     add("--bytes", type=int, default=2_000_000, help="bytes of text (%(default)s)")
     add("--seed", type=int, default=0, help="(%(default)s)")
-    add("--out", default=str(pathlib.Path(__file__).parents[1] / "out"), help="folder of results")
+    add("--out", default="out", help="folder of results (%(default)s)")
     add("--save", action="store_true", help="write a checkpoint at the end")
     add("--resume", action="store_true", help="continue from the checkpoint, under any layout")
     add("--export", help="write a *.safetensors file at the end")
-    add("--devices", type=int, default=8, help="simulated devices of a process (%(default)s)")
     add("--processes", type=int, default=1, help="number of processes (%(default)s)")
     add("--process", type=int, default=0, help="index of this process (%(default)s)")
     add("--coordinator", help="address and port of process 0")
@@ -323,31 +283,23 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 def make_job(options: argparse.Namespace) -> Job:
     """Read the configuration, and choose the layout."""
-    module, config, tokenizer = read_model(options)
-    if options.packed and module.__name__ not in PACKED:
+    model = open_model(options.model)
+    if options.packed and model.architecture not in PACKED:
         raise SystemExit(f"--packed: choose from the models {', '.join(PACKED)}")
-    mesh, resources = common.layout(
-        options.layout,
-        common.axis_names(config),
-        jax.sharding.AxisType.Explicit if options.explicit else None,
-    )
-    if options.mesh is not None:
-        mesh = jax.make_mesh(tuple(options.mesh.values()), tuple(options.mesh))
-        resources = {
-            name: tuple(entry) if isinstance(entry, list) else entry
-            for name, entry in (options.resources or {}).items()
-        }
+    types = jax.sharding.AxisType.Explicit if options.explicit else None
+    names = {*common.axis_names(model.config), "rank", "adapter"}
+    mesh, resources = read_layout(options, common.LAYOUTS, names, types)
     if options.accumulate > 1:
         entry = resources.get("batch", ())
         entry = entry if isinstance(entry, tuple) else (entry,)
         resources = {**resources, "batch": (*entry, nx.SerialLoop(options.accumulate))}
     config = dataclasses.replace(
-        config,
+        model.config,
         remat=options.remat == "layer",
         dropout=options.dropout,
         microbatches=options.microbatches if "layers" in resources else 0,
     )
-    return Job(module, config, mesh, resources, options, tokenizer)
+    return Job(dataclasses.replace(model, config=config), mesh, resources, options)
 
 
 def main(argv: list[str] | None = None) -> list[dict[str, float]]:
@@ -362,10 +314,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, float]]:
             (pathlib.Path(options.out) / "metrics.jsonl").unlink()
     job = make_job(options)
     if not jax.process_index():
-        print(f"{job.module.__name__}: {job.axis_resources} on {job.mesh and dict(job.mesh.shape)}")
+        print(
+            f"{job.model.architecture}: {job.axis_resources} on {job.mesh and dict(job.mesh.shape)}"
+        )
     return run(job)
-
-
-if __name__ == "__main__":
-    jax.config.update("jax_num_cpu_devices", parse().devices)
-    main()
