@@ -127,6 +127,7 @@ def ignored_keys(config: Any) -> list[str]:
 def names_of(pattern: str) -> list[tuple[str, str]]:
     """Return the named axes of a pattern of a SPEC, as pairs of an axis name and its letter.
 
+    >>> from namedax.models.common import names_of
     >>> names_of("(kv g) e -> {layers, kv_heads=kv, group=g, embed_fsdp=e}")[1]
     ('kv_heads', 'kv')
     """
