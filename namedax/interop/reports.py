@@ -12,18 +12,17 @@ import jax
 from namedax.core.array import make
 from namedax.core.display import type_text
 from namedax.core.names import DType
-from namedax.interop.safetensors import TensorFiles
-from namedax.interop.specs import (
-    Plan,
+from namedax.interop.entries import (
+    NumbersByLabel,
     Sizes,
     Spec,
     Tied,
-    collapsed,
-    key_text,
-    make_plans,
     parse_spec,
     parse_tied,
 )
+from namedax.interop.key_texts import collapsed
+from namedax.interop.safetensors import TensorFiles
+from namedax.interop.specs import Plan, make_plans
 from namedax.interop.state_dicts import ignored_patterns
 from namedax.interop.tensors import header_of
 from namedax.messages.call_errors import checks_signature
@@ -84,6 +83,7 @@ def state_dict_report(
     spec: Spec,
     *,
     sizes: Sizes | None = None,
+    numbers: NumbersByLabel | None = None,
     tied: Tied | None = None,
     ignore: str | Sequence[str] = (),
     dtype: DType | None = None,
@@ -97,6 +97,7 @@ def state_dict_report(
       state_or_paths: a state dict as in `from_state_dict`, or paths as in `load_safetensors`.
       spec: a dict from key patterns to pairs `(place, pattern)`, as in `from_state_dict`.
       sizes: sizes by label or by axis name, as in `from_state_dict`. Default: none.
+      numbers: the numbers of labels in keys, as in `from_state_dict`. Default: none.
       tied: a dict from keys to the keys of equal tensors, as in `from_state_dict`. Default: none.
       ignore: patterns of keys that may be left over. Default: none.
       dtype: the dtype of floating-point tensors. Default: the stored one.
@@ -115,11 +116,11 @@ def state_dict_report(
     >>> state = {f"layers.{i}.q.weight": np.ones((6, 5), np.float32) for i in range(2)}
     >>> spec = {"layers.{layers}.q.weight": ("query", "(heads key) e -> {layers, e, heads, key}")}
     >>> print(nx.interop.state_dict_report(state, spec, sizes={"heads": 3}))
-    layers.{0..1}.q.weight  f32[6,5]  (heads:3 key:2) e:5
+    layers.{0-1}.q.weight  f32[6,5]  (heads:3 key:2) e:5
         -> query  f32[]{layers:2, e:5, heads:3, key:2}
     """
     op = "state_dict_report"
-    entries, ties = parse_spec(spec, op), parse_tied(tied, op)
+    entries, ties = parse_spec(spec, numbers, op), parse_tied(tied, op)
     patterns = ignored_patterns(ignore, op)
     if isinstance(state_or_paths, Mapping):
         headers = {key: header_of(key, one, op) for key, one in state_or_paths.items()}
@@ -150,7 +151,7 @@ def _row(plan: Plan) -> StateDictRow:
     data = jax.ShapeDtypeStruct(plan.shape, plan.dtype)
     named = any(dim is not None for dim in entry.dims)
     return StateDictRow(
-        key_text(entry, plan.counts),
+        plan.key_text,
         plan.header.text,
         " ".join(axes),
         entry.place_text,

@@ -25,16 +25,15 @@ from jax.experimental import multihost_utils
 from namedax.core.file_names import checked_path
 from namedax.core.names import DType, Mesh, PyTree
 from namedax.errors import ArgumentError, ArgumentTypeError, CheckpointError, format_value
-from namedax.interop.specs import (
-    Header,
+from namedax.interop.entries import (
+    NumbersByLabel,
     Sizes,
     Spec,
     Tied,
-    make_plans,
     parse_spec,
     parse_tied,
-    place_arrays,
 )
+from namedax.interop.specs import Header, make_plans, place_arrays
 from namedax.interop.state_dicts import Outgoing, check_tied, ignored_patterns, outgoing, target_of
 from namedax.interop.tensors import check_memory, placed
 from namedax.messages.call_errors import checks_signature
@@ -81,6 +80,7 @@ def load_safetensors(
     mesh: Mesh | None = None,
     *,
     sizes: Sizes | None = None,
+    numbers: NumbersByLabel | None = None,
     tied: Tied | None = None,
     ignore: str | Sequence[str] = (),
     dtype: DType | None = None,
@@ -103,6 +103,7 @@ def load_safetensors(
         replicated. Default: the arrays are not sharded.
       mesh: a mesh. Default: the mesh of `jax.set_mesh` if `axis_resources` is given.
       sizes: sizes by label or by axis name, as in `from_state_dict`. Default: none.
+      numbers: the numbers of labels in keys, as in `from_state_dict`. Default: none.
       tied: a dict from keys to the keys of equal tensors, as in `from_state_dict`. Default: none.
       ignore: patterns of keys that may be left over, such as `"*.inv_freq"`. Default: none.
       dtype: the dtype of floating-point tensors. Default: the stored one.
@@ -133,7 +134,7 @@ def load_safetensors(
     """
     op = "load_safetensors"
     target = target_of(axis_resources, mesh, op)
-    entries, ties = parse_spec(spec, op), parse_tied(tied, op)
+    entries, ties = parse_spec(spec, numbers, op), parse_tied(tied, op)
     patterns = ignored_patterns(ignore, op)
     files = TensorFiles(path_or_paths, op)
     matched = make_plans(
@@ -162,6 +163,7 @@ def save_safetensors(
     path: str | os.PathLike[str],
     *,
     sizes: Sizes | None = None,
+    numbers: NumbersByLabel | None = None,
     tied: Tied | None = None,
     max_shard_bytes: int | None = None,
 ) -> None:
@@ -179,6 +181,7 @@ def save_safetensors(
       spec: as in `from_state_dict`.
       path: the path of the file, which ends with `.safetensors`.
       sizes: sizes of labels, as in `to_state_dict`. Default: none.
+      numbers: the numbers of labels in keys, as in `from_state_dict`. Default: none.
       tied: a dict from keys to the keys of equal tensors. A tied key is not written. If `spec` has
         it, both arrays must have equal bits. Default: none.
       max_shard_bytes: the maximum size of one file. If the tensors are larger, the files are
@@ -222,7 +225,7 @@ def save_safetensors(
             f"{op}: max_shard_bytes must be a positive integer, got"
             f" {format_value(max_shard_bytes)}. Pass a number of bytes, such as 5 * 10**9."
         )
-    tensors = outgoing(tree, spec, sizes, tied, op)
+    tensors = outgoing(tree, spec, sizes, numbers, tied, op)
     _check_dtypes(tensors, op)
     _write(tensors, text, max_shard_bytes, jax.process_index() == 0, op)
     if jax.process_count() > 1:

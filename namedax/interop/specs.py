@@ -1,8 +1,8 @@
 """The mapping between the keys of a state dict and the places of a tree.
 
-An entry of a `spec` maps a key pattern to a place and an einops pattern. This module parses
-entries, matches the keys of a state dict to them, and solves for the sizes of axes. It reads no
-values. The result is one `Plan` per place, and every mismatch is an error before any value is read.
+This module matches the keys of a state dict to the entries of a `spec`, and solves for the sizes of
+axes. It reads no values. The result is one `Plan` per place, and every mismatch is an error before
+any value is read.
 """
 
 from __future__ import annotations
@@ -13,50 +13,35 @@ import itertools
 import math
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.names import Dims, DType
+from namedax.core.names import DType
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
     CheckpointError,
-    RearrangeError,
     closest,
-    did_you_mean,
     format_value,
     show_dtype,
 )
-from namedax.ops.shape.patterns import ELLIPSIS, Term, parse_pattern
+from namedax.interop.entries import Entry, Sizes
+from namedax.interop.key_texts import collapsed, listed, text_of_numbers
 
 __all__ = [
-    "Entry",
     "Equation",
     "Header",
     "Matched",
     "Plan",
-    "Sizes",
-    "Spec",
-    "Tied",
-    "collapsed",
-    "key_text",
     "make_plans",
-    "names_of_numbers",
-    "parse_spec",
-    "parse_tied",
     "place_arrays",
     "raise_problems",
     "solve",
 ]
 
-Spec = Mapping[str, tuple[str, str]]
-Sizes = Mapping[str, int]
-Tied = Mapping[str, str]
-
-_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _MAX_PROBLEMS = 8  # the maximum number of problems in one message
 
 
@@ -72,78 +57,29 @@ class Header(NamedTuple):
         return f"{show_dtype(self.dtype)}[{','.join(map(str, self.shape))}]"
 
 
-class Entry(NamedTuple):
-    """One parsed entry of a spec."""
-
-    key: str  # the key pattern
-    place: tuple[str, ...]
-    pattern: str
-    numbers: tuple[str, ...]  # the labels of the numbers in the key
-    left: tuple[Term, ...]  # the axes of a tensor
-    right: tuple[Term, ...]  # the axes of the named array
-
-    @property
-    def place_text(self) -> str:
-        """Return the place as text, such as `layers/query`."""
-        return "/".join(self.place)
-
-    @property
-    def dims(self) -> Dims:
-        """Return the dims of the named array."""
-        return tuple(term.name for term in self.right)
-
-    def in_order(self, order: Sequence[int]) -> Entry:
-        """Return the entry with another order of the axes of the named array."""
-        right = tuple(self.right[axis] for axis in order)
-        return Entry(self.key, self.place, self.pattern, self.numbers, self.left, right)
-
-    def key_of(self, numbers: Sequence[int]) -> str:
-        """Return the key of one tensor."""
-        values = dict(zip(self.numbers, numbers, strict=True))
-        return _PLACEHOLDER.sub(lambda match: str(values[match[1]]), self.key)
-
-    @property
-    def regex(self) -> re.Pattern[str]:
-        """Return an expression with one group for each label of `numbers`."""
-        parts, at, seen = [], 0, set()
-        for match in _PLACEHOLDER.finditer(self.key):
-            parts.append(re.escape(self.key[at : match.start()]))
-            group = f"n{self.numbers.index(match[1])}"
-            parts.append(f"(?P={group})" if group in seen else f"(?P<{group}>0|[1-9][0-9]*)")
-            seen.add(group)
-            at = match.end()
-        return re.compile("".join(parts) + re.escape(self.key[at:]))
-
-    def prefix(self, label: str) -> str:
-        """Return the key pattern up to the number of `label`.
-
-        Entries with the same prefix have the same numbers there.
-        """
-        return self.key[: self.key.index(f"{{{label}}}")]
-
-
 class Plan(NamedTuple):
     """The tensors of one place, and the sizes of their axes."""
 
     entry: Entry
+    numbers: tuple[tuple[int, ...], ...]  # of each label in the key
     sizes: dict[Hashable, int]  # of the labels
     header: Header  # of each tensor
     dtype: np.dtype  # of the named array
     tied: dict[str, str]  # the key of the tensor that is read for a tied key
 
     @property
-    def counts(self) -> tuple[int, ...]:
-        """Return the sizes of the stacked axes."""
-        return tuple(self.sizes[label] for label in self.entry.numbers)
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the named array."""
         return tuple(math.prod(self.sizes[a] for a in term.axes) for term in self.entry.right)
 
-    def keys(self) -> list[str]:
-        """Return the keys of all tensors."""
-        return [self.entry.key_of(numbers) for numbers in np.ndindex(*self.counts)]
+    def key_of(self, places: Sequence[int]) -> str:
+        """Return the key of the tensor at these indices of the stacked axes."""
+        return self.entry.key_of([of[at] for of, at in zip(self.numbers, places, strict=True)])
+
+    @property
+    def key_text(self) -> str:
+        """Return the key pattern with its numbers, such as `layers.{0-31}.weight`."""
+        return self.entry.text_of([text_of_numbers(one) for one in self.numbers])
 
 
 class Matched(NamedTuple):
@@ -152,162 +88,6 @@ class Matched(NamedTuple):
     plans: list[Plan]
     copies: dict[str, str]  # tied keys that the spec lacks, with their sources
     ignored: list[str]  # keys that are left over
-
-
-# --- parsing --------------------------------------------------------------------------------------
-
-
-def parse_spec(spec: Spec, op: str) -> list[Entry]:
-    """Parse a spec, and check that its entries do not contradict each other.
-
-    Raises:
-      ArgumentTypeError: the spec or an entry has the wrong type.
-      ArgumentError: a key pattern or a place is malformed, or two places overlap.
-      RearrangeError: a pattern is malformed; the message has a caret under the error.
-    """
-    if not isinstance(spec, Mapping):
-        raise ArgumentTypeError(f"{op}: spec is {format_value(spec)}, not a dict. {_EXAMPLE}")
-    entries = [_parse_entry(key, value, op) for key, value in spec.items()]
-    places: dict[tuple[str, ...], str] = {}
-    for entry in entries:
-        if entry.place in places:
-            raise ArgumentError(
-                f"{op}: spec has the place {entry.place_text!r} twice, for"
-                f" {places[entry.place]!r} and {entry.key!r}. Give each key its own place."
-            )
-        places[entry.place] = entry.key
-    for entry in entries:
-        for length in range(1, len(entry.place)):
-            if entry.place[:length] in places:
-                raise ArgumentError(
-                    f"{op}: spec has an array at {'/'.join(entry.place[:length])!r}, for"
-                    f" {places[entry.place[:length]]!r}, and one inside of it at"
-                    f" {entry.place_text!r}, for {entry.key!r}. Rename one of the places."
-                )
-    return entries
-
-
-_EXAMPLE = 'Write {"embed.weight": ("embed", "v e -> {vocab=v, embed=e}")}.'
-
-
-def _parse_entry(key: object, value: object, op: str) -> Entry:
-    if not isinstance(key, str):
-        raise ArgumentTypeError(f"{op}: spec has the key {format_value(key)}, not a string.")
-    if (
-        not isinstance(value, (tuple, list))
-        or len(value) != 2
-        or not all(isinstance(part, str) for part in value)
-    ):
-        raise ArgumentTypeError(
-            f"{op}: spec[{key!r}] is {format_value(value)}, not a place and a pattern. {_EXAMPLE}"
-        )
-    numbers = tuple(dict.fromkeys(_PLACEHOLDER.findall(key)))
-    bad = next((label for label in numbers if not label.isidentifier()), None)
-    if bad is not None or re.search(r"[{}]", _PLACEHOLDER.sub("", key)):
-        raise ArgumentError(
-            f"{op}: the key pattern {key!r} has braces that are not a name. Write a name for each"
-            " number, such as 'layers.{layers}.weight'."
-        )
-    place, pattern = value
-    parts = tuple(place.split("/"))
-    if not all(parts):
-        raise ArgumentError(
-            f"{op}: spec[{key!r}] has the place {place!r} with an empty part. Write names with '/'"
-            " between them, such as 'layers/query'."
-        )
-    of = f"{op}: spec[{key!r}]"
-    parsed = parse_pattern(of, pattern, "tensor")
-    entry = Entry(
-        key,
-        parts,
-        pattern,
-        numbers,
-        parsed.left,
-        parsed.right,
-    )
-    _check_labels(entry, of)
-    return entry
-
-
-def _check_labels(entry: Entry, op: str) -> None:
-    """Check that both sides have the same labels; the right side has those of the key too."""
-    left = {label for term in entry.left for label in term.axes}
-    right = {label for term in entry.right for label in term.axes}
-    arrow = entry.pattern.index("->")
-
-    def fail(why: str, label: Hashable, is_left: bool) -> NoReturn:
-        start, end = (0, arrow) if is_left else (arrow + 2, len(entry.pattern))
-        found = re.compile(rf"(?<!\w){re.escape(str(label))}(?!\w)(?!\s*=)").search(
-            entry.pattern, start, end
-        )
-        at = start if found is None else found.start()
-        raise RearrangeError(f"{op}: {why}\n  {entry.pattern}\n  {' ' * at}^")
-
-    for is_left, terms in ((True, entry.left), (False, entry.right)):
-        if any(ELLIPSIS in term.axes for term in terms):
-            fail("'...' is not supported. Write every axis of the tensor.", ELLIPSIS, is_left)
-    for term in entry.left:
-        if term.name is not None:
-            at = entry.pattern.index("{")
-            raise RearrangeError(
-                f"{op}: a tensor of a state dict has no named axes. Write braces on the right"
-                f" only.\n  {entry.pattern}\n  {' ' * at}^"
-            )
-    for label in entry.numbers:
-        if label in left:
-            fail(
-                f"{label!r} is a number in the key, and not an axis of the tensor. Write it on the"
-                " right only.",
-                label,
-                True,
-            )
-        if label not in right:
-            at = len(entry.pattern)
-            raise RearrangeError(
-                f"{op}: the key has the number {label!r}, which the right side lacks. Add the axis"
-                f" along which its tensors are stacked.\n  {entry.pattern}\n  {' ' * at}^"
-            )
-    for extra in sorted(right - left - set(entry.numbers), key=str):
-        hint = did_you_mean(extra, [one for one in left - right if isinstance(one, str)])
-        fail(
-            f"axis {extra!r} is neither on the left nor a number in the key.{hint} Write"
-            f" {{{extra}}} in the key to stack tensors.",
-            extra,
-            False,
-        )
-    for extra in sorted(left - right, key=str):
-        fail(f"axis {extra!r} appears on the left only. Add it to the right side.", extra, True)
-
-
-def parse_tied(tied: Tied | None, op: str) -> dict[str, str]:
-    """Return, for each tied key, the key at the end of its chain.
-
-    Raises:
-      ArgumentTypeError: it is not a dict of keys.
-      ArgumentError: keys are tied in a circle.
-    """
-    if tied is None:
-        return {}
-    if not isinstance(tied, Mapping) or not all(
-        isinstance(text, str) for pair in tied.items() for text in pair
-    ):
-        raise ArgumentTypeError(
-            f"{op}: tied is {format_value(tied)}, not a dict from keys to keys. Write"
-            ' tied={"lm_head.weight": "model.embed_tokens.weight"}.'
-        )
-    found = {}
-    for key in tied:
-        source, seen = tied[key], [key]
-        while source in tied and source not in seen:
-            seen.append(source)
-            source = tied[source]
-        if source in seen:
-            raise ArgumentError(
-                f"{op}: tied has a circle, {' -> '.join(map(repr, [*seen, source]))}. Tie each key"
-                " to a key of the state dict."
-            )
-        found[key] = source
-    return found
 
 
 # --- sizes ----------------------------------------------------------------------------------------
@@ -413,7 +193,7 @@ def make_plans(
     """
     tied = tied or {}
     found, left_over, problems = _assign(headers, entries)
-    counts = _counts(entries, found, sizes, op)
+    numbers = _numbers(entries, found, sizes, op)
     plans: list[Plan] = []
     copies: dict[str, str] = {}
     ignored: list[str] = []
@@ -427,16 +207,12 @@ def make_plans(
             left_over.remove(key)
     for entry in entries:
         plan, faults = _plan(
-            entry, found[entry.key], counts[entry.key], headers, left_over, sizes, tied, dtype, op
+            entry, found[entry.key], numbers[entry.key], headers, left_over, sizes, tied, dtype, op
         )
         problems += faults
         if plan is not None:
             plans.append(plan)
-    if left_over:
-        problems.append(
-            f"left over: {_listed(collapsed(left_over))}. Add entries to spec, or allow keys with"
-            " ignore=."
-        )
+    problems += _left_over(left_over, entries)
     raise_problems(problems, where, op)
     return Matched(plans, copies, ignored)
 
@@ -462,55 +238,99 @@ def _assign(
     found: dict[str, dict[tuple[int, ...], str]] = {entry.key: {} for entry in entries}
     owner = {entry.key: entry for entry in entries if not entry.numbers}
     stacked = [(entry, entry.regex) for entry in entries if entry.numbers]
-    left_over, problems = [], []
+    left_over: list[str] = []
+    overlaps: dict[tuple[str, ...], list[str]] = {}
     for key in headers:
         owners = [owner[key].key] if key in owner else []
         if owners:
             found[key][()] = key
         for entry, regex in stacked:
-            if match := regex.fullmatch(key):
+            if (match := regex.fullmatch(key)) and entry.has_numbers(_integers(match)):
                 owners.append(entry.key)
-                found[entry.key][tuple(int(number) for number in match.groups())] = key
+                found[entry.key][_integers(match)] = key
         if not owners:
             left_over.append(key)
         elif len(owners) > 1:
-            problems.append(f"{key!r} matches {' and '.join(map(repr, owners))}.")
+            overlaps.setdefault(tuple(owners), []).append(key)
+    problems = [
+        f"{listed(collapsed(keys))} matches {' and '.join(map(repr, owners))}. Change the keys or"
+        " their numbers, so that each key has one entry."
+        for owners, keys in overlaps.items()
+    ]
     return found, left_over, problems
 
 
-def _counts(
+def _integers(match: re.Match[str]) -> tuple[int, ...]:
+    return tuple(map(int, match.groups()))
+
+
+def _left_over(keys: Sequence[str], entries: Sequence[Entry]) -> list[str]:
+    """Return a problem for each entry whose numbers lack keys, and one for other keys."""
+    outside: dict[Entry, list[str]] = {}
+    others: list[str] = []
+    stacked = [(entry, entry.regex) for entry in entries if entry.numbers]
+    for key in keys:
+        entry = next((entry for entry, regex in stacked if regex.fullmatch(key)), None)
+        (others if entry is None else outside.setdefault(entry, [])).append(key)
+    problems = [
+        f"left over: {listed(collapsed(found))}, whose numbers are not in {entry.key!r}"
+        f"{_sources(entry)}. Extend the numbers, or add an entry for the others."
+        for entry, found in outside.items()
+    ]
+    if others:
+        problems.append(
+            f"left over: {listed(collapsed(others))}. Add entries to spec, or allow keys with"
+            " ignore=."
+        )
+    return problems
+
+
+def _sources(entry: Entry) -> str:
+    """Return the numbers of an entry that are arguments, as text."""
+    given = [
+        f"{of.text}={text_of_numbers(of.values)}"
+        for label, of in zip(entry.numbers, entry.ranges, strict=True)
+        if of.values and f"{{{label}:" not in entry.key
+    ]
+    return f" with {' and '.join(given)}" if given else ""
+
+
+def _numbers(
     entries: Sequence[Entry],
     found: Mapping[str, Mapping[tuple[int, ...], str]],
     sizes: Sizes | None,
     op: str,
-) -> dict[str, tuple[int, ...]]:
-    """Return the numbers of tensors along the stacked axes of each entry.
+) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """Return the numbers of the tensors along the stacked axes of each entry.
 
-    They are those in `sizes`, or follow from all keys with the same prefix.
+    A range without an end has as many numbers as in `sizes`, or they follow from all keys with the
+    same prefix.
     """
-    largest: dict[str, int] = collections.defaultdict(int)
+    tops: dict[str, int] = collections.defaultdict(int)
     for entry in entries:
         for place, label in enumerate(entry.numbers):
             top = max((numbers[place] + 1 for numbers in found[entry.key]), default=0)
             prefix = entry.prefix(label)
-            largest[prefix] = max(largest[prefix], top)
+            tops[prefix] = max(tops[prefix], top)
     result = {}
     for entry in entries:
-        given = {
-            equation.labels[0]: equation.size
-            for equation in _given(entry, sizes, op)
-            if len(equation.labels) == 1
-        }
+        given = _sizes_of_labels(entry, sizes, op)
         result[entry.key] = tuple(
-            given.get(label, largest[entry.prefix(label)]) for label in entry.numbers
+            of.first(given[label]) if label in given else of.below(tops[entry.prefix(label)])
+            for label, of in zip(entry.numbers, entry.ranges, strict=True)
         )
     return result
+
+
+def _sizes_of_labels(entry: Entry, sizes: Sizes | None, op: str) -> dict[Hashable, int]:
+    equations = _given(entry, sizes, op)
+    return {one.labels[0]: one.size for one in equations if len(one.labels) == 1}
 
 
 def _plan(
     entry: Entry,
     keys: Mapping[tuple[int, ...], str],
-    counts: tuple[int, ...],
+    numbers: tuple[tuple[int, ...], ...],
     headers: Mapping[str, Header],
     left_over: Sequence[str],
     sizes: Sizes | None,
@@ -523,27 +343,33 @@ def _plan(
     ties: dict[str, str] = {}
     read: dict[str, str] = {}
     missing: list[str] = []
-    for numbers in itertools.product(*map(range, counts)):
-        key = keys.get(numbers)
-        wanted = entry.key_of(numbers)
+    for one in itertools.product(*numbers):
+        key = keys.get(one)
+        wanted = entry.key_of(one)
         if key is None and wanted in tied and tied[wanted] in headers:
             key = ties[wanted] = tied[wanted]
         if key is None:
             missing.append(wanted)
         else:
             read[wanted] = key
+    sets = [set(column) for column in numbers]
     extra = [
         key
-        for numbers, key in keys.items()
-        if any(number >= count for number, count in zip(numbers, counts, strict=True))
+        for found, key in keys.items()
+        if any(number not in column for number, column in zip(found, sets, strict=True))
     ]
     if extra:
-        shown = ", ".join(f"{label}={n}" for label, n in zip(entry.numbers, counts, strict=True))
-        problems.append(f"{_listed(collapsed(extra))} exceeds {shown} of sizes=.")
+        shown = ", ".join(
+            f"{label}={len(column)}" for label, column in zip(entry.numbers, numbers, strict=True)
+        )
+        problems.append(f"{listed(collapsed(extra))} exceeds {shown} of sizes=.")
     if not missing and not read:
-        missing = [entry.key]
+        missing = [entry.template]
     if missing:
-        problems.append(_missing(entry, missing, left_over, tied))
+        problems.append(
+            _missing(entry, missing, left_over, tied)
+            + _gaps(entry, numbers, keys, _sizes_of_labels(entry, sizes, op))
+        )
     if not read:
         return None, problems
     kinds: dict[Header, list[str]] = {}
@@ -553,27 +379,32 @@ def _plan(
     for other, others in kinds.items():
         if other != header:
             problems.append(
-                f"{_listed(collapsed(others))} is {other.text}, but {first[0]!r} is {header.text}."
+                f"{listed(collapsed(others))} is {other.text}, but {first[0]!r} is {header.text}."
                 " Tensors that are stacked must have equal shapes and dtypes."
             )
-    known, faults = _solved(entry, header, counts, sizes, op)
-    keys_text = collapsed([entry.key_of(n) for n in itertools.product(*map(range, counts))][:1])
-    named = keys_text[0] if not entry.numbers else entry.key
-    problems += [f"{named!r}, {header.text}, pattern {entry.pattern!r}: {one}" for one in faults]
+    known, faults = _solved(entry, header, numbers, sizes, op)
+    problems += [
+        f"{entry.key!r}, {header.text}, pattern {entry.pattern!r}: {one}" for one in faults
+    ]
     wanted_dtype, fault = _result_dtype(header.dtype, dtype, op)
     if fault:
-        problems.append(f"{named!r}, {header.text}: {fault}")
-    return None if problems else Plan(entry, known, header, wanted_dtype, ties), problems
+        problems.append(f"{entry.key!r}, {header.text}: {fault}")
+    plan = Plan(entry, numbers, known, header, wanted_dtype, ties)
+    return None if problems else plan, problems
 
 
 def _solved(
-    entry: Entry, header: Header, counts: Sequence[int], sizes: Sizes | None, op: str
+    entry: Entry,
+    header: Header,
+    numbers: Sequence[Sequence[int]],
+    sizes: Sizes | None,
+    op: str,
 ) -> tuple[dict[Hashable, int], list[str]]:
     if len(header.shape) != len(entry.left):
         return {}, [f"the tensor has {len(header.shape)} axes, the pattern {len(entry.left)}."]
     equations = [
-        Equation((label,), count, f"the number {label!r} of keys")
-        for label, count in zip(entry.numbers, counts, strict=True)
+        Equation((label,), len(column), f"the number {label!r} of keys")
+        for label, column in zip(entry.numbers, numbers, strict=True)
     ]
     equations += [
         Equation(term.axes, size, f"axis {axis} of the tensor")
@@ -585,12 +416,52 @@ def _solved(
 def _missing(
     entry: Entry, missing: Sequence[str], left_over: Sequence[str], tied: Mapping[str, str]
 ) -> str:
-    text = f"missing: {_listed(collapsed(missing))}, for {entry.place_text!r}."
-    example = re.sub(r"\{\w+\}", "0", missing[0])
+    text = f"missing: {listed(collapsed(missing))}, for {entry.place_text!r}."
+    example = entry.text_of(["0"] * len(entry.numbers)) if entry.template in missing else missing[0]
     close = closest(example, left_over)
     if missing[0] in tied:
         return f"{text} Neither is {tied[missing[0]]!r} there, to which it is tied."
     return text + ("" if close is None else f" Did you mean {close!r}?")
+
+
+def _gaps(
+    entry: Entry,
+    numbers: Sequence[Sequence[int]],
+    keys: Iterable[tuple[int, ...]],
+    sizes: Mapping[Hashable, int],
+) -> str:
+    """Return sentences about labels for which the keys have other numbers."""
+    text = ""
+    found = list(keys)
+    for place, (label, of) in enumerate(zip(entry.numbers, entry.ranges, strict=True)):
+        have = sorted({one[place] for one in found})
+        if not have or set(have) >= set(numbers[place]):
+            continue
+        text += f" The keys have the numbers {text_of_numbers(have)} of {label!r}."
+        size = sizes.get(label)
+        if not of.text:
+            given = "" if size is None else f", and sizes= has {label}={size}"
+            # With the size of another number of keys, the label would need further keys.
+            name = label if size in (None, len(have)) else f"other_{label}"
+            text += f" Numbers run from 0 without gaps{given}. For other numbers, "
+            text += _fitting(name, have, numbers[place][-1])
+        elif of.values is None and size is not None:
+            last = numbers[place][-1]
+            text += f" sizes= has {label}={size}, so the last number is {last}."
+    return text
+
+
+def _fitting(label: str, have: Sequence[int], last: int) -> str:
+    """Return the remedy for a label with other numbers than 0, 1, ..., `last`."""
+    step = have[1] - have[0] if len(have) > 1 else 1
+    if have == [*range(have[0], have[-1] + 1, step)] and (step == 1 or len(have) > 2):
+        stop = "" if have[-1] + step > last else have[-1] + 1
+        start = have[0] if have[0] or step > 1 else ""
+        return f"write {{{label}:{start}..{stop}{'' if step == 1 else f':{step}'}}}."
+    if len(have) > _MAX_PROBLEMS:
+        first = ", ".join(map(str, have[:3]))
+        return f"pass numbers={{{label!r}: [{first}, ...]}}."
+    return f"write {{{label}:{','.join(map(str, have))}}}."
 
 
 def _tie_problems(key: str, source: str, headers: Mapping[str, Header]) -> list[str]:
@@ -622,70 +493,6 @@ def _result_dtype(stored: np.dtype, dtype: DType | None, op: str) -> tuple[np.dt
             f"JAX has no {show_dtype(wanted)} while jax_enable_x64 is disabled. Enable it{cast}."
         )
     return wanted, ""
-
-
-# --- keys in messages -----------------------------------------------------------------------------
-
-
-_NUMBER = re.compile(r"(?:(?<=^)|(?<=\.))[0-9]+(?=\.|$)")
-
-
-def collapsed(keys: Iterable[str]) -> list[str]:
-    """Return keys with ranges in place of numbers, in their order.
-
-    >>> from namedax.interop.specs import collapsed
-    >>> collapsed(["a.0.w", "a.1.w", "a.3.w", "b"])
-    ['a.{0..1,3}.w', 'b']
-    """
-    groups: dict[str, list[tuple[int, ...]]] = {}
-    for key in keys:
-        numbers = tuple(int(match[0]) for match in _NUMBER.finditer(key))
-        groups.setdefault(_NUMBER.sub("{}", key), []).append(numbers)
-    result = []
-    for template, found in groups.items():
-        columns = [sorted(set(column)) for column in zip(*found, strict=True)]
-        if len(set(found)) != math.prod(map(len, columns)):
-            result += [_filled(template, map(str, numbers)) for numbers in found]
-        else:
-            result.append(_filled(template, map(names_of_numbers, columns)))
-    return result
-
-
-def _filled(template: str, texts: Iterable[str]) -> str:
-    supply = iter(texts)
-    return re.sub(r"\{\}", lambda _: next(supply), template)
-
-
-def names_of_numbers(numbers: Sequence[int]) -> str:
-    """Return the text of ascending integers, such as `{0..1,3}`.
-
-    >>> from namedax.interop.specs import names_of_numbers
-    >>> names_of_numbers([0, 1, 3]), names_of_numbers([2])
-    ('{0..1,3}', '2')
-    """
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    texts = [str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs]
-    return texts[0] if len(numbers) == 1 else f"{{{','.join(texts)}}}"
-
-
-def _listed(keys: Sequence[str]) -> str:
-    shown = [repr(key) for key in keys[:4]]
-    more = f" and {len(keys) - 4} more" if len(keys) > 4 else ""
-    return ", ".join(shown) + more
-
-
-def key_text(entry: Entry, counts: Sequence[int]) -> str:
-    """Return the key pattern of an entry with ranges, such as `layers.{0..31}.weight`."""
-    texts = {
-        label: f"{{0..{count - 1}}}" if count > 1 else "0"
-        for label, count in zip(entry.numbers, counts, strict=True)
-    }
-    return _PLACEHOLDER.sub(lambda match: texts[match[1]], entry.key)
 
 
 def place_arrays(plans: Iterable[Plan], values: Iterable[Any]) -> dict[str, Any]:

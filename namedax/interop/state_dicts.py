@@ -26,16 +26,19 @@ from namedax.errors import (
     format_value,
     show_names,
 )
-from namedax.interop.specs import (
+from namedax.interop.entries import (
     Entry,
-    Equation,
-    Header,
+    NumbersByLabel,
     Sizes,
     Spec,
     Tied,
-    make_plans,
     parse_spec,
     parse_tied,
+)
+from namedax.interop.specs import (
+    Equation,
+    Header,
+    make_plans,
     place_arrays,
     raise_problems,
     solve,
@@ -68,6 +71,7 @@ def from_state_dict(
     mesh: Mesh | None = None,
     *,
     sizes: Sizes | None = None,
+    numbers: NumbersByLabel | None = None,
     tied: Tied | None = None,
     ignore: str | Sequence[str] = (),
     dtype: DType | None = None,
@@ -78,7 +82,16 @@ def from_state_dict(
     has the axes of the tensor, as in einops. The right side has the axes of the named array:
     `name=label`, or only the name if the label is the same. A name in braces in the key stands for
     an integer: the tensors with these keys are stacked along the axis of that label, from 0 without
-    gaps.
+    gaps. For other integers, write a range in the key:
+
+    - `{layers:3..}`: 3, 4, ..., up to the last one in the state dict.
+    - `{layers:..3}`: 0, 1, 2, without the end, as in Python.
+    - `{layers:3..61}`: 3, 4, ..., 60.
+    - `{layers:1..:2}` and `{layers:1..24:2}`: every second number.
+    - `{layers:0,3,7}`: these numbers.
+
+    The tensors of a range are stacked in ascending order. So each kind of layers of a model can
+    have its own arrays, whose axis has the size of its range.
 
     All keys, shapes and sizes are checked before any value is read.
 
@@ -91,6 +104,9 @@ def from_state_dict(
       sizes: sizes by label or by axis name. They are required for all but one of the labels in
         parentheses. Other sizes follow from the shapes, and are checked. Names that `spec` does not
         contain have no effect. Default: none.
+      numbers: a dict from labels in keys to lists of integers, such as the numbers of the layers of
+        one kind from a configuration. It is a range for every key with this label, which is written
+        without one. If a list is empty, the tree lacks the places of these keys. Default: none.
       tied: a dict from keys to the keys of equal tensors. A key of `spec` that the state dict lacks
         is read from its tied key. A tied key that `spec` lacks may be in the state dict, if it has
         equal bits. Default: none.
@@ -104,7 +120,7 @@ def from_state_dict(
       CheckpointError: keys are missing or left over, or shapes or sizes do not match. The message
         has every key.
       RearrangeError: a pattern is malformed. The message has a caret under the error.
-      ArgumentError: a key pattern, a place, `tied` or `dtype` is malformed.
+      ArgumentError: a key pattern, a place, `numbers`, `tied` or `dtype` is malformed.
       ArgumentTypeError: `spec` or a tensor has an invalid type.
       AxisResourceError: `axis_resources` is malformed or has a misspelled axis name, or the call is
         inside a mapped function.
@@ -130,7 +146,7 @@ def from_state_dict(
             " such as model.state_dict()."
         )
     target = target_of(axis_resources, mesh, op)
-    entries, ties = parse_spec(spec, op), parse_tied(tied, op)
+    entries, ties = parse_spec(spec, numbers, op), parse_tied(tied, op)
     headers = {key: header_of(key, tensor, op) for key, tensor in state.items()}
     matched = make_plans(
         headers,
@@ -225,7 +241,12 @@ def _equal_bits(one: np.ndarray, other: np.ndarray) -> bool:
 
 @checks_signature
 def to_state_dict(
-    tree: PyTree, spec: Spec, *, sizes: Sizes | None = None, tied: Tied | None = None
+    tree: PyTree,
+    spec: Spec,
+    *,
+    sizes: Sizes | None = None,
+    numbers: NumbersByLabel | None = None,
+    tied: Tied | None = None,
 ) -> dict[str, np.ndarray]:
     """Convert a tree of named arrays to a state dict, the inverse of `from_state_dict`.
 
@@ -238,6 +259,7 @@ def to_state_dict(
       spec: as in `from_state_dict`.
       sizes: sizes of labels that do not follow from the axes of the arrays: all but one of the
         labels in parentheses on the right. Default: none.
+      numbers: the numbers of labels in keys, as in `from_state_dict`. Default: none.
       tied: as in `from_state_dict`. A tied key is not in the result. If `spec` has it, both arrays
         must have equal bits. Default: none.
 
@@ -248,7 +270,7 @@ def to_state_dict(
       CheckpointError: the tree lacks a place or has others, or an array has other axes or sizes
         than its pattern.
       RearrangeError: a pattern is malformed. The message has a caret under the error.
-      ArgumentError: a key pattern, a place or `tied` is malformed.
+      ArgumentError: a key pattern, a place, `numbers` or `tied` is malformed.
       ArgumentTypeError: `spec` has an invalid type, or a leaf is traced or not an array.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -258,7 +280,9 @@ def to_state_dict(
     {'q.weight': (6, 5)}
     """
     op = "to_state_dict"
-    return {key: out.gather() for key, out in outgoing(tree, spec, sizes, tied, op).items()}
+    return {
+        key: out.gather() for key, out in outgoing(tree, spec, sizes, numbers, tied, op).items()
+    }
 
 
 class Outgoing:
@@ -269,10 +293,15 @@ class Outgoing:
 
 
 def outgoing(
-    tree: PyTree, spec: Spec, sizes: Sizes | None, tied: Tied | None, op: str
+    tree: PyTree,
+    spec: Spec,
+    sizes: Sizes | None,
+    numbers: NumbersByLabel | None,
+    tied: Tied | None,
+    op: str,
 ) -> dict[str, Outgoing]:
     """Return the tensors of a tree, by their keys, after all checks."""
-    entries, ties = parse_spec(spec, op), parse_tied(tied, op)
+    entries, ties = parse_spec(spec, numbers, op), parse_tied(tied, op)
     leaves = _leaves(tree, op)
     problems: list[str] = []
     found: dict[str, Outgoing] = {}
@@ -352,6 +381,11 @@ def _add(
     equations = [
         Equation(term.axes, size, f"axis {place if term.name is None else term.name!r}")
         for place, (term, size) in enumerate(zip(entry.right, data.shape, strict=True))
+    ]
+    equations += [
+        Equation((label,), len(of.values), f"the number {label!r} of keys")
+        for label, of in zip(entry.numbers, entry.ranges, strict=True)
+        if of.values is not None
     ]
     known, problems = solve(entry, equations, sizes, op)
     if problems:

@@ -23,7 +23,8 @@ from namedax.core.annotations import AnyArray
 from namedax.core.element_types import native_dtype
 from namedax.errors import ArgumentTypeError, CheckpointError, format_value, show_names
 from namedax.hlo import size_text
-from namedax.interop.specs import Entry, Header, Plan
+from namedax.interop.entries import Entry
+from namedax.interop.specs import Header, Plan
 from namedax.ops.operands.pytree import array_of
 from namedax.resources.assignment import Assignment, named_sharding
 from namedax.resources.mesh import auto_mesh, concrete_mesh, without_mesh
@@ -217,13 +218,13 @@ def _fill(out: np.ndarray, plan: Plan, labels: Mapping[Hashable, Range], reader:
     # Splitting dimensions makes a view.
     out = out.reshape([labels[label][1] - labels[label][0] for label in right])
     inner = [label for label in right if label in left]
-    numbers = [range(*labels[label]) for label in entry.numbers]
-    for values in itertools.product(*numbers):
+    stacked = [range(*labels[label]) for label in entry.numbers]
+    for values in itertools.product(*stacked):
         at = dict(zip(entry.numbers, values, strict=True))
         place: Any = tuple(
             at[label] - labels[label][0] if label in at else slice(None) for label in right
         )
-        key = entry.key_of(values)
+        key = plan.key_of(values)
         source_key = plan.tied.get(key, key)
         tensor = reader.read(source_key)
         tensor = tensor.reshape([sizes[label] for label in left])
@@ -263,14 +264,18 @@ def tensors_of(
         for axis, term in enumerate(entry.right)
         if len(term.axes) == 1 and term.axes[0] in entry.numbers
     }
-    for values in np.ndindex(*(sizes[label] for label in entry.numbers)):
+    numbers = [
+        of.first(sizes[label]) for label, of in zip(entry.numbers, entry.ranges, strict=True)
+    ]
+    for values in np.ndindex(*map(len, numbers)):
         at = dict(zip(entry.numbers, values, strict=True))
 
         def gather(at: Mapping[str, int] = at) -> np.ndarray:
             index = {axis: at[label] for axis, label in stacked.items()}
             return _as_tensor(entry, sizes, at, _on_host(data, index))
 
-        yield entry.key_of(values), gather
+        one = [column[place] for column, place in zip(numbers, values, strict=True)]
+        yield entry.key_of(one), gather
 
 
 def _as_tensor(

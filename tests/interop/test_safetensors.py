@@ -149,7 +149,7 @@ def test_dtype_casts_blocks(file):
 
 def test_the_report_of_files(file):
     report = state_dict_report(file, SPEC, sizes=SIZES)
-    assert "layers.{0..2}.q.weight  f32[12,4]  (kv:2 g:3 d:2) e:4\n    -> layers/query  f32[]{layers:3, embed_fsdp:4" in str(
+    assert "layers.{0-2}.q.weight  f32[12,4]  (kv:2 g:3 d:2) e:4\n    -> layers/query  f32[]{layers:3, embed_fsdp:4" in str(
         report
     )
 

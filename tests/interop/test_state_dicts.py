@@ -318,10 +318,11 @@ def test_every_problem_is_in_one_message_before_anything_is_read():
     assert str(error.value).splitlines() == [
         "from_state_dict: spec does not match the state dict.",
         "  missing: 'embed.weight', for 'embed'. Did you mean 'embedd.weight'?",
-        "  missing: 'layers.1.q.weight', for 'layers/query'.",
+        "  missing: 'layers.1.q.weight', for 'layers/query'. The keys have the numbers {0,2} of 'layers'. Numbers run from 0 without"
+        " gaps, and sizes= has layers=3. For other numbers, write {other_layers:0,2}.",
         "  'layers.2.norm.weight' is f32[5], but 'layers.0.norm.weight' is f32[4]. Tensors that are stacked must have equal shapes"
         " and dtypes.",
-        "  left over: 'embedd.weight', 'layers.{0..2}.rotary.inv_freq'. Add entries to spec, or allow keys with ignore=.",
+        "  left over: 'embedd.weight', 'layers.{0-2}.rotary.inv_freq'. Add entries to spec, or allow keys with ignore=.",
         "Nothing was read or written. Correct spec= or sizes=.",
         "[NX014]",
     ]
@@ -337,11 +338,11 @@ def test_left_over_keys_can_be_ignored():
 
 WRONG_STATES = [
     (lambda s: s.pop("layers.0.q.weight"), {}, "missing: 'layers.0.q.weight'"),
-    (lambda s: [s.pop(k) for k in list(s) if "q" in k], {}, r"missing: 'layers.\{0..2\}.q.weight'"),
+    (lambda s: [s.pop(k) for k in list(s) if "q" in k], {}, r"missing: 'layers.\{0-2\}.q.weight'"),
     (lambda s: [s.pop(k) for k in list(s) if "layers" in k], {"layers": 0}, r"missing: 'layers.\{layers\}.q.weight'"),
-    (lambda s: s.update({"layers.5.norm.weight": values(4)}), {}, r"missing: 'layers.\{3..5\}.q.weight'"),
+    (lambda s: s.update({"layers.5.norm.weight": values(4)}), {}, r"missing: 'layers.\{3-5\}.q.weight'"),
     (lambda s: s.update({"layers.3.norm.weight": values(4)}), {"layers": 3}, "'layers.3.norm.weight' exceeds layers=3 of sizes="),
-    (lambda s: None, {"layers": 5}, r"missing: 'layers.\{3..4\}.q.weight'"),
+    (lambda s: None, {"layers": 5}, r"missing: 'layers.\{3-4\}.q.weight'"),
     (lambda s: s.update({"layers.00.norm.weight": values(4)}), {}, "left over: 'layers.0.norm.weight'"),
     (lambda s: s.update({"embed.weight": values(7)}), {}, r"'embed.weight', f32\[7\], pattern .*: the tensor has 1 axes, the pattern 2"),
     (lambda s: None, {"kv_heads": 5}, r"'layers.\{layers\}.q.weight', f32\[12,4\], .*: axis 0 of the tensor has size 12, not kv=5, g=3, d=2"),
@@ -519,15 +520,15 @@ def test_the_report_has_each_key_with_its_place():
         [
             "embed.weight  f32[7,4]  vocab:7 e:4",
             "    -> embed  bf16[]{vocab:7, embed_fsdp:4}",
-            "layers.{0..2}.q.weight  f32[12,4]  (kv:2 g:3 d:2) e:4",
+            "layers.{0-2}.q.weight  f32[12,4]  (kv:2 g:3 d:2) e:4",
             "    -> layers/query  bf16[]{layers:3, embed_fsdp:4, kv_heads:2, group:3, key:2}",
-            "layers.{0..2}.norm.weight  f32[4]  e:4",
+            "layers.{0-2}.norm.weight  f32[4]  e:4",
             "    -> layers/norm  bf16[]{layers:3, embed:4}",
             "head.weight  f32[7,4]  vocab:7 e:4, tied to embed.weight",
             "    -> head  bf16[]{embed_fsdp:4, vocab:7}",
             "mask  i8[1,2]  1 b:2",
             "    -> mask  i8[2]",
-            "layers.{0..2}.rotary.inv_freq, ignored",
+            "layers.{0-2}.rotary.inv_freq, ignored",
         ]
     )
     assert report.rows[3].tied == ("embed.weight",)
