@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -26,6 +26,7 @@ __all__ = [
     "Entry",
     "Numbers",
     "NumbersByLabel",
+    "Part",
     "Sizes",
     "Spec",
     "Tied",
@@ -72,17 +73,32 @@ class Numbers(NamedTuple):
         return self.below(self.start + count * self.step)
 
 
+class Part(NamedTuple):
+    """One index of an axis of a tensor, which has its own place."""
+
+    label: str
+    at: int
+    names: tuple[str, ...]  # of all indices
+
+    @property
+    def name(self) -> str:
+        """Return the name of this part."""
+        return self.names[self.at]
+
+
 class Entry(NamedTuple):
-    """One parsed entry of a spec."""
+    """One parsed entry of a spec, or one of its parts."""
 
     key: str  # the key pattern as written
     template: str  # the key pattern without ranges
     place: tuple[str, ...]
+    written_place: str  # with the names of all parts
     pattern: str
     numbers: tuple[str, ...]  # the labels of the numbers in the key
     ranges: tuple[Numbers, ...]  # of each label
     left: tuple[Term, ...]  # the axes of a tensor
     right: tuple[Term, ...]  # the axes of the named array
+    part: Part | None = None
 
     @property
     def place_text(self) -> str:
@@ -122,6 +138,17 @@ class Entry(NamedTuple):
         """Return True if the ranges contain these numbers."""
         return all(number in of for number, of in zip(numbers, self.ranges, strict=True))
 
+    @property
+    def tensor_labels(self) -> list[Hashable]:
+        """Return the labels of a tensor, in order."""
+        return [label for term in self.left for label in term.axes]
+
+    @property
+    def part_labels(self) -> list[Hashable]:
+        """Return the labels of the part of a tensor that belongs to the named array, in order."""
+        split = None if self.part is None else self.part.label
+        return [label for label in self.tensor_labels if label != split]
+
     def prefix(self, label: str) -> str:
         """Return the key pattern up to the number of `label`.
 
@@ -156,7 +183,9 @@ def parse_spec(spec: Spec, numbers: NumbersByLabel | None, op: str) -> list[Entr
     if not isinstance(spec, Mapping):
         raise ArgumentTypeError(f"{op}: spec is {format_value(spec)}, not a dict. {_EXAMPLE}")
     given = _given_numbers(numbers, op)
-    entries = [_parse_entry(key, value, given, op) for key, value in spec.items()]
+    entries = [
+        entry for key, value in spec.items() for entry in _parse_entry(key, value, given, op)
+    ]
     _check_given(given, entries, op)
     places: dict[tuple[str, ...], str] = {}
     for entry in entries:
@@ -266,7 +295,31 @@ def _parse_key(key: str, given: Mapping[str, Numbers], op: str) -> tuple[str, di
     )
 
 
-def _parse_entry(key: object, value: object, given: Mapping[str, Numbers], op: str) -> Entry:
+def _parse_place(place: str, of: str) -> dict[str, Part | None]:
+    """Return the parts of a tensor by their places."""
+    found = _PLACEHOLDER.findall(place)
+    label, _, text = found[0].partition(":") if found else ("", "", "")
+    names = tuple(text.split(","))
+    if len(found) > 1 or re.search(r"[{}]", _PLACEHOLDER.sub("", place)):
+        valid = False
+    else:
+        valid = not found or (label.isidentifier() and len({*names} - {""}) == len(names) > 1)
+    if not valid:
+        raise ArgumentError(
+            f"{of} has the place {place!r} with braces that are not a label and names. For a tensor"
+            " with two parts along its axis 'part', write 'layers/{part:gate,up}'."
+        )
+    if not found:
+        return {place: None}
+    return {
+        _PLACEHOLDER.sub(name, place): Part(label, index, names) for index, name in enumerate(names)
+    }
+
+
+def _parse_entry(
+    key: object, value: object, given: Mapping[str, Numbers], op: str
+) -> Iterator[Entry]:
+    """Yield the entries of a key: one for each place."""
     if not isinstance(key, str):
         raise ArgumentTypeError(f"{op}: spec has the key {format_value(key)}, not a string.")
     if (
@@ -278,27 +331,30 @@ def _parse_entry(key: object, value: object, given: Mapping[str, Numbers], op: s
             f"{op}: spec[{key!r}] is {format_value(value)}, not a place and a pattern. {_EXAMPLE}"
         )
     template, ranges = _parse_key(key, given, op)
-    place, pattern = value
-    parts = tuple(place.split("/"))
-    if not all(parts):
-        raise ArgumentError(
-            f"{op}: spec[{key!r}] has the place {place!r} with an empty part. Write names with '/'"
-            " between them, such as 'layers/query'."
-        )
+    written, pattern = value
     of = f"{op}: spec[{key!r}]"
-    parsed = parse_pattern(of, pattern, "tensor")
-    entry = Entry(
-        key,
-        template,
-        parts,
-        pattern,
-        tuple(ranges),
-        tuple(ranges.values()),
-        parsed.left,
-        parsed.right,
-    )
-    _check_labels(entry, of)
-    return entry
+    for place, part in _parse_place(written, of).items():
+        path = tuple(place.split("/"))
+        if not all(path):
+            raise ArgumentError(
+                f"{of} has the place {place!r} with an empty part. Write names with '/' between"
+                " them, such as 'layers/query'."
+            )
+        parsed = parse_pattern(of, pattern, "tensor")
+        entry = Entry(
+            key,
+            template,
+            path,
+            written,
+            pattern,
+            tuple(ranges),
+            tuple(ranges.values()),
+            parsed.left,
+            parsed.right,
+            part,
+        )
+        _check_labels(entry, of)
+        yield entry
 
 
 def _check_labels(entry: Entry, op: str) -> None:
@@ -339,6 +395,17 @@ def _check_labels(entry: Entry, op: str) -> None:
                 f"{op}: the key has the number {label!r}, which the right side lacks. Add the axis"
                 f" along which its tensors are stacked.\n  {entry.pattern}\n  {' ' * at}^"
             )
+    split = {entry.part.label} if entry.part else set()
+    for label in split:
+        if label not in left:
+            fail(f"the place has parts along {label!r}, which the left side lacks.", label, True)
+        if label in right:
+            fail(
+                f"{label!r} is split over places, and is not an axis of the named arrays. Write it"
+                " on the left only.",
+                label,
+                False,
+            )
     for extra in sorted(right - left - set(entry.numbers), key=str):
         hint = did_you_mean(extra, [one for one in left - right if isinstance(one, str)])
         fail(
@@ -347,7 +414,7 @@ def _check_labels(entry: Entry, op: str) -> None:
             extra,
             False,
         )
-    for extra in sorted(left - right, key=str):
+    for extra in sorted(left - right - split, key=str):
         fail(f"axis {extra!r} appears on the left only. Add it to the right side.", extra, True)
 
 

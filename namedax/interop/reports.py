@@ -147,6 +147,8 @@ def _row(plan: Plan) -> StateDictRow:
     axes = []
     for term in entry.left:
         texts = [f"{label}:{plan.sizes[label]}" for label in term.axes] or ["1"]
+        if entry.part is not None and entry.part.label in term.axes:
+            texts[term.axes.index(entry.part.label)] = f"{entry.part.label}={entry.part.name}"
         axes.append(texts[0] if len(texts) == 1 else f"({' '.join(texts)})")
     data = jax.ShapeDtypeStruct(plan.shape, plan.dtype)
     named = any(dim is not None for dim in entry.dims)

@@ -36,6 +36,7 @@ __all__ = [
     "Header",
     "Matched",
     "Plan",
+    "equations_of_part",
     "make_plans",
     "place_arrays",
     "raise_problems",
@@ -213,7 +214,8 @@ def make_plans(
         if plan is not None:
             plans.append(plan)
     problems += _left_over(left_over, entries)
-    raise_problems(problems, where, op)
+    # Parts of a tensor share their problems.
+    raise_problems([*dict.fromkeys(problems)], where, op)
     return Matched(plans, copies, ignored)
 
 
@@ -236,8 +238,9 @@ def _assign(
 ) -> tuple[dict[str, dict[tuple[int, ...], str]], list[str], list[str]]:
     """Return the keys of each entry by their numbers, the other keys, and problems."""
     found: dict[str, dict[tuple[int, ...], str]] = {entry.key: {} for entry in entries}
-    owner = {entry.key: entry for entry in entries if not entry.numbers}
-    stacked = [(entry, entry.regex) for entry in entries if entry.numbers]
+    by_key = {entry.key: entry for entry in entries}  # the parts of a tensor have one key
+    owner = {key: entry for key, entry in by_key.items() if not entry.numbers}
+    stacked = [(entry, entry.regex) for entry in by_key.values() if entry.numbers]
     left_over: list[str] = []
     overlaps: dict[tuple[str, ...], list[str]] = {}
     for key in headers:
@@ -410,13 +413,22 @@ def _solved(
         Equation(term.axes, size, f"axis {axis} of the tensor")
         for axis, (term, size) in enumerate(zip(entry.left, header.shape, strict=True))
     ]
+    equations += equations_of_part(entry)
     return solve(entry, equations, sizes, op)
+
+
+def equations_of_part(entry: Entry) -> list[Equation]:
+    """Return the size of the axis that is split over places."""
+    if entry.part is None:
+        return []
+    label, _, names = entry.part
+    return [Equation((label,), len(names), f"the number of parts {', '.join(map(repr, names))}")]
 
 
 def _missing(
     entry: Entry, missing: Sequence[str], left_over: Sequence[str], tied: Mapping[str, str]
 ) -> str:
-    text = f"missing: {listed(collapsed(missing))}, for {entry.place_text!r}."
+    text = f"missing: {listed(collapsed(missing))}, for {entry.written_place!r}."
     example = entry.text_of(["0"] * len(entry.numbers)) if entry.template in missing else missing[0]
     close = closest(example, left_over)
     if missing[0] in tied:

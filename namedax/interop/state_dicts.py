@@ -6,9 +6,10 @@ each tensor to named axes. `safetensors` reads and writes files with the same sp
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -38,6 +39,7 @@ from namedax.interop.entries import (
 from namedax.interop.specs import (
     Equation,
     Header,
+    equations_of_part,
     make_plans,
     place_arrays,
     raise_problems,
@@ -92,6 +94,10 @@ def from_state_dict(
 
     The tensors of a range are stacked in ascending order. So each kind of layers of a model can
     have its own arrays, whose axis has the size of its range.
+
+    A place with names in braces splits a tensor along the label before them. For example,
+    `"{part:gate,up}"` reads index 0 of the label `part` to `gate`, and index 1 to `up`. On the left
+    side, `(f part)` interleaves the two parts, and `(part f)` concatenates them.
 
     All keys, shapes and sizes are checked before any value is read.
 
@@ -308,16 +314,16 @@ def outgoing(
     left_over = dict.fromkeys(leaves)
     for entry in entries:
         left_over.pop(entry.place_text, None)
-    for entry in entries:
-        if entry.place_text not in leaves:
-            problems.append(
-                f"the tree has no array at {entry.place_text!r}, for {entry.key!r}."
-                f"{did_you_mean(entry.place_text, left_over)}"
-            )
-            continue
-        faults = _add(found, entry, leaves[entry.place_text], sizes, op)
-        text = type_text(leaves[entry.place_text])
-        problems += [f"{entry.place_text!r}, {text}, for {entry.key!r}: {one}" for one in faults]
+    for _, group in itertools.groupby(entries, key=lambda entry: entry.key):
+        parts = [*group]
+        absent = [entry for entry in parts if entry.place_text not in leaves]
+        problems += [
+            f"the tree has no array at {entry.place_text!r}, for {entry.key!r}."
+            f"{did_you_mean(entry.place_text, left_over)}"
+            for entry in absent
+        ]
+        if not absent:
+            problems += _add(found, parts, leaves, sizes, op)
     problems += [
         f"the tree has {place!r}, {type_text(leaves[place])}, which has no key. Add an entry to"
         " spec, or remove the array from the tree."
@@ -365,10 +371,49 @@ def _part(key: Any) -> str:
     return str(key)
 
 
+class _Solved(NamedTuple):
+    """An entry in the order of the axes of its array."""
+
+    entry: Entry
+    data: Any
+    known: dict[Hashable, int]  # the sizes of its labels
+
+
 def _add(
-    found: dict[str, Outgoing], entry: Entry, leaf: Any, sizes: Sizes | None, op: str
+    found: dict[str, Outgoing],
+    parts: Sequence[Entry],
+    leaves: Mapping[str, Any],
+    sizes: Sizes | None,
+    op: str,
 ) -> list[str]:
-    """Add the tensors of an array to `found`, and return problems."""
+    """Add the tensors of the entries of one key to `found`, and return problems."""
+    solved: list[_Solved] = []
+    for entry in parts:
+        leaf = leaves[entry.place_text]
+        one = _solve_leaf(entry, leaf, sizes, op)
+        what = f"{entry.place_text!r}, {type_text(leaf)}, for {entry.key!r}"
+        if isinstance(one, list):
+            return [f"{what}: {fault}" for fault in one]
+        solved.append(one)
+        first = solved[0]
+        if one.known != first.known or one.data.dtype != first.data.dtype:
+            shown = type_text(leaves[first.entry.place_text])
+            return [
+                f"{what}: it differs from {first.entry.place_text!r}, {shown}. The parts of one"
+                " tensor have equal sizes and dtypes."
+            ]
+    entry, data, known = solved[0]
+    of_tensor = tuple(math.prod(known[label] for label in term.axes) for term in entry.left)
+    header = Header(of_tensor, np.dtype(data.dtype))
+    for key, gather in tensors_of([(one.entry, one.data) for one in solved], known):
+        if key in found:
+            return [f"{what}: its key {key!r} is that of another entry of spec."]
+        found[key] = Outgoing(header, gather)
+    return []
+
+
+def _solve_leaf(entry: Entry, leaf: Any, sizes: Sizes | None, op: str) -> _Solved | list[str]:
+    """Return the sizes of the labels of an array, or problems."""
     data = data_of(leaf)
     dims = positions(leaf, op) if isinstance(leaf, NamedArray) else (None,) * data.ndim
     wanted = [dim for dim in entry.dims if dim is not None]
@@ -382,18 +427,11 @@ def _add(
         Equation(term.axes, size, f"axis {place if term.name is None else term.name!r}")
         for place, (term, size) in enumerate(zip(entry.right, data.shape, strict=True))
     ]
+    equations += equations_of_part(entry)
     equations += [
         Equation((label,), len(of.values), f"the number {label!r} of keys")
         for label, of in zip(entry.numbers, entry.ranges, strict=True)
         if of.values is not None
     ]
     known, problems = solve(entry, equations, sizes, op)
-    if problems:
-        return problems
-    of_tensor = tuple(math.prod(known[label] for label in term.axes) for term in entry.left)
-    header = Header(of_tensor, np.dtype(data.dtype))
-    for key, gather in tensors_of(entry, known, data):
-        if key in found:
-            return [f"its key {key!r} is that of another entry of spec."]
-        found[key] = Outgoing(header, gather)
-    return []
+    return problems or _Solved(entry, data, known)

@@ -214,7 +214,7 @@ def _fill(out: np.ndarray, plan: Plan, labels: Mapping[Hashable, Range], reader:
     """Copy a box from the tensors into `out`."""
     entry, sizes = plan.entry, plan.sizes
     right = [label for term in entry.right for label in term.axes]
-    left = [label for term in entry.left for label in term.axes]
+    left, kept = entry.tensor_labels, entry.part_labels
     # Splitting dimensions makes a view.
     out = out.reshape([labels[label][1] - labels[label][0] for label in right])
     inner = [label for label in right if label in left]
@@ -228,10 +228,12 @@ def _fill(out: np.ndarray, plan: Plan, labels: Mapping[Hashable, Range], reader:
         source_key = plan.tied.get(key, key)
         tensor = reader.read(source_key)
         tensor = tensor.reshape([sizes[label] for label in left])
-        cut: Any = (*(slice(*labels[label]) for label in left), ...)
-        part = tensor[cut]
-        target = out[(*place, ...)].transpose([inner.index(label) for label in left])
-        row = tensor.nbytes // sizes[left[0]] if left else 0
+        cut: Any = [slice(*labels[label]) if label in labels else None for label in left]
+        if entry.part is not None:
+            cut[left.index(entry.part.label)] = entry.part.at
+        part = tensor[(*cut, ...)]
+        target = out[(*place, ...)].transpose([inner.index(label) for label in kept])
+        row = tensor.nbytes // sizes[kept[0]] if kept else 0
         for rows in _rows(part, max(1, _CHUNK // max(1, row))):
             with np.errstate(all="ignore"):  # a cast may overflow to infinity, as in JAX
                 target[rows] = part[rows]
@@ -249,44 +251,52 @@ def _rows(array: np.ndarray, step: int) -> list[Any]:
 
 
 def tensors_of(
-    entry: Entry, sizes: Mapping[Hashable, int], data: Any
+    parts: Sequence[tuple[Entry, Any]], sizes: Mapping[Hashable, int]
 ) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
-    """Return the keys of an array, each with a function that gathers its tensor on the host.
+    """Return the keys of an entry, each with a function that gathers its tensor on the host.
 
     Args:
-      entry: the entry of the spec.
-      sizes: the sizes of its labels.
-      data: the array, with its axes in the order of the right side.
+      parts: the entries of one key, each with its array, whose axes have the order of the right
+        side.
+      sizes: the sizes of the labels.
     """
-    # Along these axes of the array one tensor is one index.
-    stacked = {
-        axis: term.axes[0]
-        for axis, term in enumerate(entry.right)
-        if len(term.axes) == 1 and term.axes[0] in entry.numbers
-    }
+    entry, _ = parts[0]
     numbers = [
         of.first(sizes[label]) for label, of in zip(entry.numbers, entry.ranges, strict=True)
     ]
+    left = entry.tensor_labels
+    final = [math.prod(sizes[label] for label in term.axes) for term in entry.left]
     for values in np.ndindex(*map(len, numbers)):
         at = dict(zip(entry.numbers, values, strict=True))
 
         def gather(at: Mapping[str, int] = at) -> np.ndarray:
-            index = {axis: at[label] for axis, label in stacked.items()}
-            return _as_tensor(entry, sizes, at, _on_host(data, index))
+            out = np.empty([sizes[label] for label in left], parts[0][1].dtype)
+            for entry, data in parts:
+                where: Any = [slice(None)] * len(left)
+                if entry.part is not None:
+                    where[left.index(entry.part.label)] = entry.part.at
+                out[(*where, ...)] = _part_of_tensor(entry, sizes, at, data)
+            return out.reshape(final)
 
-        one = [column[place] for column, place in zip(numbers, values, strict=True)]
-        yield entry.key_of(one), gather
+        yield entry.key_of([of[i] for of, i in zip(numbers, values, strict=True)]), gather
 
 
-def _as_tensor(
-    entry: Entry, sizes: Mapping[Hashable, int], at: Mapping[str, int], array: np.ndarray
+def _part_of_tensor(
+    entry: Entry, sizes: Mapping[Hashable, int], at: Mapping[str, int], data: Any
 ) -> np.ndarray:
-    """Return one tensor from an array in which its stacked axes have size 1."""
+    """Return the elements of one tensor that an array has, with one axis for each label."""
+    # Along these axes of the array one tensor is one index.
+    stacked = {
+        axis: at[term.axes[0]]
+        for axis, term in enumerate(entry.right)
+        if len(term.axes) == 1 and term.axes[0] in entry.numbers
+    }
+    array = _on_host(data, stacked)
     shape: list[int] = []
     index: list[int | slice] = []
     kept: list[Hashable] = []
     for axis, term in enumerate(entry.right):
-        if len(term.axes) == 1 and term.axes[0] in at:
+        if axis in stacked:
             shape.append(array.shape[axis])
             index.append(0)
             continue
@@ -297,10 +307,7 @@ def _as_tensor(
             if number is None:
                 kept.append(label)
     part = array.reshape(shape)[tuple(index)]
-    left = [label for term in entry.left for label in term.axes]
-    ordered = part.transpose([kept.index(label) for label in left])
-    final = [math.prod(sizes[label] for label in term.axes) for term in entry.left]
-    return np.array(ordered, order="C").reshape(final)
+    return part.transpose([kept.index(label) for label in entry.part_labels])
 
 
 def _on_host(data: Any, index: Mapping[int, int]) -> np.ndarray:
