@@ -7,7 +7,8 @@ global arrays, and `flax` has axis names on parameters, and rules that shard the
 
 A `spec` maps the keys of a published checkpoint to named arrays. `state_dicts` converts tensors in
 memory, `safetensors` reads and writes files, and `reports` shows the place of each tensor. They
-share `entries` (parsing), `specs` (matching), `key_texts` (messages) and `tensors` (blocks).
+share `entries` (parsing), `specs` (matching), `key_texts` (messages), `tensors` (blocks) and
+`quantization`.
 
 Optimizers of matrices take the names of rows and columns (`matrix_axes`): `muon`, with the
 iteration in `newton_schulz`, `shampoo` and `adafactor`.

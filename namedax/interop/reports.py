@@ -21,6 +21,7 @@ from namedax.interop.entries import (
     parse_tied,
 )
 from namedax.interop.key_texts import collapsed
+from namedax.interop.quantization import QuantizationConfig, dequantized, parse_quantization
 from namedax.interop.safetensors import TensorFiles
 from namedax.interop.specs import Plan, make_plans
 from namedax.interop.state_dicts import ignored_patterns
@@ -36,7 +37,7 @@ class StateDictRow:
 
     Attributes:
       key: the key, with ranges for the numbers of stacked tensors.
-      tensor: the type of each tensor.
+      tensor: the type of each tensor, and whether it is stored quantized.
       axes: the axes of each tensor, with the sizes of their labels.
       place: the place in the tree.
       type: the type of the named array.
@@ -87,6 +88,7 @@ def state_dict_report(
     tied: Tied | None = None,
     ignore: str | Sequence[str] = (),
     dtype: DType | None = None,
+    quantization: QuantizationConfig | None = None,
 ) -> StateDictReport:
     """Report the place and the axes of each tensor of a state dict.
 
@@ -101,6 +103,7 @@ def state_dict_report(
       tied: a dict from keys to the keys of equal tensors, as in `from_state_dict`. Default: none.
       ignore: patterns of keys that may be left over. Default: none.
       dtype: the dtype of floating-point tensors. Default: the stored one.
+      quantization: the method of quantized tensors, as in `from_state_dict`. Default: none.
 
     Returns:
       A report with one row for each entry of `spec`. `str(report)` is its text.
@@ -108,7 +111,8 @@ def state_dict_report(
     Raises:
       CheckpointError: as in `load_safetensors`.
       RearrangeError: a pattern is malformed. The message has a caret under the error.
-      ArgumentError: a key pattern, a place, `tied` or `dtype` is malformed.
+      ArgumentError: a key pattern, a place, `numbers`, `tied`, `dtype` or `quantization` is
+        malformed.
       ArgumentTypeError: an argument or a tensor has an invalid type.
       ImportError: the tensors are in files, and safetensors is not installed.
 
@@ -127,22 +131,26 @@ def state_dict_report(
         where = "the state dict"
     else:
         headers, where = TensorFiles(state_or_paths, op).headers, "the files"
+    tensors = dequantized(headers, parse_quantization(quantization, op), patterns)
     matched = make_plans(
-        headers,
+        tensors.headers,
         entries,
         op,
         sizes=sizes,
         tied=ties,
         ignore=patterns,
         dtype=dtype,
+        stored_problems=tensors.problems,
         where=where,
     )
-    return StateDictReport(
-        tuple(map(_row, matched.plans)), matched.copies, tuple(collapsed(matched.ignored))
-    )
+    rows = []
+    for plan in matched.plans:
+        is_quantized = any(key in tensors.sources for key in plan.keys())
+        rows.append(_row(plan, ", quantized" if is_quantized else ""))
+    return StateDictReport(tuple(rows), matched.copies, tuple(collapsed(matched.ignored)))
 
 
-def _row(plan: Plan) -> StateDictRow:
+def _row(plan: Plan, suffix: str) -> StateDictRow:
     entry = plan.entry
     axes = []
     for term in entry.left:
@@ -154,7 +162,7 @@ def _row(plan: Plan) -> StateDictRow:
     named = any(dim is not None for dim in entry.dims)
     return StateDictRow(
         plan.key_text,
-        plan.header.text,
+        plan.header.text + suffix,
         " ".join(axes),
         entry.place_text,
         type_text(make(data, entry.dims) if named else data),

@@ -33,6 +33,7 @@ from namedax.interop.entries import (
     parse_spec,
     parse_tied,
 )
+from namedax.interop.quantization import QuantizationConfig, dequantized, parse_quantization
 from namedax.interop.specs import Header, make_plans, place_arrays
 from namedax.interop.state_dicts import Outgoing, check_tied, ignored_patterns, outgoing, target_of
 from namedax.interop.tensors import check_memory, placed
@@ -84,13 +85,14 @@ def load_safetensors(
     tied: Tied | None = None,
     ignore: str | Sequence[str] = (),
     dtype: DType | None = None,
+    quantization: QuantizationConfig | None = None,
 ) -> dict[str, Any]:
     """Load a checkpoint of the format safetensors as a tree of named arrays.
 
     All keys, shapes and sizes are checked by the headers of the files, before any value is read.
     Then each device reads its own block of each array. Beside the result, the host needs memory for
     one block. Blocks that several devices of a process have are read once. Each process reads only
-    the blocks of its own devices.
+    the blocks of its own devices. Quantized tensors are dequantized a few MiB at a time.
 
     Shapes cannot show a wrong order, for example of heads and their elements. To check a spec, read
     `state_dict_report`.
@@ -107,6 +109,7 @@ def load_safetensors(
       tied: a dict from keys to the keys of equal tensors, as in `from_state_dict`. Default: none.
       ignore: patterns of keys that may be left over, such as `"*.inv_freq"`. Default: none.
       dtype: the dtype of floating-point tensors. Default: the stored one.
+      quantization: the method of quantized tensors, as in `from_state_dict`. Default: none.
 
     Returns:
       A tree of nested dicts with named arrays.
@@ -115,7 +118,8 @@ def load_safetensors(
       CheckpointError: a file is missing or damaged, keys are missing or left over, shapes or sizes
         do not match, or the blocks exceed the free memory of a device. The message has every key.
       RearrangeError: a pattern is malformed. The message has a caret under the error.
-      ArgumentError: a key pattern, a place, `tied` or `dtype` is malformed.
+      ArgumentError: a key pattern, a place, `numbers`, `tied`, `dtype` or `quantization` is
+        malformed.
       ArgumentTypeError: `path_or_paths` or `spec` has an invalid type.
       AxisResourceError: `axis_resources` is malformed or has a misspelled axis name, or the call is
         inside a mapped function.
@@ -136,24 +140,28 @@ def load_safetensors(
     target = target_of(axis_resources, mesh, op)
     entries, ties = parse_spec(spec, numbers, op), parse_tied(tied, op)
     patterns = ignored_patterns(ignore, op)
+    method = parse_quantization(quantization, op)
     files = TensorFiles(path_or_paths, op)
+    tensors = dequantized(files.headers, method, patterns)
     matched = make_plans(
-        files.headers,
+        tensors.headers,
         entries,
         op,
         sizes=sizes,
         tied=ties,
         ignore=patterns,
         dtype=dtype,
+        stored_problems=tensors.problems,
         where="the files",
     )
     check_layout_names(op, axis_resources, (d for p in matched.plans for d in p.entry.dims))
     check_memory(matched.plans, target, op)
+    reader = tensors.reader(files)
     for key, source in matched.copies.items():
-        check_tied(key, source, files.read(key), files.read(source), op)
-        files.release(key)
-        files.release(source)
-    return place_arrays(matched.plans, (placed(plan, files, target, op) for plan in matched.plans))
+        check_tied(key, source, reader.read(key), reader.read(source), op)
+        reader.release(key)
+        reader.release(source)
+    return place_arrays(matched.plans, (placed(plan, reader, target, op) for plan in matched.plans))
 
 
 @checks_signature

@@ -12,7 +12,7 @@ import fnmatch
 import itertools
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -76,6 +76,12 @@ class Plan(NamedTuple):
     def key_of(self, places: Sequence[int]) -> str:
         """Return the key of the tensor at these indices of the stacked axes."""
         return self.entry.key_of([of[at] for of, at in zip(self.numbers, places, strict=True)])
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of the tensors that are read."""
+        for one in itertools.product(*self.numbers):
+            key = self.entry.key_of(one)
+            yield self.tied.get(key, key)
 
     @property
     def key_text(self) -> str:
@@ -185,9 +191,21 @@ def make_plans(
     tied: Mapping[str, str] | None = None,
     ignore: Sequence[str] = (),
     dtype: DType | None = None,
+    stored_problems: Sequence[str] = (),
     where: str = "the state dict",
 ) -> Matched:
     """Match the keys of a state dict to a spec.
+
+    Args:
+      headers: the headers of the tensors by their keys.
+      entries: the entries of the spec.
+      op: the operation, for messages.
+      sizes: sizes of labels.
+      tied: tied keys.
+      ignore: patterns of keys that may be left over.
+      dtype: the dtype of floating-point arrays.
+      stored_problems: problems of the stored tensors.
+      where: the source of the tensors, for messages.
 
     Raises:
       CheckpointError: keys are missing or left over, or shapes do not fit; the message has them.
@@ -215,7 +233,7 @@ def make_plans(
             plans.append(plan)
     problems += _left_over(left_over, entries)
     # Parts of a tensor share their problems.
-    raise_problems([*dict.fromkeys(problems)], where, op)
+    raise_problems([*dict.fromkeys([*stored_problems, *problems])], where, op)
     return Matched(plans, copies, ignored)
 
 
@@ -283,9 +301,16 @@ def _left_over(keys: Sequence[str], entries: Sequence[Entry]) -> list[str]:
     if others:
         problems.append(
             f"left over: {listed(collapsed(others))}. Add entries to spec, or allow keys with"
-            " ignore=."
+            f" ignore=.{_quantization_hint(others)}"
         )
     return problems
+
+
+def _quantization_hint(keys: Sequence[str]) -> str:
+    for suffix, method in (("_scale_inv", "fp8"), ("_scales", "mxfp4")):
+        if any(key.endswith(suffix) for key in keys):
+            return f" Pass quantization={method!r} to dequantize tensors."
+    return ""
 
 
 def _sources(entry: Entry) -> str:

@@ -36,6 +36,12 @@ from namedax.interop.entries import (
     parse_spec,
     parse_tied,
 )
+from namedax.interop.quantization import (
+    QuantizationConfig,
+    Quantized,
+    dequantized,
+    parse_quantization,
+)
 from namedax.interop.specs import (
     Equation,
     Header,
@@ -77,6 +83,7 @@ def from_state_dict(
     tied: Tied | None = None,
     ignore: str | Sequence[str] = (),
     dtype: DType | None = None,
+    quantization: QuantizationConfig | None = None,
 ) -> dict[str, Any]:
     """Convert a state dict to a tree of named arrays.
 
@@ -118,6 +125,13 @@ def from_state_dict(
         equal bits. Default: none.
       ignore: patterns of keys that may be left over, such as `"*.inv_freq"`. Default: none.
       dtype: the dtype of floating-point tensors. Default: the stored one.
+      quantization: the method of quantized tensors, `"mxfp4"` or `"fp8"`, or the entry
+        `quantization_config` of a `config.json`. Quantized tensors are dequantized to `dtype`, by
+        default to bfloat16, and `spec` has the keys and the axes of the model without quantization.
+        With `"mxfp4"`, the tensor `w` with the axes `x`, `k`, `n` is stored as `w_blocks` and
+        `w_scales` with the axes `x`, `n` and groups of 32 along `k`, as in GPT-OSS. With `"fp8"`,
+        the tensor `w` has scales `w_scale_inv`, by default for blocks of 128 rows and 128 columns,
+        as in DeepSeek-V3. Default: none, tensors stay as they are.
 
     Returns:
       A tree of nested dicts with named arrays.
@@ -126,7 +140,8 @@ def from_state_dict(
       CheckpointError: keys are missing or left over, or shapes or sizes do not match. The message
         has every key.
       RearrangeError: a pattern is malformed. The message has a caret under the error.
-      ArgumentError: a key pattern, a place, `numbers`, `tied` or `dtype` is malformed.
+      ArgumentError: a key pattern, a place, `numbers`, `tied`, `dtype` or `quantization` is
+        malformed.
       ArgumentTypeError: `spec` or a tensor has an invalid type.
       AxisResourceError: `axis_resources` is malformed or has a misspelled axis name, or the call is
         inside a mapped function.
@@ -153,19 +168,22 @@ def from_state_dict(
         )
     target = target_of(axis_resources, mesh, op)
     entries, ties = parse_spec(spec, numbers, op), parse_tied(tied, op)
-    headers = {key: header_of(key, tensor, op) for key, tensor in state.items()}
+    patterns, method = ignored_patterns(ignore, op), parse_quantization(quantization, op)
+    stored = {key: header_of(key, tensor, op) for key, tensor in state.items()}
+    tensors = dequantized(stored, method, patterns)
     matched = make_plans(
-        headers,
+        tensors.headers,
         entries,
         op,
         sizes=sizes,
         tied=ties,
-        ignore=ignored_patterns(ignore, op),
+        ignore=patterns,
         dtype=dtype,
+        stored_problems=tensors.problems,
     )
 
     check_layout_names(op, axis_resources, (d for p in matched.plans for d in p.entry.dims))
-    reader = _InMemory(state, headers)
+    reader = tensors.reader(_InMemory(state, stored))
     for key, source in matched.copies.items():
         check_tied(key, source, reader.read(key), reader.read(source), op)
     plans = matched.plans
@@ -222,20 +240,31 @@ def ignored_patterns(ignore: str | Sequence[str], op: str) -> tuple[str, ...]:
 _ROWS = 1 << 24  # bytes that are compared at a time
 
 
-def check_tied(key: str, source: str, have: np.ndarray, want: np.ndarray, op: str) -> None:
-    """Check that two tied tensors have equal bits.
+def check_tied(
+    key: str, source: str, have: np.ndarray | Quantized, want: np.ndarray | Quantized, op: str
+) -> None:
+    """Check that two tied tensors have equal bits, which are the stored ones if it is quantized.
 
     Raises:
       CheckpointError: they differ.
     """
-    step = max(1, _ROWS * len(have) // max(1, have.nbytes)) if have.ndim else 1
-    starts = range(0, len(have), step) if have.ndim else ()
-    parts = [slice(start, start + step) for start in starts] if have.ndim else [()]
-    if not all(_equal_bits(have[part], want[part]) for part in parts):
+    pairs = [(have, want)]
+    if not isinstance(have, np.ndarray) and not isinstance(want, np.ndarray):
+        pairs = [*zip(have.stored, want.stored, strict=True)]
+    if not all(_equal(one, other) for one, other in pairs):
         raise CheckpointError(
             f"{op}: {key!r} is tied to {source!r}, but their values differ. Add {key!r} to spec,"
             " and remove it from tied=."
         )
+
+
+def _equal(have: object, want: object) -> bool:
+    if not isinstance(have, np.ndarray) or not isinstance(want, np.ndarray):
+        return False  # only one of them is quantized
+    step = max(1, _ROWS * len(have) // max(1, have.nbytes)) if have.ndim else 1
+    starts = range(0, len(have), step) if have.ndim else ()
+    parts = [slice(start, start + step) for start in starts] if have.ndim else [()]
+    return all(_equal_bits(have[part], want[part]) for part in parts)
 
 
 def _equal_bits(one: np.ndarray, other: np.ndarray) -> bool:

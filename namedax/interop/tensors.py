@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -24,28 +24,18 @@ from namedax.core.element_types import native_dtype
 from namedax.errors import ArgumentTypeError, CheckpointError, format_value, show_names
 from namedax.hlo import size_text
 from namedax.interop.entries import Entry
+from namedax.interop.quantization import Quantized, Reader
 from namedax.interop.specs import Header, Plan
 from namedax.ops.operands.pytree import array_of
 from namedax.resources.assignment import Assignment, named_sharding
 from namedax.resources.mesh import auto_mesh, concrete_mesh, without_mesh
 
-__all__ = ["Reader", "Target", "check_memory", "header_of", "host_tensor", "placed", "tensors_of"]
+__all__ = ["Target", "check_memory", "header_of", "host_tensor", "placed", "tensors_of"]
 
 Range = tuple[int, int]
 Target = tuple[Assignment, jax.sharding.Mesh]
 _CHUNK = 1 << 22  # bytes of a tensor that are read at a time
-
-
-class Reader(Protocol):
-    """A source of tensors, such as files."""
-
-    def read(self, key: str) -> np.ndarray:
-        """Return a view of a tensor."""
-        ...
-
-    def release(self, key: str) -> None:
-        """Release memory that the views of a tensor have used."""
-        ...
+_DEQUANTIZED = 1 << 19  # elements that are dequantized at a time
 
 
 # --- tensors of other libraries -------------------------------------------------------------------
@@ -212,12 +202,15 @@ def _pieces(sizes: Sequence[int], start: int, stop: int) -> list[tuple[Range, ..
 
 def _fill(out: np.ndarray, plan: Plan, labels: Mapping[Hashable, Range], reader: Reader) -> None:
     """Copy a box from the tensors into `out`."""
-    entry, sizes = plan.entry, plan.sizes
+    entry = plan.entry
     right = [label for term in entry.right for label in term.axes]
-    left, kept = entry.tensor_labels, entry.part_labels
     # Splitting dimensions makes a view.
     out = out.reshape([labels[label][1] - labels[label][0] for label in right])
-    inner = [label for label in right if label in left]
+    inner = [label for label in right if label not in entry.numbers]
+    axes = [inner.index(label) for label in entry.part_labels]
+    ranges = dict(labels)
+    if entry.part is not None:
+        ranges[entry.part.label] = entry.part.at, entry.part.at + 1
     stacked = [range(*labels[label]) for label in entry.numbers]
     for values in itertools.product(*stacked):
         at = dict(zip(entry.numbers, values, strict=True))
@@ -227,17 +220,77 @@ def _fill(out: np.ndarray, plan: Plan, labels: Mapping[Hashable, Range], reader:
         key = plan.key_of(values)
         source_key = plan.tied.get(key, key)
         tensor = reader.read(source_key)
-        tensor = tensor.reshape([sizes[label] for label in left])
-        cut: Any = [slice(*labels[label]) if label in labels else None for label in left]
-        if entry.part is not None:
-            cut[left.index(entry.part.label)] = entry.part.at
-        part = tensor[(*cut, ...)]
-        target = out[(*place, ...)].transpose([inner.index(label) for label in kept])
-        row = tensor.nbytes // sizes[kept[0]] if kept else 0
-        for rows in _rows(part, max(1, _CHUNK // max(1, row))):
-            with np.errstate(all="ignore"):  # a cast may overflow to infinity, as in JAX
-                target[rows] = part[rows]
-            reader.release(source_key)
+        target = out[(*place, ...)].transpose(axes)
+        copied = (
+            _copy(target, tensor, plan, ranges)
+            if isinstance(tensor, np.ndarray)
+            else _dequantize(target, tensor, plan, ranges)
+        )
+        with np.errstate(all="ignore"):  # a cast may overflow to infinity, as in JAX
+            for _ in copied:
+                reader.release(source_key)
+
+
+def _copy(
+    target: np.ndarray, tensor: np.ndarray, plan: Plan, ranges: Mapping[Hashable, Range]
+) -> Iterator[None]:
+    """Copy a box of a tensor, some rows at a time."""
+    entry, sizes = plan.entry, plan.sizes
+    split = None if entry.part is None else entry.part.label
+    tensor = tensor.reshape([sizes[label] for label in entry.tensor_labels])
+    cut: list[Any] = [
+        ranges[label][0] if label == split else slice(*ranges[label])
+        for label in entry.tensor_labels
+    ]
+    part = tensor[(*cut, ...)]
+    row = tensor.nbytes // sizes[entry.part_labels[0]] if part.ndim else 0
+    for rows in _rows(part, max(1, _CHUNK // max(1, row))):
+        target[rows] = part[rows]
+        yield
+
+
+def _dequantize(
+    target: np.ndarray, tensor: Quantized, plan: Plan, ranges: Mapping[Hashable, Range]
+) -> Iterator[None]:
+    """Dequantize a box of a tensor, some elements at a time."""
+    left, kept = plan.entry.left, plan.entry.part_labels
+    order = [label for axis in tensor.order for label in left[axis].axes]
+    of_tensor = {label: ranges[label] for label in order}
+    for box in _chunks(of_tensor, order):
+        index = [_indices(term.axes, plan.sizes, box) for term in left]
+        values = tensor.take(index, target.dtype)
+        values = values.reshape([box[label][1] - box[label][0] for label in kept])
+        where: list[Any] = [
+            slice(box[label][0] - ranges[label][0], box[label][1] - ranges[label][0])
+            for label in kept
+        ]
+        target[(*where, ...)] = values
+        yield
+
+
+def _chunks(
+    ranges: dict[Hashable, Range], order: Sequence[Hashable]
+) -> Iterator[dict[Hashable, Range]]:
+    """Split a product of ranges into small ones, along the first labels of `order`."""
+    lengths = {label: stop - start for label, (start, stop) in ranges.items()}
+    if math.prod(lengths.values()) <= _DEQUANTIZED:
+        yield ranges
+        return
+    label, *inner = order
+    step = max(1, _DEQUANTIZED // math.prod(lengths[one] for one in inner))
+    start, stop = ranges[label]
+    for first in range(start, stop, step):
+        yield from _chunks({**ranges, label: (first, min(first + step, stop))}, inner)
+
+
+def _indices(
+    labels: Sequence[Hashable], sizes: Mapping[Hashable, int], ranges: Mapping[Hashable, Range]
+) -> np.ndarray:
+    """Return the indices of a product of ranges along an axis of several labels."""
+    index = np.zeros(1, np.int64)
+    for label in labels:
+        index = (index[:, None] * sizes[label] + np.arange(*ranges[label])).reshape(-1)
+    return index
 
 
 def _rows(array: np.ndarray, step: int) -> list[Any]:
