@@ -231,7 +231,7 @@ def make_plans(
         problems += faults
         if plan is not None:
             plans.append(plan)
-    problems += _left_over(left_over, entries)
+    problems += _left_over(left_over, entries) + _ignored_scales(ignored, found.values())
     # Parts of a tensor share their problems.
     raise_problems([*dict.fromkeys([*stored_problems, *problems])], where, op)
     return Matched(plans, copies, ignored)
@@ -304,6 +304,20 @@ def _left_over(keys: Sequence[str], entries: Sequence[Entry]) -> list[str]:
             f" ignore=.{_quantization_hint(others)}"
         )
     return problems
+
+
+def _ignored_scales(
+    ignored: Sequence[str], found: Iterable[Mapping[tuple[int, ...], str]]
+) -> list[str]:
+    """Return a problem if ignored keys are the scales of tensors that are read."""
+    read = {key for keys in found for key in keys.values()}
+    scales = [key for key in ignored if key.removesuffix("_scale_inv") in read]
+    if not scales:
+        return []
+    return [
+        f"ignored: {listed(collapsed(scales))}, but the tensors with these scales are in spec. Pass"
+        " quantization='fp8' to dequantize them."
+    ]
 
 
 def _quantization_hint(keys: Sequence[str]) -> str:

@@ -318,6 +318,19 @@ def test_tensors_without_scales_can_be_ignored():
     assert from_state_dict({"w": BLOCKS[..., 0], "v": float8_of(3)}, W, quantization="fp8", ignore="v")
 
 
+def test_scales_are_not_ignored():
+    """Without its scales, a cast would give wrong values."""
+    state = {"w": float8_of(2, 3, 4), "w_scale_inv": scales_of(2, 1, 1), "v": float8_of(4, 4), "v_scale_inv": scales_of(1, 1)}
+    message = (
+        r"ignored: 'w_scale_inv', but the tensors with these scales are in spec. Pass quantization='fp8' to dequantize them"
+    )
+    with pytest.raises(CheckpointError, match=message):
+        from_state_dict(state, W, ignore="*", dtype="bfloat16")
+    assert from_state_dict(state, W, ignore="v*", quantization="fp8").keys() == {"w"}
+    both = W | {"w_scale_inv": ("scale", "x k n -> {x, k, n}")}
+    assert from_state_dict(state, both, ignore="v*")["w"].dtype == FLOAT8
+
+
 @pytest.mark.parametrize(
     ("value", "error", "message"),
     [
