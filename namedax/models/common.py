@@ -13,7 +13,6 @@ import json
 import math
 import os
 import pathlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -22,6 +21,7 @@ import jax.numpy as jnp
 
 import namedax as nx
 from namedax.errors import CheckpointError
+from namedax.interop.entries import parse_spec
 
 Params = dict[str, Any]
 Spec = Mapping[str, tuple[str, str]]
@@ -124,18 +124,6 @@ def ignored_keys(config: Any) -> list[str]:
 # --- parameters -----------------------------------------------------------------------------------
 
 
-def names_of(pattern: str) -> list[tuple[str, str]]:
-    """Return the named axes of a pattern of a SPEC, as pairs of an axis name and its letter.
-
-    >>> from namedax.models.common import names_of
-    >>> names_of("(kv g) e -> {layers, kv_heads=kv, group=g, embed_fsdp=e}")[1]
-    ('kv_heads', 'kv')
-    """
-    inside = pattern.partition("->")[2].strip().strip("{}")
-    pairs = (part.split("=") for part in re.split(r"[,\s]+", inside.strip()) if part)
-    return [(pair[0].strip(), pair[-1].strip()) for pair in pairs]
-
-
 def biased(key: str, place: str, weight: str, bias: str) -> dict[str, tuple[str, str]]:
     """Return the entries of a layer that has a weight and a bias, for a SPEC."""
     return {f"{key}.weight": (place, weight), f"{key}.bias": (f"{place}_bias", bias)}
@@ -151,17 +139,19 @@ def init(
     """Return random parameters with the axes of `spec`.
 
     Matrices are normal with the variance `1 / fan_in`, where the inputs are all dimensions of the
-    stored tensor but the first. Scales of norms are `norm`, by default 1, and other vectors 0.
+    stored tensor of a layer or an expert but the first. Scales of norms are `norm`, by default 1,
+    and other vectors 0.
     """
     params: Params = {}
-    for number, (place, pattern) in enumerate(spec.values()):
-        axes = names_of(pattern)
-        shape = {name: sizes[name] for name, _ in axes}
-        tensor = re.findall(r"\([^)]*\)|\w+", pattern.partition("->")[0])
-        letters = {letter: name for name, letter in axes}
-        inputs = re.findall(r"[a-z]\w*", " ".join(tensor[1:]))  # without dimensions of size 1
+    for number, entry in enumerate(parse_spec(spec, None, "models.init")):
+        names = {label: term.name for term in entry.right for label in term.axes}
+        shape = {name: sizes[name] for name in map(str, entry.dims)}
+        tensor = [term for term in entry.left if [names.get(a) for a in term.axes] != ["expert"]]
+        part = None if entry.part is None else entry.part.label
+        inputs = [label for term in tensor[1:] for label in term.axes if label != part]
+        place = entry.place_text
         if inputs:
-            scale = 1 / math.sqrt(math.prod(sizes[letters[letter]] for letter in inputs))
+            scale = 1 / math.sqrt(math.prod(sizes[names[label]] for label in inputs))
             drawn = nx.random.normal(jax.random.fold_in(key, number), named_shape=shape) * scale
         else:
             is_norm = "norm" in place and not place.endswith("bias")
