@@ -332,15 +332,17 @@ def dot_product_attention(
     sequence is never gathered. The axis `key_axis` of a `bias` or `mask` is unmapped, or mapped
     like the positions of `key`. Mapped like these, it goes around the ring with the keys. With
     `features` sharded the scores take one all-reduce, and with axes of `value` alone sharded the
-    gradient does. With `balance="zigzag"` every device of the ring exchanges one block of each
-    sharded operand and of the result for the chunks of its share, in two permutes of half a block
-    each. The backward pass exchanges their gradients. Positions stay in order outside. Sinks send
-    nothing, and neither does the residual, except for its exchange with `balance="zigzag"`.
+    gradient does. A `value` that is a part of sharded features sends these, or the features of the
+    result, if that is smaller. With `balance="zigzag"` every device of the ring exchanges one block
+    of each sharded operand and of the result for the chunks of its share, in two permutes of half a
+    block each. The backward pass exchanges their gradients. Positions stay in order outside. Sinks
+    send nothing, and neither does the residual, except for its exchange with `balance="zigzag"`.
 
     Raises:
       AxisNotFoundError: an array lacks an axis.
       AxisNameError: two names that must differ are equal, or `bias` or `mask` has another name for
-        the key positions, or `sinks` has an axis that is no batch axis of `query`.
+        the key positions, or `sinks` has an axis that is no batch axis of `query`, or the name of a
+        part of the key is an axis of another array.
       AxisSizeError: an axis has two sizes, the heads are not a multiple of the key heads, or
         `balance` is combined with different numbers of queries and keys.
       PlacementConflictError: two axes of one value are sharded over one mesh axis, or `balance` is

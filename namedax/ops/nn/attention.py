@@ -41,7 +41,7 @@ import numpy as np
 from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike
-from namedax.core.array import dims_of
+from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
 from namedax.core.name_scopes import Scope
@@ -70,6 +70,7 @@ from namedax.ops.nn.attention_operands import (
     Names,
     Operand,
     check_names,
+    checked_part,
     how_to_share,
     raise_missing_axis,
     split_heads,
@@ -86,8 +87,8 @@ from namedax.resources.padding_masks import masked
 
 __all__ = ["FUNCTIONS", "dot_product_attention"]
 
-#: The name of values that are features of the key, and the first and the last of these.
-OfKey = tuple[Hashable, int, int | None]
+#: The range of the features of the key that are the values.
+OfKey = tuple[int, int | None]
 
 
 def _axes_on_blocks(
@@ -216,15 +217,17 @@ def dot_product_attention(
     sequence is never gathered. The axis `key_axis` of a `bias` or `mask` is unmapped, or mapped
     like the positions of `key`. Mapped like these, it goes around the ring with the keys. With
     `features` sharded the scores take one all-reduce, and with axes of `value` alone sharded the
-    gradient does. With `balance="zigzag"` every device of the ring exchanges one block of each
-    sharded operand and of the result for the chunks of its share, in two permutes of half a block
-    each. The backward pass exchanges their gradients. Positions stay in order outside. Sinks send
-    nothing, and neither does the residual, except for its exchange with `balance="zigzag"`.
+    gradient does. A `value` that is a part of sharded features sends these, or the features of the
+    result, if that is smaller. With `balance="zigzag"` every device of the ring exchanges one block
+    of each sharded operand and of the result for the chunks of its share, in two permutes of half a
+    block each. The backward pass exchanges their gradients. Positions stay in order outside. Sinks
+    send nothing, and neither does the residual, except for its exchange with `balance="zigzag"`.
 
     Raises:
       AxisNotFoundError: an array lacks an axis.
       AxisNameError: two names that must differ are equal, or `bias` or `mask` has another name for
-        the key positions, or `sinks` has an axis that is no batch axis of `query`.
+        the key positions, or `sinks` has an axis that is no batch axis of `query`, or the name of a
+        part of the key is an axis of another array.
       AxisSizeError: an axis has two sizes, the heads are not a multiple of the key heads, or
         `balance` is combined with different numbers of queries and keys.
       PlacementConflictError: two axes of one value are sharded over one mesh axis, or `balance` is
@@ -247,11 +250,23 @@ def dot_product_attention(
     >>> nx.nn.dot_product_attention(q, memory, memory, **names).dims
     ('pos', 'head', 'd')
     """
+    given = locals()
     if axis is None:
-        return without_names(locals())
+        return without_names(given)
     names = Names.of(axis, features, key_axis, heads, key_heads, query, key)
-    value, of_key = _value_of_key(key, value, names)
     region = ambient()
+    of_key: OfKey | None = None
+    if isinstance(value, Mapping):
+        name, of_key = _checked_part(value, names, (query, key, bias, mask, sinks))
+        index, renamed = {features: slice(*of_key)}, {features: name}
+        if _is_smaller_later(query, key, of_key, names, region):
+            # Only the features of a few results are sent, instead of those of the keys.
+            found = dot_product_attention(**given | {"value": key})
+            cut = functools.partial(slice_axes, index=index, out_axis=renamed)
+            return (cut(found[0]), found[1]) if return_residual else cut(found)
+        value = slice_axes(key, index, out_axis=renamed)
+    elif value is key:
+        of_key = 0, None
     if region is not None:
         # The name of the key positions may occur only in bias and mask, which may be missing.
         names.renamed(region.noted)
@@ -276,10 +291,10 @@ def dot_product_attention(
     operands |= {name: array for name, array in optional.items() if array is not None}
     is_fused = implementation == "cudnn"
     options = (scale, is_causal, window, soft_cap, balance is not None, is_fused, of_key)
-    given = (tuple(operands), *options)
+    static = (tuple(operands), *options)
     if not return_residual:
         run = functools.partial(kernels.run, only_axes=True)
-        return run(OPERATION, _attend_by_name, names, given, *operands.values())
+        return run(OPERATION, _attend_by_name, names, static, *operands.values())
     with Scope(kernels.scope_of(_attend_by_name, (OPERATION, names), tuple(operands.values()))):
         # A kernel has one result.
         attend = _compiled if region is None else _attend
@@ -304,34 +319,39 @@ def _attend_by_name(
     return _attend(blocks, names, False, *options)[0]
 
 
-def _value_of_key(
-    key: ArrayLike, value: ArrayLike | Mapping[Hashable, slice], names: Names
-) -> tuple[ArrayLike, OfKey | None]:
-    """Return the values, and the name and the range of the features of the key that they are.
-
-    The range is `None` if they are no part of the key.
+def _checked_part(
+    value: Mapping[Hashable, slice], names: Names, others: Iterable[ArrayLike | None]
+) -> tuple[Hashable, OfKey]:
+    """Return the name of values that are a part of the key, and their range of its features.
 
     Raises:
-      ArgumentError: a mapping is not one name with a range of features.
+      ArgumentError: the mapping is not one name with a range of features.
+      AxisNameError: another array has the name.
     """
-    features = names.features
-    if value is key:
-        return value, (features, 0, None)
-    if not isinstance(value, Mapping):
-        return value, None
-    name, part = next(iter(value.items()), (None, None))
-    if len(value) != 1 or not isinstance(part, slice) or part.step not in (None, 1):
-        raise ArgumentError(
-            f"{OPERATION}: value={format_value(value)} must be an array, or one new axis name with"
-            f" a range of {features!r}, such as {{'latent': slice(0, 64)}}."
-        )
-    start, stop = part.start or 0, part.stop
-    if start < 0 or (stop is not None and stop < 0):
-        raise ArgumentError(
-            f"{OPERATION}: value={format_value(value)} has a negative index. Count the elements of"
-            f" {features!r} from its start."
-        )
-    return slice_axes(key, {features: part}, out_axis={features: name}), (name, start, stop)
+    name, part = checked_part(OPERATION, value, "an array, or ", repr(names.features))
+    for array in others:
+        if array is not None and name != names.features and name in dims_of(array):
+            raise AxisNameError(
+                f"{OPERATION}: value={format_value(value)} names the values like an axis of"
+                f" {type_text(array)}. Choose a new name."
+            )
+    return name, part
+
+
+def _is_smaller_later(
+    query: ArrayLike, key: ArrayLike, of_key: OfKey, names: Names, region: Region | None
+) -> bool:
+    """Return True if features are sharded, and the results are smaller than this part of the key.
+
+    The features of `query` are those of the results before they are sliced.
+    """
+    if region is None or not region.manual or not region.place(names.features):
+        return False
+    if not isinstance(query, NamedArray) or not isinstance(key, NamedArray):
+        return False
+    results, keys = (math.prod((*x.named_shape.values(), *x.shape)) for x in (query, key))
+    count = key.named_shape.get(names.features, 0)
+    return results * count <= keys * len(range(*slice(*of_key).indices(count)))
 
 
 def _window(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
@@ -504,8 +524,9 @@ def _attend(
         plan.check(names)
     found = plan.run({which: operand.data for which, operand in operands.items()})
     like = operands["query"].labels
+    part = plan.value_in_key if plan.sums_all and not plan.rest else None
     return tuple(
-        _finish(data, labels, like, names)
+        _finish(data, labels, like, names, part)
         for data, labels in zip(found, (plan.result, plan.rows)[: len(found)], strict=True)
     )
 
@@ -525,12 +546,13 @@ def _value_in_key(
     """
     if of_key is None:
         return None
-    name, start, stop = of_key
-    is_complete = name == features and start == 0 and stop is None
-    if not is_complete and (place(features) or place(name)):
+    start, stop = of_key
+    (label,) = (each for each in operands["value"].labels if each not in operands["key"].labels)
+    is_complete = label == features and start == 0 and stop is None
+    if not is_complete and (place(features) or place(label)):
         return None
     count = _size_along(operands["key"], FEATURES)
-    return name, min(start, count), count if stop is None else min(stop, count)
+    return label, min(start, count), count if stop is None else min(stop, count)
 
 
 def _size_along(operand: Operand, label: Label) -> int:
@@ -588,8 +610,13 @@ def _to_common_type(operands: Mapping[str, Operand]) -> DType:
     return dtype
 
 
-def _finish(data: jax.Array, labels: Labels, like: Labels, names: Names) -> AnyArray:
-    """Order the dimensions as in the query, join the heads again, and name the named axes."""
+def _finish(
+    data: jax.Array, labels: Labels, like: Labels, names: Names, part: tuple[Label, int, int] | None
+) -> AnyArray:
+    """Order the dimensions as in the query, join the heads again, and name the named axes.
+
+    If the result has all features, leave out those that are no values.
+    """
     carried = [label for label in labels if label not in like]
     order: list[Label] = []
     for label in like:
@@ -598,6 +625,8 @@ def _finish(data: jax.Array, labels: Labels, like: Labels, names: Names) -> AnyA
     for i, number in zip(slots, sorted(x for x in order if isinstance(x, int)), strict=True):
         order[i] = number
     data = lax.transpose(data, [labels.index(label) for label in order])
+    if part is not None and part[0] in order:
+        data = lax.slice_in_dim(data, part[1], part[2], axis=order.index(part[0]))
     if KEY_HEADS in order:
         i = order.index(KEY_HEADS)
         data = as_one(data, i)

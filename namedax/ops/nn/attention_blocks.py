@@ -422,17 +422,46 @@ class BlockAttention:
 
     # --- keys that are not moved ------------------------------------------------------------------
 
+    @property
+    def sums_all(self) -> bool:
+        """Return True if all features of the keys are summed, and the result is sliced.
+
+        A part of the key that is an operand of a contraction is copied. For one query per row of a
+        cache, the sum of all features is smaller than this copy.
+        """
+        if self.value_in_key is None or self.steps > 1:
+            return False
+        count, part = self.sizes[FEATURES], self.value_in_key[2] - self.value_in_key[1]
+        results, keys = (
+            math.prod(self.sizes[label] for label in labels if label is not FEATURES)
+            for labels in (self.rows, self.labels["key"])
+        )
+        return part < count <= 2 * part and results * count <= keys * part
+
+    def _weigh_here(self, weights: jax.Array, arrays: Arrays) -> jax.Array:
+        """Compute the weighted sum of values, or of all features of the keys of this device."""
+        if not self.sums_all:
+            return self._weigh(weights, self._value(arrays))
+        assert self.value_in_key is not None
+        label, start, stop = self.value_in_key
+        labels = tuple(label if each is FEATURES else each for each in self.labels["key"])
+        weights = weights.astype(self.dtype)
+        result = einsum(weights, self.scores, arrays["key"], labels, self.result, self.wide)
+        if not self.rest:
+            return result  # sliced in another order of dimensions, for which XLA needs no copy
+        return lax.slice_in_dim(result, start, stop, axis=self.result.index(label))
+
     def _directly(self, arrays: Arrays) -> Results:
         scores = self._scores(arrays, self._origin(0))
         if not self.rest and not self.residual and "sinks" not in arrays:
-            return (self._weigh(_softmax(scores), self._value(arrays)).astype(self.dtype),)
+            return (self._weigh_here(_softmax(scores), arrays).astype(self.dtype),)
         largest = _largest(scores)
         if self.rest:
             # Every device has different keys: combine the largest scores, then the sums relative to
             # them.
             largest = comm.pmax(largest, self.rest)
         terms, total, _ = _terms(scores, largest)
-        result = self._weigh(terms, self._value(arrays))
+        result = self._weigh_here(terms, arrays)
         if self.rest:
             result, total = self._psum_both(result, total)
         found = self._normalize((largest, total, result), arrays)

@@ -23,6 +23,7 @@ from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.records import Record
 from namedax.core.variance import cast_data
 from namedax.errors import (
+    ArgumentError,
     ArgumentTypeError,
     AxisNameError,
     AxisNotFoundError,
@@ -44,6 +45,7 @@ __all__ = [
     "Names",
     "Operand",
     "check_names",
+    "checked_part",
     "how_to_share",
     "raise_missing_axis",
     "split_heads",
@@ -166,6 +168,37 @@ class Names(Record):
             if name == self.features and which == "query":
                 return FEATURES
         return KEY_HEADS if name == self.key_heads and name is not None else name
+
+
+def checked_part(
+    op: str, value: object, otherwise: str, features: str
+) -> tuple[Hashable, tuple[int, int | None]]:
+    """Return the name and the range of values that are a part of the features of the key.
+
+    Raises:
+      ArgumentError: the mapping is not one name with a range of features.
+    """
+    items = [*value.items()] if isinstance(value, Mapping) else []
+    name, part = items[0] if len(items) == 1 else (None, None)
+    if not isinstance(part, slice) or not _is_range(part):
+        raise ArgumentError(
+            f"{op}: value={format_value(value)} must be {otherwise}one new axis name with a range"
+            f" of {features}, such as {{'latent': slice(0, 64)}}."
+        )
+    start, stop = part.start or 0, part.stop
+    if start < 0 or (stop is not None and stop < 0):
+        raise ArgumentError(
+            f"{op}: value={format_value(value)} has a negative index. Count the elements of"
+            f" {features} from its start."
+        )
+    return name, (start, stop)
+
+
+def _is_range(part: slice) -> bool:
+    ends = (part.start, part.stop)
+    return part.step in (None, 1) and all(
+        isinstance(end, (int, np.integer, type(None))) for end in ends
+    )
 
 
 def raise_missing_axis(which: str, name: Hashable, array: ArrayLike, extra: str = "") -> NoReturn:

@@ -3,7 +3,8 @@
 Every row of a batch has its own number of filled slots. New positions are written at the end of
 each row (`namedax.ops.nn.kv_slots`): only the device that has a slot writes it.
 A donated cache is updated in place. Attention compares positions, so rows of different lengths
-need no alignment, and the cache may be sharded by any of its names.
+need no alignment, and the cache may be sharded by any of its names. If the values are a part of the
+keys, only the keys are stored.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from namedax.errors import (
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.nn.attention import dot_product_attention
+from namedax.ops.nn.attention_operands import checked_part
 from namedax.ops.nn.kv_slots import write_slots
 from namedax.ops.operands import kernels
 from namedax.ops.operands.new_axis import named_sizes, size_of
@@ -103,18 +105,31 @@ class KVCache:
     This writes the new positions only. `nx.scan` over the axis of a cache also gives its body the
     cache of one layer, but the loop collects these in a second cache.
 
+    **Values that are a part of the keys.** In multi-head latent attention the values are the first
+    features of the keys. Then the cache stores only the keys. Pass to `init` the part that
+    `nx.nn.dot_product_attention` also takes as `value`, and no values to `append`:
+
+        shape = {"batch": 8, "cache": 4096, "key": 576}
+        cache = KVCache.init(shape, value={"latent": slice(0, 512)})
+        cache = cache.append(key, axis="pos")
+        result = cache.attend(query, axis="pos", features="key")  # has "latent" in place of "key"
+
+    If all features are the values, the part is `{"latent": slice(None)}`.
+
     **Overflow.** Positions beyond the last slot are not written. If sizes or lengths are known,
     `append` raises. Otherwise the row is lost: `lengths` exceeds `capacity`, and `attend` returns
     NaN for the row.
 
     Attributes:
       keys: the keys, with the axis of the slots.
-      values: the values, with the axis of the slots.
+      values: the values, with the axis of the slots; `None` if they are a part of the keys.
       lengths: int32, the number of filled slots of each row, which is the position of its next
         token.
       starts: int32, `lengths` before the last `append`: the position of the row's first new query.
       axis: the axis name of the slots, by default `"cache"`.
       selection: the layer of `select`, by default `None`. `keys` and `values` then have all layers.
+      part: the name of the values, and the first and the last of the features of the keys that they
+        are; by default `None`, if values are stored.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> shape = {"batch": 2, "cache": 8, "key": 4}
@@ -128,11 +143,12 @@ class KVCache:
     """
 
     keys: NamedArray
-    values: NamedArray
+    values: NamedArray | None
     lengths: AnyArray
     starts: AnyArray
     axis: Hashable = "cache"
     selection: _Selection | None = None
+    part: tuple[Hashable, int, int | None] | None = None
 
     @classmethod
     def init(
@@ -143,6 +159,7 @@ class KVCache:
         rows: Sequence[Hashable] = (),
         dtype: DType = jnp.float32,
         value_shape: Mapping[Hashable, int | None] | None = None,
+        value: Mapping[Hashable, slice] | None = None,
     ) -> KVCache:
         """Make an empty cache.
 
@@ -154,6 +171,8 @@ class KVCache:
             `append` adds those of its `lengths`; a loop over a cache needs them from the start.
           dtype: the dtype of keys and values, by default float32.
           value_shape: the sizes of the values, by default those of the keys.
+          value: a part of the features of the keys, with a new name, such as `{"latent": slice(0,
+            512)}`. Then these are the values, and only the keys are stored. By default `None`.
 
         Communication: none. In a mapped function, each device makes its own block.
 
@@ -161,11 +180,16 @@ class KVCache:
           AxisNotFoundError: a shape lacks `axis`, or `named_shape` lacks one of `rows`.
           AxisSizeError: keys and values have different numbers of slots.
           ArgumentTypeError: `dtype` is not a floating-point dtype.
+          ArgumentError: `value` is not one name with a range of features, or is combined with
+            `value_shape`.
+          AxisNameError: the name in `value` is an axis of `named_shape`.
 
         >>> import namedax as nx
         >>> cache = nx.nn.KVCache.init({"batch": 2, "cache": 8, "key": 4}, rows=["batch"])
         >>> cache.lengths.data.tolist()
         [0, 0]
+        >>> nx.nn.KVCache.init({"cache": 8, "key": 576}, value={"latent": slice(0, 512)})
+        KVCache(f32[]{cache:8, key:576}, {'latent': slice(0, 512)} of the keys, lengths i32[])
         """
         op = "KVCache.init"
         if not jnp.issubdtype(dtype, jnp.floating):
@@ -173,6 +197,7 @@ class KVCache:
                 f"{op}: dtype must be a floating-point dtype, got {format_value(dtype)}. Pass"
                 " dtype=jnp.bfloat16 or another one."
             )
+        part = None if value is None else _checked_part(op, value, named_shape, value_shape)
         shapes = [named_shape, named_shape if value_shape is None else value_shape]
         for which, shape in zip(("named_shape", "value_shape"), shapes, strict=True):
             if axis not in shape:
@@ -198,9 +223,11 @@ class KVCache:
                     "rows= names the axes along which lengths differ.",
                 )
         of_rows = {name: sizes[0][name] for name in given}
-        count = zeros((), jnp.int32, named_shape=of_rows)
-        keys, values = (zeros((), dtype, named_shape=shape) for shape in sizes)
-        return cls(keys, values, count, count, axis)  # type: ignore[arg-type]
+        # Two arrays: a buffer cannot be donated twice.
+        lengths, starts = (zeros((), jnp.int32, named_shape=of_rows) for _ in range(2))
+        keys: Any = zeros((), dtype, named_shape=sizes[0])
+        values: Any = zeros((), dtype, named_shape=sizes[1]) if part is None else None
+        return cls(keys, values, lengths, starts, axis, None, part)
 
     @property
     def capacity(self) -> int:
@@ -212,12 +239,20 @@ class KVCache:
         # Static fields, so that `nx.rename` of a tree does not change them.
         return (self.axis,) if self.selection is None else (self.axis, self.selection.axis)
 
+    @property
+    def _part_text(self) -> str:
+        """Return the part of the keys that are the values, as in `init`."""
+        assert self.part is not None
+        name, start, stop = self.part
+        return f"{{{name!r}: slice({start}, {stop})}}"
+
     def __repr__(self) -> str:
         try:
-            part = "" if self.selection is None else f", one of {self.selection.axis!r}"
+            layer = "" if self.selection is None else f", one of {self.selection.axis!r}"
+            values = f"{self._part_text} of the keys" if self.part else type_text(self.values)
             return (
-                f"KVCache({type_text(self.keys)}, {type_text(self.values)}, lengths"
-                f" {type_text(self.lengths)}{part})"
+                f"KVCache({type_text(self.keys)}, {values}, lengths"
+                f" {type_text(self.lengths)}{layer})"
             )
         except Exception:  # the leaves of a pytree may be anything
             return f"KVCache({self.keys!r}, {self.values!r}, {self.lengths!r}, {self.starts!r})"
@@ -284,7 +319,7 @@ class KVCache:
         if axis in dims_of(starts):
             starts = starts[axis, number]
         lengths = self.lengths[axis, number]
-        return KVCache(self.keys, self.values, lengths, starts, self.axis, selection)
+        return dataclasses.replace(self, lengths=lengths, starts=starts, selection=selection)
 
     @_as_operation
     def whole(self) -> KVCache:
@@ -316,7 +351,7 @@ class KVCache:
             array.at[chosen.axis, chosen.index].set(one)
             for array, one in ((chosen.lengths, self.lengths), (chosen.starts, self.starts))
         )
-        return KVCache(self.keys, self.values, lengths, starts, self.axis)
+        return dataclasses.replace(self, lengths=lengths, starts=starts, selection=None)
 
     @_as_operation
     def positions(self, axis: Hashable = "pos", size: int | None = None) -> NamedArray:
@@ -347,7 +382,7 @@ class KVCache:
     def append(
         self,
         key: ArrayLike,
-        value: ArrayLike,
+        value: ArrayLike | None = None,
         axis: Hashable = "pos",
         lengths: ArrayLike | None = None,
     ) -> KVCache:
@@ -356,7 +391,7 @@ class KVCache:
         Args:
           key: the keys of the new positions, with `axis`; their other axes are axes of `keys`. An
             axis of `keys` that they lack is broadcast. They are converted to the dtype of `keys`.
-          value: the values in the same way.
+          value: the values in the same way; `None` (default) if they are a part of the keys.
           axis: the axis name of the new positions, by default `"pos"`. Its size is 1 in decoding,
             and the length of the longest prompt in the first step.
           lengths: integers, the number of new tokens of each row (a scalar, or named by axes of
@@ -374,7 +409,8 @@ class KVCache:
           AxisNameError: it has another axis that the cache lacks, or `lengths` has.
           AxisSizeError: there are more positions than slots, or an axis has two sizes.
           ArgumentError: lengths are known, and a row exceeds the slots, or a number is negative or
-            larger than the size of `axis`.
+            larger than the size of `axis`; or `value` is missing, or passed although the values
+            are a part of the keys.
           ArgumentTypeError: `lengths` are not integers, or keys are not floating-point numbers.
 
         >>> import jax.numpy as jnp, namedax as nx
@@ -386,11 +422,13 @@ class KVCache:
         op = "KVCache.append"
         self._check_new_axis(op, axis)
         fresh = ("appended", axis)
-        arrays, count = [], 0
-        for which, array, stored in (("key", key, self.keys), ("value", value, self.values)):
-            count = self._check_new(op, which, array, stored, axis)
-            # Unmapped: every device sees all new positions.
-            arrays.append(rename(as_array(array, op), {axis: fresh}))
+        self._check_has_values(op, value)
+        arrays, count = {}, 0
+        for which, array in (("key", key), ("value", value)):
+            if array is not None:
+                count = self._check_new(op, which, array, getattr(self, f"{which}s"), axis)
+                # Unmapped: every device sees all new positions.
+                arrays[f"{which}s"] = rename(as_array(array, op), {axis: fresh})
         chosen = self.selection
         axes: tuple[Hashable, ...] = (self.axis, fresh)
         operands: list[AnyArray] = [self.lengths]
@@ -405,12 +443,11 @@ class KVCache:
             operands.append(new)
         total: AnyArray = self.lengths + new
         self._check_overflow(op, total)
-        keys, values = (
-            kernels.run(op, write_slots, axes, (), stored, array, *operands)
-            for stored, array in zip((self.keys, self.values), arrays, strict=True)
-        )
-        starts = total - new
-        return KVCache(keys, values, total, starts, self.axis, chosen)  # type: ignore[arg-type]
+        written: dict[str, Any] = {
+            name: kernels.run(op, write_slots, axes, (), getattr(self, name), array, *operands)
+            for name, array in arrays.items()
+        }
+        return dataclasses.replace(self, **written, lengths=total, starts=total - new)
 
     @_as_operation
     def attend(
@@ -455,10 +492,12 @@ class KVCache:
 
         Communication: none, unless the axis of the slots is sharded: then two all-reduces, of the
         largest scores, and of the sums and weighted values. With `features` sharded, the scores
-        take one all-reduce.
+        take one all-reduce. Values that are a part of sharded features are sent too, or the
+        features of the result, if these are smaller.
 
         Raises:
           AxisNotFoundError: `query` lacks an axis.
+          AxisNameError: `query` has the name of values that are a part of the keys.
           PlacementConflictError: `axis` is sharded over a mesh axis of the slots. Rename it to an
             unmapped name first.
 
@@ -483,10 +522,13 @@ class KVCache:
         if mask is not None:
             allowed = allowed & mask
         keys: AnyArray = self.keys
-        values: AnyArray = self.values
+        values: Any = self.values
         if self.selection is not None:
             at = (self.selection.axis, self.selection.index)
-            keys, values = keys[at], values[at]
+            keys, values = keys[at], None if values is None else values[at]
+        if self.part is not None:
+            name, start, stop = self.part
+            values = {name: slice(start, stop)}
         result = dot_product_attention(
             *(query, keys, values, bias, allowed),
             axis=axis,
@@ -502,6 +544,21 @@ class KVCache:
         return _where(self.lengths > self.capacity, lost, result)
 
     # --- checks -----------------------------------------------------------------------------------
+
+    def _check_has_values(self, op: str, value: ArrayLike | None) -> None:
+        """Raise unless new values are passed if, and only if, the cache stores values."""
+        if self.part is not None and value is not None:
+            raise ArgumentError(
+                f"{op}: value= is passed, but the cache stores only keys, and its values are"
+                f" {self._part_text} of these. Leave out value=, or make the cache without value=."
+            )
+        if self.part is None and (value is None or isinstance(value, Mapping)):
+            fact = "is missing" if value is None else f"is {format_value(value)}"
+            raise ArgumentError(
+                f"{op}: value {fact}, but the cache stores values, {type_text(self.values)}. Pass"
+                " the new values. If they are a part of the keys, pass this part to KVCache.init,"
+                " such as value={'latent': slice(0, 64)}."
+            )
 
     def _check_new_axis(self, op: str, axis: Hashable) -> None:
         if not is_name(axis):
@@ -592,8 +649,29 @@ class KVCache:
 jax.tree_util.register_dataclass(
     KVCache,
     data_fields=["keys", "values", "lengths", "starts", "selection"],
-    meta_fields=["axis"],
+    meta_fields=["axis", "part"],
 )
+
+
+def _checked_part(
+    op: str,
+    value: Mapping[Hashable, slice],
+    named_shape: Mapping[Hashable, int | None],
+    value_shape: Mapping[Hashable, int | None] | None,
+) -> tuple[Hashable, int, int | None]:
+    """Return the name and the range of values that are a part of the keys."""
+    if value_shape is not None:
+        raise ArgumentError(
+            f"{op}: value= and value_shape= are passed, but values that are a part of the keys are"
+            " not stored. Leave out one of them."
+        )
+    name, (start, stop) = checked_part(op, value, "", "the features of the keys")
+    if not is_name(name) or name in named_shape:
+        raise AxisNameError(
+            f"{op}: value={format_value(value)} needs a new axis name, which is not in"
+            f" named_shape={format_value(dict(named_shape))}."
+        )
+    return name, start, stop
 
 
 def _known(array: AnyArray) -> np.ndarray | None:

@@ -374,6 +374,11 @@ def test_rows_that_exceed_the_slots_are_nan():
     assert "a row would have 6 positions, but the cache has 4 slots 'cache'" in said(info.value)
 
 
+def test_an_empty_cache_can_be_donated():
+    cache = jax.jit(step, donate_argnums=0)(KVCache.init({"cache": 4, "key": 2}), *[nx.named(array(1, 2), ["pos", "key"])] * 3)
+    assert int(cache[0].lengths) == 1
+
+
 def test_it_is_a_pytree_with_the_names_of_its_axes():
     cache = KVCache.init({"batch": 2, "slot": 4, "key": 3}, axis="slot", rows="batch")
     assert [leaf.shape for leaf in jax.tree.leaves(cache)] == [(2, 4, 3), (2, 4, 3), (2,), (2,)]
