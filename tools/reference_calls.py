@@ -430,6 +430,7 @@ CALLS |= {
     "nn.dot_product_attention": 'F(w, w, w, axis="k", features="out")',
     "nn.combine_attention": "F([(w, x), (w, y)])",
     "nn.rope": 'F(w, 3, "k")',
+    "nn.rope_scaling": 'F({"rope_scaling": {"type": "dynamic", "factor": 2.0}, "max_position_embeddings": 4096})',
     "nn.relative_position_buckets": 'F(nx.arange(N, axis="k") - 2, 8)',
     "nn.relative_position_bias": (
         'F(nx.ones(named_shape={"bucket": 8}), nx.arange(3, axis="query"), nx.arange(N, axis="k"),'
@@ -740,7 +741,7 @@ NO_COST = {
     "It uses types, sizes and settings only, or returns no named array. No communication.": (
         """
         debug.checks debug.inspect_sharding array_repr array_str numpy.array_repr numpy.array_str iscomplexobj isrealobj isscalar numpy.isscalar ndim numpy.ndim
-        shape numpy.shape size numpy.size result_type lax.after_all lax.broadcast_shapes lax.broadcasted_iota
+        nn.rope_scaling shape numpy.shape size numpy.size result_type lax.after_all lax.broadcast_shapes lax.broadcasted_iota
         lax.conv_dimension_numbers lax.conv_general_permutations lax.conv_general_shape_tuple lax.conv_shape_tuple
         lax.conv_transpose_shape_tuple lax.create_token lax.dce_sink lax.dtype lax.empty lax.full lax.iota lax.padtype_to_pads
         lax.reduce_window_shape_tuple lax.shape_as_value lax.stage nn.get_scaled_dot_general_config numpy.bartlett

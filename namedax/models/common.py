@@ -29,6 +29,7 @@ C = TypeVar("C")
 
 # --- configuration files --------------------------------------------------------------------------
 
+_ORIGINAL = "original_max_position_embeddings"
 # Entries of config.json that do not change the function: of training, generation and tokenizers.
 IGNORED = frozenset(
     "_attn_implementation _name_or_path _sliding_window_pattern activation_dropout architectures"
@@ -59,22 +60,25 @@ def read_config(
 
     Returns:
       The values by field. `rope_theta`, `rope_scaling` and `rope_parameters` become `theta` and
-      `scaling`.
+      `scaling`, with the entries beside them that a scaling needs (`nx.nn.rope_scaling`).
 
     Raises:
       CheckpointError: an entry is unknown, or has a value that the model does not support.
+      ArgumentError: the scaling of rotary positions lacks an entry, or has an invalid one.
     """
     path = pathlib.Path(path)
     path = path / "config.json" if path.is_dir() else path
     entries = json.loads(path.read_text())
     if "text_config" in entries:
         entries = {**entries["text_config"], "multimodal": True}
-    rope = entries.pop("rope_parameters", None) or {}
-    if "rope_theta" in rope or "rope_type" in rope:
-        entries["rope_theta"] = rope.get("rope_theta", entries.get("rope_theta"))
-        entries["rope_scaling"] = {k: v for k, v in rope.items() if k != "rope_theta"}
-    elif rope:  # one for each type of layer
-        entries["rope_parameters"] = rope
+    rope = entries.get("rope_parameters") or {}
+    if not any(isinstance(value, dict) for value in rope.values()):  # not one per type of layer
+        scaling = nx.nn.rope_scaling(entries)
+        if scaling is not None:
+            entries["rope_theta"] = scaling.pop("rope_theta", entries.get("rope_theta"))
+            entries["rope_scaling"] = scaling or None
+        for entry in ("rope_parameters", "partial_rotary_factor", _ORIGINAL):
+            entries.pop(entry, None)
     known = {"rope_theta": "theta", "rope_scaling": "scaling", **fields}
     if unknown := sorted(entries.keys() - known.keys() - fixed.keys() - IGNORED - {*ignored}):
         raise CheckpointError(
@@ -144,7 +148,7 @@ def init(
     """
     params: Params = {}
     for number, entry in enumerate(parse_spec(spec, None, "models.init")):
-        names = {label: term.name for term in entry.right for label in term.axes}
+        names = {label: str(term.name) for term in entry.right for label in term.axes}
         shape = {name: sizes[name] for name in map(str, entry.dims)}
         tensor = [term for term in entry.left if [names.get(a) for a in term.axes] != ["expert"]]
         part = None if entry.part is None else entry.part.label

@@ -64,7 +64,8 @@ class Config:
             )
         for kind, rope in values.pop("rope", {}).items():
             of = "local_" if kind == "sliding_attention" else ""
-            values |= {f"{of}theta": rope["rope_theta"], f"{of}scaling": rope}
+            scaling = nx.nn.rope_scaling({"rope_parameters": rope})
+            values |= {f"{of}theta": rope["rope_theta"], f"{of}scaling": scaling}
         return common.make_config(cls, path, values)
 
     def sizes(self) -> dict[str, int]:

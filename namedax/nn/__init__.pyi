@@ -1036,6 +1036,9 @@ def rope(
     scaling: Mapping[str, Any] | None = None,
     pairing: Literal['halves', 'interleaved'] = 'halves',
     size: int | None = None,
+    sections: Mapping[Hashable, Sequence[int]] | None = None,
+    sections_interleaved: bool = False,
+    length: ArrayLike | None = None,
 ) -> AnyArray:
     """Rotate pairs of features by angles in proportion to the position (RoPE).
 
@@ -1050,35 +1053,80 @@ def rope(
       axis: the axis name of the features of one head.
       base: the base of the frequencies, by default 10000.0 (`rope_theta` in configurations).
       scaling: a mapping with the entries of `rope_scaling` or `rope_parameters` in a `config.json`
-        of Hugging Face, by default `None`. Its `rope_type` (or `type`) is `"default"`, `"linear"`
-        (`factor`), `"llama3"` (`factor`, `low_freq_factor`, `high_freq_factor`,
-        `original_max_position_embeddings`), or `"yarn"` (`factor`,
-        `original_max_position_embeddings`, and optionally `beta_fast` = 32, `beta_slow` = 1,
-        `attention_factor`, `mscale`, `mscale_all_dim`, `truncate` = true). If it has `rope_theta`
-        or `partial_rotary_factor`, they must agree with `base` and `size`.
+        of Hugging Face, by default `None`; `nx.nn.rope_scaling` reads it from a file. Its
+        `rope_type` (or `type`) is one of:
+
+        - `"default"`, or `"mrope"` (`mrope_section`);
+        - `"linear"` (`factor`);
+        - `"proportional"` (optionally `factor` = 1): `partial_rotary_factor` is then the share of
+          pairs with a frequency, among all features;
+        - `"dynamic"` (`factor`, `original_max_position_embeddings`): the base grows with `length`;
+        - `"llama3"` (`factor`, `low_freq_factor`, `high_freq_factor`,
+          `original_max_position_embeddings`);
+        - `"yarn"` (`factor`, `original_max_position_embeddings`, and optionally `beta_fast` = 32,
+          `beta_slow` = 1, `attention_factor`, `mscale`, `mscale_all_dim`, `truncate` = true);
+        - `"longrope"` (`short_factor`, `long_factor`, `original_max_position_embeddings`, and
+          `factor` or `attention_factor`): a divisor for every pair, by `length`.
+
+        If it has `rope_theta`, `partial_rotary_factor`, `mrope_section` or `mrope_interleaved`,
+        they must agree with `base`, `size`, `sections` and `sections_interleaved`.
       pairing: `"halves"` (default) pairs feature `i` with feature `i + size / 2`, as `rotate_half`
         in Hugging Face's models (Llama, Gemma, GPT-NeoX). `"interleaved"` pairs features `2 * i`
         and `2 * i + 1`, as RoFormer, GPT-J and Llama's own checkpoints.
-      size: the number of features to rotate, from the first one on; by default all. The others are
-        unchanged.
+      size: the number of features to rotate, from the first one on; by default the share
+        `partial_rotary_factor` of `scaling`, or all. The others are unchanged.
+      sections: for positions with several components, such as time, height and width: the axis name
+        of the components, with the number of pairs that each one rotates, `{"component": [16, 24,
+        24]}` (`mrope_section`). `positions` has this axis. By default `None`.
+      sections_interleaved: if `False` (default), consecutive pairs form a section, as in Qwen2-VL.
+        If `True`, the components alternate, and the first one has the rest, as in Qwen3-VL.
+      length: an integer, or integers whose axes align with `x`: the length of the sequences, for
+        `"dynamic"` and `"longrope"`. By default one more than the largest of all positions. Other
+        types do not depend on it. Rotate all keys of a sequence for one length; if they are in a
+        cache, pass its final length.
 
     Returns:
-      An array with the axes of `x` and of `positions`, and the dtype of `x`. Angles and rotations
-      are computed in float32 (or float64, if `x` has it).
+      An array with the axes of `x` and of `positions` (except the components), and the dtype of
+      `x`. Angles and rotations are computed in float32 (or float64, if `x` has it).
 
     Communication: none, unless `axis` is sharded. Then one collective-permute or all-to-all sends
     the features whose pairs are on other devices, at most a block; with `"interleaved"` and an even
-    number of features per device none.
+    number of features per device none. With `"dynamic"` or `"longrope"` and no `length`, an
+    all-reduce of one number, if an axis of `positions` is sharded.
 
-    Sources: Su et al., "RoFormer", 2021; Peng et al., "YaRN", 2023.
+    Sources: Su et al., "RoFormer", 2021; Peng et al., "YaRN", 2023; Ding et al., "LongRoPE", 2024;
+    Wang et al., "Qwen2-VL", 2024.
 
     Raises:
-      AxisNotFoundError: `x` lacks the axis.
-      AxisNameError: `positions` has the axis.
-      AxisSizeError: `size` is not an even number from 2 to the size of the axis.
-      ArgumentTypeError: `positions` does not contain integers, or `x` does not contain
+      AxisNotFoundError: `x` lacks the axis, or `positions` the axis of the components.
+      AxisNameError: `positions` or `length` has the axis, or `x` the axis of the components.
+      AxisSizeError: `size` is not an even number from 2 to the size of the axis, or the sections
+        are not those of the components or have another number of pairs.
+      ArgumentTypeError: `positions` or `length` does not contain integers, or `x` does not contain
         floating-point numbers.
-      ArgumentError: `scaling` has an unknown type, or an unknown, missing or invalid entry.
+      ArgumentError: `scaling` has an unknown type, or an unknown, missing or invalid entry, or
+        entries that do not agree with the arguments; or `sections` is no list of positive integers.
+    """
+def rope_scaling(config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Read the scaling of rotary positions from a configuration of Hugging Face, and check it.
+
+    Args:
+      config: the entries of a `config.json`; of a multimodal model, those of its `text_config`. The
+        scaling is the entry `rope_parameters` or `rope_scaling`. If each type of layer has its own,
+        pass the configuration with one of them: `config | {"rope_parameters": one}`.
+
+    Returns:
+      The entries for `scaling=` of `nx.nn.rope`, or `None` if there are none. They include the
+      entries that a file has beside them: `partial_rotary_factor`,
+      `original_max_position_embeddings`, and `max_position_embeddings` as the original length of
+      `"dynamic"`, or in proportion to the original length as a missing `factor` of `"yarn"` and
+      `"longrope"`.
+
+    Communication: none.
+
+    Raises:
+      ArgumentError: an entry is missing, unknown or invalid, or each type of layer has a scaling.
+      ArgumentTypeError: the scaling is not a mapping.
     """
 def router_z_loss(logits: ArrayLike, axis: Hashable, over: AxisSpec) -> AnyArray:
     """Return the mean square of the router's log-partition, which keeps logits small.

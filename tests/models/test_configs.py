@@ -202,7 +202,22 @@ def read(module, entries, folder):
 GEMMA_FIELDS = {"embed": 1152, "heads": 4, "kv_heads": 1, "window": 512, "attention_cap": None}
 LINEAR = {"factor": 8.0, "rope_type": "linear"}
 EXPERTS = {"vocab": 151936, "hidden": 768, "experts": 128, "chosen": 8, "normalize": True, "qk_norm": True, "theta": 1e6}
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+LONG = {"type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
+PHI = LLAMA_8B | {"rope_scaling": LONG, "original_max_position_embeddings": 4096, "partial_rotary_factor": 0.75}
+NTK = LLAMA_8B | {"rope_scaling": {"type": "dynamic", "factor": 2.0}}
 READ = {
+    "with a share of the features": (
+        "llama",
+        PHI,
+        {"scaling": LONG | {"original_max_position_embeddings": 4096, "factor": 32.0, "partial_rotary_factor": 0.75}},
+    ),
+    "with a growing base": (
+        "llama",
+        NTK,
+        {"scaling": {"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 131072}},
+    ),
+    "Qwen with YaRN": ("llama", LLAMA_8B | {"rope_scaling": YARN}, {"scaling": YARN}),
     "Llama-3.1-8B": ("llama", LLAMA_8B, {"kv_heads": 8, "key": 128, "theta": 5e5, "scaling": LLAMA_8B["rope_scaling"]}),
     "Mixtral-8x7B-v0.1": (
         "mixtral",
@@ -248,6 +263,16 @@ def test_published_configurations_are_read(name, tmp_path):
         ("llama", GEMMA_4B, "has entries that the model does not know: .*'multimodal'"),
         ("t5", T5_SMALL | {"new_entry": 1}, "has entries that the model does not know: 'new_entry'"),
         ("t5", T5_SMALL | {"feed_forward_proj": "gated-silu"}, "feed_forward_proj='gated-silu'"),
+        (
+            "llama",
+            LLAMA_8B | {"rope_scaling": {"type": "yarn", "factor": 4.0}},
+            "scaling of type 'yarn' lacks 'original_max_position_embeddings'",
+        ),
+        (
+            "gemma",
+            GEMMA_V5 | {"rope_parameters": V5 | {"full_attention": {"rope_type": "linear", "rope_theta": 1e6}}},
+            "scaling of type 'linear' lacks 'factor'",
+        ),
     ],
 )
 def test_unsupported_entries_are_errors(module, entries, message, tmp_path):
