@@ -13,6 +13,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 from namedax.core.names import Dims
+from namedax.core.records import Record
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -86,7 +87,7 @@ class Part(NamedTuple):
         return self.names[self.at]
 
 
-class Entry(NamedTuple):
+class Entry(Record):
     """One parsed entry of a spec, or one of its parts."""
 
     key: str  # the key pattern as written
@@ -112,7 +113,7 @@ class Entry(NamedTuple):
 
     def in_order(self, order: Sequence[int]) -> Entry:
         """Return the entry with another order of the axes of the named array."""
-        return self._replace(right=tuple(self.right[axis] for axis in order))
+        return self.replace(right=tuple(self.right[axis] for axis in order))
 
     def key_of(self, numbers: Sequence[int]) -> str:
         """Return the key of one tensor."""
