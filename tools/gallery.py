@@ -63,6 +63,18 @@ To run or train a published architecture, use one of these modules of `namedax.m
 logits, losses and gradients equal those of PyTorch in every layout of its page. A page shows the communication of a training step, and the
 layouts that `nx.plan` chooses. Both come from tracing the model at a published size, without devices. `tools/gallery.py` writes these pages.
 
+`nx.models.load(folder, axis_resources, mesh)` reads a published checkpoint. The command does so too:
+
+```text
+python -m namedax.models generate FOLDER --prompt "Once upon a time" --layout "{'kv_heads': 'model'}"
+python -m namedax.models train FOLDER --layout fsdp+tp --steps 100
+python -m namedax.models explain FOLDER --layout "{'batch': 'data'}" --mesh data=64
+python -m namedax.models plan FOLDER --chips 64 --machine h100
+```
+
+`explain` and `plan` read `config.json` only: they trace a training step at its real size without weights and without devices. To port a model that is not
+here, see [Load a published model](../tutorials/7_a_published_model.md).
+
 | page | model |
 |---|---|
 """
