@@ -73,7 +73,7 @@ python -m namedax.models plan FOLDER --chips 64 --machine h100
 ```
 
 `explain` and `plan` read `config.json` only: they trace a training step at its real size without weights and without devices. To port a model that is not
-here, see [Load a published model](../tutorials/7_a_published_model.md).
+here, see [Bring your own architecture](../guides/bring_your_own_architecture.md).
 
 | page | model |
 |---|---|
