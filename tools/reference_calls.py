@@ -429,6 +429,8 @@ CALLS |= {
     "nn.prefix_mask": 'F({"query": 3, "k": N}, 2, axis=("query", "k"))',
     "nn.dot_product_attention": 'F(w, w, w, axis="k", features="out")',
     "nn.combine_attention": "F([(w, x), (w, y)])",
+    "nn.linear_attention": 'F(w, w, x, axis="k", features="out")',
+    "nn.gated_delta_rule": 'F(w, w, x, axis="k", features="out", beta=0.5)',
     "nn.rope": 'F(w, 3, "k")',
     "nn.rope_scaling": 'F({"rope_scaling": {"type": "dynamic", "factor": 2.0}, "max_position_embeddings": 4096})',
     "nn.relative_position_buckets": 'F(nx.arange(N, axis="k") - 2, 8)',

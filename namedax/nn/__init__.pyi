@@ -426,6 +426,71 @@ def elu(x: NamedArray, alpha: ArrayLike = 1.0) -> NamedArray:
 @overload
 def elu(x: jax.typing.ArrayLike, alpha: ArrayLike = 1.0) -> jax.Array:
     """Exponential linear unit activation function."""
+def gated_delta_rule(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    *,
+    axis: Hashable = 'pos',
+    features: Hashable = 'key',
+    beta: ArrayLike,
+    decay: ArrayLike | None = None,
+    state: ArrayLike | None = None,
+    segments: ArrayLike | None = None,
+    scale: ArrayLike = 1.0,
+    chunk_size: int = 64,
+    return_state: bool = False,
+) -> Any:
+    """Compute linear attention whose state is corrected by the delta rule.
+
+    Every instance of the batch axes has a state, a matrix of the features of keys and of values. At
+    a position t it decays, and then the value that it has for the key changes towards `value[t]`:
+
+        state = exp(decay[t]) * state
+        state = state + beta[t] * outer(key[t], value[t] - key[t] @ state)
+        result[t] = scale * query[t] @ state
+
+    This is the recurrence of Gated DeltaNet and Qwen3-Next (`decay` for each head), of Kimi Linear
+    (for each feature) and of DeltaNet (no decay). Queries and keys are used as they are. For these
+    models divide both by their Euclidean norm along `features` before; the scale is one over the
+    root of the number of features. Axes align as in `nx.nn.linear_attention`.
+
+    Args:
+      query: a named array with `axis` and `features`.
+      key: a named array with `axis` and `features`. The state grows without bounds if `beta` times
+        the squared norm of a key is above 2.
+      value: a named array with `axis`. Its axes that no other array but `state` has become axes of
+        the result.
+      axis: the axis name of the positions, by default `"pos"`.
+      features: the axis name over which queries and keys are contracted, by default `"key"`.
+      beta: the size of each update, usually from 0 to 1: a number or an array that broadcasts.
+      decay: as in `nx.nn.linear_attention`, by default `None`.
+      state: as in `nx.nn.linear_attention`, by default 0.
+      segments: as in `nx.nn.linear_attention`, by default `None`.
+      scale: a factor of the queries, a number or an array that broadcasts, by default 1.
+      chunk_size: as in `nx.nn.linear_attention`, by default 64.
+      return_state: if `True`, also return the state after the last position; by default `False`.
+
+    Returns:
+      As `nx.nn.linear_attention`.
+
+    Communication: none, unless positions or features are sharded. Over sharded positions one
+    all-gather of two matrices of each device, {features, value features} and {features, features},
+    and one reduce-scatter in the gradient; positions are never sent. `segments` add one number of
+    each row. `return_state` adds one all-reduce of the state. Over sharded features one all-gather
+    of each array that has them.
+
+    Raises:
+      AxisNotFoundError: an array lacks an axis.
+      AxisNameError: `value`, `beta` or `segments` has the axis `features`, or `state` has `axis`.
+      AxisSizeError: an axis has two sizes.
+      PlacementConflictError: two axes of the arrays are sharded over one mesh axis.
+      ArgumentError: `chunk_size` is not a positive integer.
+      ArgumentTypeError: an array is not of floating-point numbers, or `segments` not of integers.
+
+    Source: Yang, Kautz & Hatamizadeh 2024, "Gated Delta Networks: Improving Mamba2 with Delta
+    Rule".
+    """
 @overload
 def gelu(x: NamedArray, approximate: bool = True) -> NamedArray:
     """Gaussian error linear unit activation function."""
@@ -567,6 +632,81 @@ def leaky_relu(x: NamedArray, negative_slope: ArrayLike = 0.01) -> NamedArray:
 @overload
 def leaky_relu(x: jax.typing.ArrayLike, negative_slope: ArrayLike = 0.01) -> jax.Array:
     """Leaky rectified linear unit activation function."""
+def linear_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    *,
+    axis: Hashable = 'pos',
+    features: Hashable = 'key',
+    decay: ArrayLike | None = None,
+    state: ArrayLike | None = None,
+    segments: ArrayLike | None = None,
+    scale: ArrayLike = 1.0,
+    chunk_size: int = 64,
+    return_state: bool = False,
+) -> Any:
+    """Compute causal attention without a softmax, with a state that decays.
+
+    Every instance of the batch axes has a state, a matrix of the features of keys and of values. A
+    position t changes it, and then reads it:
+
+        state = exp(decay[t]) * state + outer(key[t], value[t])
+        result[t] = scale * query[t] @ state
+
+    Mamba 2 (`decay` for each head), GLA (for each feature) and RetNet (constant) are of this form.
+    Axes that no argument mentions (batch, heads) are batch axes, and broadcast by name. So heads
+    that share queries and keys need a separate name: `key{batch, pos, groups, key}` and
+    `value{batch, pos, groups, heads, value}`.
+
+    Args:
+      query: a named array with `axis` and `features`.
+      key: a named array with `axis` and `features`.
+      value: a named array with `axis`. Its axes that no other array but `state` has become axes of
+        the result.
+      axis: the axis name of the positions, by default `"pos"`.
+      features: the axis name over which `query` and `key` are contracted, by default `"key"`.
+      decay: the logarithm of the decay, a number or an array, by default `None` (no decay). It
+        broadcasts by name: with `axis` for each position, with `features` for each feature. Minus
+        infinity starts a new state.
+      state: the state before the first position, with `features`, by default 0: the second result
+        of an earlier call.
+      segments: integers with `axis`, and any batch axes, by default `None`: the number of the
+        packed sequence of each position. The positions of a sequence are consecutive. Each sequence
+        begins with the state 0, except for the first one, which continues `state`. A position with
+        a negative number belongs to no sequence: it does not change the state, and has the result
+        0.
+      scale: a factor of the queries, a number or an array that broadcasts, by default 1.
+      chunk_size: the number of positions of a chunk, by default 64; above 16 it is rounded up to a
+        multiple of 16. It changes time and memory, but not the result. Neither the positions nor
+        the block of a device need to be a multiple of it.
+      return_state: if `True`, also return the state after the last position; by default `False`.
+
+    Returns:
+      An array with the axes of `query`, the axes of `value` in place of `features`, and the batch
+      axes of the others. It has the dtype of the operands. With `return_state` a pair: this array,
+      and the state with these batch axes, `features` and the axes of `value`, of float32 (or
+      float64). All computations are in this dtype.
+
+    **Decoding.** With `state`, the arrays may have one position, or lack `axis`. A sequence in
+    parts, each with the state of the part before, has the result of the complete sequence.
+
+    Communication: none, unless positions or features are sharded. Over sharded positions one
+    all-gather of the state and of the total decay of each device, and one reduce-scatter in the
+    gradient; positions are never sent. `segments` add one number of each row. `return_state` adds
+    one all-reduce of the state. Over sharded features one all-reduce of the result.
+
+    Raises:
+      AxisNotFoundError: an array lacks an axis.
+      AxisNameError: `value` has the axis `features`, `segments` has it, or `state` has `axis`.
+      AxisSizeError: an axis has two sizes.
+      PlacementConflictError: two axes of the arrays are sharded over one mesh axis.
+      ArgumentError: `chunk_size` is not a positive integer.
+      ArgumentTypeError: an array is not of floating-point numbers, or `segments` not of integers.
+
+    Source: Dao & Gu 2024, "Transformers are SSMs: Generalized Models and Efficient Algorithms
+    Through Structured State Space Duality".
+    """
 def load_balancing_loss(
     routing: Routing,
     over: AxisSpec,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import jax
+import numpy as np
 from jax import lax
 from jax.extend.core import JaxprEqn
 
@@ -141,8 +142,9 @@ def _roles_of_reshape(eqn: JaxprEqn, layouts: object) -> Roles:
 def _reshaped_alone(
     eqn: JaxprEqn, values: Sequence[jax.Array], shape: Sequence[int], layouts: object
 ) -> jax.Array:
-    if values[0].size != math.prod(shape):
-        raise ValueError(f"the elements of a block {values[0].shape} are no block {tuple(shape)}")
+    own = np.shape(values[0])  # of a constant too, which is a number
+    if math.prod(own) != math.prod(shape):
+        raise ValueError(f"the elements of a block {own} are no block {tuple(shape)}")
     return _reshaped_block(eqn, values, shape)
 
 

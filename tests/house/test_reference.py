@@ -183,7 +183,7 @@ BY_SUBJECT = {
     "Probability distributions": (112, "nx.scipy.stats.norm.logpdf nx.scipy.stats.beta.cdf"),
     "Loops, branches, vectorization and derivatives": (34, "nx.scan nx.cond nx.vmap nx.pipeline nx.custom_vjp nx.fori_loop"),
     "Collectives": (19, "nx.axis_size nx.lax.psum nx.lax.all_gather nx.lax.ppermute"),
-    "Neural networks": (46, "nx.nn.dot_product_attention nx.nn.layer_norm nx.nn.gelu nx.nn.rope nx.nn.KVCache nx.nn.softmax"),
+    "Neural networks": (48, "nx.nn.dot_product_attention nx.nn.layer_norm nx.nn.gelu nx.nn.rope nx.nn.KVCache nx.nn.linear_attention nx.nn.softmax"),
     "Initializers": (19, "nx.nn.initializers.normal nx.nn.initializers.zeros"),
     "Mixture of experts": (5, "nx.nn.mixture_of_experts nx.nn.top_k_routing"),
     "Ragged arrays": (5, "nx.Ragged nx.nn.grouped_dot"),

@@ -14,7 +14,7 @@ from jax import lax
 from namedax.core.annotations import AnyArray
 from namedax.core.array import dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.names import PyTree
+from namedax.core.names import MeshAxes, PyTree
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data
@@ -30,7 +30,7 @@ from namedax.ops.operands.pytree import array_of, flatten
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import is_real, real_blocks
 
-__all__ = ["associative_scan"]
+__all__ = ["associative_scan", "before_this_device"]
 
 
 @operation(explicit=Explicit.AS_JAX, calls_functions=True, arrays=("elems",), keeps_programs=False)
@@ -172,6 +172,36 @@ def _growing(op: str, types: list[ValueType]) -> Callable[[Sequence[ValueType]],
     return grow
 
 
+def before_this_device(
+    ends: Sequence[jax.Array],
+    axes: MeshAxes,
+    scan: Callable[..., list[jax.Array]],
+    reverse: bool = False,
+) -> tuple[jax.Array, list[jax.Array]]:
+    """Combine one element of each device up to the device before this one.
+
+    Args:
+      ends: the element of this device: arrays with a leading dimension of size 1.
+      axes: the mesh axes.
+      scan: combines all elements up to each one, along the leading dimension.
+      reverse: True to combine from the last device on; default: False.
+
+    Returns:
+      True if there is such a device, and the combination without the leading dimension. Without a
+      device it is that of an arbitrary one, which is a regular value.
+
+    Communication: one all-gather of each array.
+    """
+    gathered = [comm.all_gather(cast_data(data, axes), 0, axes, "varying") for data in ends]
+    totals = scan(*gathered)
+    devices = totals[0].shape[0]
+    before = comm.block_index(axes) + (1 if reverse else -1)
+    at = jnp.clip(before, 0, devices - 1)
+    return (before >= 0) & (before < devices), [
+        lax.dynamic_index_in_dim(total, at, 0, keepdims=False) for total in totals
+    ]
+
+
 def _continue_over_devices(
     op: str,
     entries: Entries,
@@ -184,15 +214,12 @@ def _continue_over_devices(
     axes = entries.placement
     n = blocks[0].shape[0]
     last = slice(0, 1) if reverse else slice(n - 1, n)
-    gathered = [comm.all_gather(cast_data(data, axes)[last], 0, axes, "varying") for data in blocks]
-    totals = run_hidden(op, entries.axis, axes, local, gathered)
-    devices = totals[0].shape[0]
-    before = comm.block_index(axes) + (1 if reverse else -1)
-    exists = (before >= 0) & (before < devices)
-    # The first block has no predecessor. It combines with an arbitrary total, which is a regular
-    # value, and drops the result.
-    at = jnp.clip(before, 0, devices - 1)
-    prefix = [lax.dynamic_index_in_dim(total, at, 0, keepdims=False) for total in totals]
+
+    def scan(*gathered: jax.Array) -> list[jax.Array]:
+        return run_hidden(op, entries.axis, axes, local, gathered)
+
+    exists, prefix = before_this_device([data[last] for data in blocks], axes, scan, reverse)
+    # The first block has no predecessor, and drops the result.
     combined = run_hidden(op, entries.axis, axes, prefixed, [*prefix, *blocks])
     return [jnp.where(exists, new, old) for new, old in zip(combined, blocks, strict=True)]
 
