@@ -325,7 +325,7 @@ def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "
 FSDP = {"embed_fsdp": "data", "embed_expert": "data"}
 TENSOR = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
 ACCUMULATE = ("data", nx.SerialLoop(2))
-RING = dict.fromkeys(("pos", "pos_sp", "source", "source_sp", "frame", "step", "chunk"), "context")
+RING = dict.fromkeys(("pos", "pos_sp", "source", "source_sp", "frame"), "context")
 #: The mesh axes of eight devices or fewer, and where the axes of the model are sharded.
 LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "one device": ({}, {}),

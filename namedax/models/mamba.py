@@ -1,11 +1,12 @@
 """Mamba 2: a decoder with a recurrence instead of attention.
 
-The recurrence is in ssd.py. Positions can be sharded if every device has complete chunks. As in
-grouped-query attention, the heads of `group` share one head of `kv_heads`. Tensor parallelism
-shards `kv_heads`, or `group` if `kv_heads` has size 1. A checkpoint has one matrix for the gate,
-the inputs, both projections and the time steps. Its axis `projected` cannot be sharded over heads.
-It is stored over `embed_fsdp` and split in the layer. Each device multiplies only the columns of
-its heads. Source: Dao and Gu, "Transformers are SSMs", 2024.
+The recurrence is `nx.nn.linear_attention`: every head has a state, a matrix {key, state} that
+decays by a number. Positions can be sharded. As in grouped-query attention, the heads of `group`
+share one head of `kv_heads`. Tensor parallelism shards `kv_heads`, or `group` if `kv_heads` has
+size 1. A checkpoint has one matrix for the gate, the inputs, both projections and the time steps.
+Its axis `projected` cannot be sharded over heads. It is stored over `embed_fsdp` and split in the
+layer. Each device multiplies only the columns of its heads. Source: Dao and Gu, "Transformers are
+SSMs", 2024.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import jax.numpy as jnp
 
 import namedax as nx
 from namedax.errors import CheckpointError, UnsupportedArgumentError
-from namedax.models import common, ssd
+from namedax.models import common, convolution
 from namedax.models.common import Params, read, write
 from namedax.models.mamba_keys import ENTRIES, FIXED, IGNORED, SPEC
 
@@ -46,7 +47,6 @@ class Config:
     remat: bool = True
     dropout: float = 0.0
     microbatches: int = 0
-    axes = ("chunk", "step")  # names in the body: chunks, and positions of whole chunks
 
     @classmethod
     def from_json(cls, path: str | os.PathLike[str]) -> Config:
@@ -142,14 +142,17 @@ def mixer(
     new = {}
     for name in CONVOLVED:
         past = None if cache is None else cache[name]
-        y, new[name] = ssd.convolve(parts[name], taps[name], past, lengths)
+        y, new[name] = convolution.convolve(parts[name], taps[name], past, lengths)
         parts[name] = nx.nn.silu(y + biases[name]).astype(jnp.float32)
     values, b, c = (parts[name] for name in CONVOLVED)
     dt = nx.clip(nx.nn.softplus(parts["dt"].astype(jnp.float32) + p["dt_bias"]), *config.limit)
     if lengths is not None:  # padding does not change the state
         dt = nx.where(nx.arange(dt.named_shape["pos"], axis="pos") < lengths, dt, 0.0)
     state = None if cache is None else cache["state"]
-    y, new["state"] = ssd.recur(values * dt, -nx.exp(p["rate"]) * dt, b, c, state, config.chunk)
+    y, new["state"] = nx.nn.linear_attention(
+        c, b, values * dt, features="state", decay=-nx.exp(p["rate"]) * dt, state=state,
+        chunk_size=config.chunk, return_state=True,
+    )  # fmt: skip
     y = (y + p["skip"] * values) * nx.nn.silu(parts["gate"])
     y = nx.nn.rms_norm(y, ("group", "key"), scale=p["gate_norm"], epsilon=config.epsilon)
     x = x + write(y.astype(x.dtype), p["out"], "kv_heads, group, key")

@@ -81,8 +81,6 @@ def check(case, title, axis_types, **options):
     module, config = model_of(case)
     if title.startswith("pipeline"):
         config = dataclasses.replace(config, microbatches=2)
-    if title.startswith("ring") and hasattr(config, "chunk"):  # every device has whole chunks
-        config = dataclasses.replace(config, chunk=4)
     mesh, resources = common.layout(title, names_of(case), axis_types)
 
     def body(params, batch):
