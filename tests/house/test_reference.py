@@ -260,7 +260,8 @@ def test_lists_of_the_writer_are_not_stale(writer):
 def parts(text):
     """The words and the numbers of a text: numbers may differ in their last digits."""
     number = r"[-+]?\d+\.?\d*(?:e[-+]\d+)?"
-    return " ".join(re.sub(number, "#", text).split()), [float(found) for found in re.findall(number, text)]
+    words = re.sub(r"\s+([,\])])", r"\1", re.sub(number, "#", text))  # numbers are padded to one width
+    return " ".join(words.split()), [float(found) for found in re.findall(number, text)]
 
 
 SAMPLE = sorted(RECORD["functions"])[::36]
