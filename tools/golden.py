@@ -1,14 +1,15 @@
 """Write the golden files of namedax.models: logits, losses, gradients and greedy tokens of PyTorch.
 
-It needs `torch` and `transformers`, which take 6 GB and are in no extra, so run it in an
+It needs `torch`, `transformers` and `peft`, which take 6 GB and are in no extra, so run it in an
 environment of its own:
 
     python3 -m venv golden-env
-    golden-env/bin/pip install torch transformers
+    golden-env/bin/pip install torch transformers peft
     golden-env/bin/python tools/golden.py [CASE ...]
 
 Each case is a tiny model of a published architecture. Its weights are made from their keys by
-`tests/models/weights.py`. The tests compute the same numbers over names, in every layout.
+`tests/models/weights.py`. The tests compute the same numbers over names, in every layout. The case
+`lora` is the model of `llama3` with an adapter of PEFT.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import peft
 import safetensors.torch
 import torch
 import transformers
@@ -33,6 +35,7 @@ import transformers
 transformers.logging.disable_progress_bar()
 ROOT = pathlib.Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "models" / "golden"
+ADAPTERS = ROOT / "tests" / "interop" / "golden"
 sys.path.insert(0, str(ROOT))
 
 from tests.models.weights import make  # noqa: E402  (it needs the path)
@@ -389,13 +392,12 @@ def published(model: Any, folder: pathlib.Path) -> dict[str, torch.Tensor]:
     return safetensors.torch.load_file(folder / "model.safetensors")
 
 
-def write(name: str, case: Case) -> pathlib.Path:
-    """Run a case, and write its file."""
+def load(case: Case, folder: pathlib.Path) -> tuple[Any, Any, dict[str, Any]]:
+    """Return the model of a case with the weights of its keys, its configuration, and the shapes."""
     torch.manual_seed(0)
     config = getattr(transformers, case.config)(**case.entries)
     if "tie_word_embeddings" in case.entries:  # T5 replaces the entry by another one
         config.tie_word_embeddings = case.entries["tie_word_embeddings"]
-    folder = pathlib.Path(tempfile.mkdtemp())
     model = share_embeddings(getattr(transformers, case.model)(config))
     state = {key: tensor.shape for key, tensor in published(model, folder).items()}
     weights = {key: torch.tensor(make(key, tuple(shape))) for key, shape in state.items()}
@@ -406,6 +408,13 @@ def write(name: str, case: Case) -> pathlib.Path:
     model.forward = functools.partial(model.forward, **case.options)
     for key, tensor in published(model, folder).items():
         np.testing.assert_array_equal(tensor.numpy(), weights[key].numpy(), err_msg=key)
+    return model, config, state
+
+
+def write(name: str, case: Case) -> pathlib.Path:
+    """Run a case, and write its file."""
+    folder = pathlib.Path(tempfile.mkdtemp())
+    model, config, state = load(case, folder)
     text = json.dumps(json.loads((folder / "config.json").read_text()) | case.written, indent=1)
     inputs, arguments = inputs_of(case, config)
     operands = {
@@ -438,14 +447,10 @@ def write(name: str, case: Case) -> pathlib.Path:
     gradients = published(model, folder)
     results |= {f"grad/{key}": gradients[key].numpy() for key in case.gradients}
     shutil.rmtree(folder)
-    versions = (
-        f"Python {platform.python_version()}, torch {torch.__version__}, "
-        f"transformers {transformers.__version__}, numpy {np.__version__}"
-    )
     path = GOLDEN / f"{name}.npz"
     arrays: dict[str, Any] = {
         "config": text,
-        "versions": versions,
+        "versions": versions(),
         "model": case.model,
         "keys": list(state),
         "shapes": json.dumps([list(shape) for shape in state.values()]),
@@ -458,16 +463,63 @@ def write(name: str, case: Case) -> pathlib.Path:
     return path
 
 
+def versions() -> str:
+    """Return the versions of the libraries."""
+    return (
+        f"Python {platform.python_version()}, torch {torch.__version__}, "
+        f"transformers {transformers.__version__}, numpy {np.__version__}"
+    )
+
+
+def write_lora() -> pathlib.Path:
+    """Write the files of an adapter, and the logits of the model of `llama3` with it."""
+    folder = pathlib.Path(tempfile.mkdtemp())
+    model, config, _ = load(CASES["llama3"], folder)
+    options = peft.LoraConfig(
+        r=4,
+        lora_alpha=1,
+        target_modules=["q_proj", "v_proj", "o_proj", "down_proj", "lm_head"],
+        rank_pattern={"o_proj": 2},
+        alpha_pattern={"mlp.down_proj": 0.5},
+        use_rslora=True,
+        lora_dropout=0.1,
+        task_type="CAUSAL_LM",
+    )
+    peft.get_peft_model(model, options).save_pretrained(folder, save_embedding_layers=False)
+    file = folder / "adapter_model.safetensors"
+    state = {key: tensor.shape for key, tensor in safetensors.torch.load_file(file).items()}
+    weights = {key: torch.tensor(make(key, tuple(shape))) for key, shape in state.items()}
+    safetensors.torch.save_file(weights, file, metadata={"format": "pt"})
+    base, _, _ = load(CASES["llama3"], pathlib.Path(tempfile.mkdtemp()))
+    adapted = peft.PeftModel.from_pretrained(base, folder).eval()
+    inputs, _ = inputs_of(CASES["llama3"], config)
+    with torch.no_grad():
+        logits = adapted(input_ids=torch.tensor(inputs["tokens"]).long()).logits
+    ADAPTERS.mkdir(parents=True, exist_ok=True)
+    path = ADAPTERS / "lora.npz"
+    np.savez_compressed(
+        path,
+        config=(folder / "adapter_config.json").read_text(),
+        versions=f"{versions()}, peft {peft.__version__}",
+        keys=list(state),
+        shapes=json.dumps([list(shape) for shape in state.values()]),
+        logits=logits.numpy(),
+    )
+    shutil.rmtree(folder)
+    return path
+
+
 def main(argv: list[str] | None = None, progress: Callable[[str], None] = print) -> None:
     """Write the cases that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("cases", nargs="*", help=f"some of {', '.join(CASES)}; all by default")
-    wanted = parser.parse_args(argv).cases or list(CASES)
-    if unknown := sorted({*wanted} - {*CASES}):
-        parser.error(f"unknown cases {', '.join(unknown)}; choose from {', '.join(CASES)}")
+    known = [*CASES, "lora"]
+    parser.add_argument("cases", nargs="*", help=f"some of {', '.join(known)}; all by default")
+    wanted = parser.parse_args(argv).cases or known
+    if unknown := sorted({*wanted} - {*known}):
+        parser.error(f"unknown cases {', '.join(unknown)}; choose from {', '.join(known)}")
     GOLDEN.mkdir(parents=True, exist_ok=True)
     for name in wanted:
-        path = write(name, CASES[name])
+        path = write_lora() if name == "lora" else write(name, CASES[name])
         progress(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1024:.0f} KiB")
 
 

@@ -278,6 +278,8 @@ CALLS = {
     "diff": 'F(z, axis="k", out_axis="steps")',
     "image.scale_and_translate": 'F(v, (6,), (0,), jnp.array([2.0]), jnp.array([0.0]), "linear")',
     "interop.global_norm": "F({'a': x, 'b': z})",
+    "interop.lora.dot": 'F(z, w, "k")',
+    "interop.lora.einsum": 'F("{b,k},{k,out}->{b,out}", z, w)',
 }
 
 CALLS |= {
@@ -734,9 +736,15 @@ NO_COST = {
         checkpoints.restore checkpoints.save checkpoints.save_args checkpoints.types distributed.bytes_per_device
         hlo.collectives hlo.summary interop.abstract interop.clip_by_global_norm interop.from_flax interop.from_logical_rules interop.to_flax
         interop.from_state_dict interop.load_safetensors interop.save_safetensors interop.state_dict_report interop.to_state_dict
-        models.load interop.adafactor interop.muon interop.scale_by_muon interop.scale_by_shampoo interop.shampoo
+        models.load
+        interop.adafactor interop.lora.load interop.lora.save interop.muon interop.scale_by_muon interop.scale_by_shampoo interop.shampoo
         machines.measure testing.assert_collectives
         testing.assert_no_gather testing.assert_resources_do_not_matter typing.check typing.element_type typing.matches
+    """
+    ),
+    "Its arguments are trees of weights and adapters. The docstring has the communication.": (
+        """
+        interop.lora.attach interop.lora.init interop.lora.merge interop.lora.select interop.lora.stack
     """
     ),
     "It gathers the values that it prints or checks.": "debug.callback debug.check debug.print",

@@ -12,8 +12,12 @@ share `entries` (parsing), `specs` (matching), `key_texts` (messages), `tensors`
 
 Optimizers of matrices take the names of rows and columns (`matrix_axes`): `muon`, with the
 iteration in `newton_schulz`, `shampoo` and `adafactor`.
+
+`lora` has the public names of low-rank `adapters`: `adapted_trees` has them in or next to weights,
+`low_rank` contracts, and `peft` reads and writes files.
 """
 
+from namedax.interop import lora
 from namedax.interop.adafactor import adafactor
 from namedax.interop.checkpointers import abstract
 from namedax.interop.flax import from_flax, from_logical_rules, to_flax
@@ -37,6 +41,7 @@ __all__ = [
     "from_xarray",
     "global_norm",
     "load_safetensors",
+    "lora",
     "muon",
     "save_safetensors",
     "scale_by_muon",

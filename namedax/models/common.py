@@ -21,6 +21,7 @@ import jax.numpy as jnp
 
 import namedax as nx
 from namedax.errors import CheckpointError
+from namedax.interop import lora
 from namedax.interop.entries import parse_spec
 
 Params = dict[str, Any]
@@ -257,16 +258,19 @@ def embedding(table: nx.NamedArray, tokens: Any, pos: str = "pos") -> Any:
 def read(x: nx.NamedArray, weight: nx.NamedArray, out: str, pos: str = "pos") -> nx.NamedArray:
     """Multiply the residual stream by a weight: gather `pos_sp` and `embed_fsdp`, contract `embed`.
 
-    The pattern leaves unmentioned axes alone, such as `batch` or the axis of adapters.
+    The pattern leaves unmentioned axes alone, such as `batch` or the axis of adapters. The weight
+    may have an adapter (`lora.attach`).
     """
     at = f"{pos}, " if f"{pos}_sp" in x.named_shape else ""
     stream = f"{pos}:{pos}_sp, " if at else ""
-    return nx.einsum(f"{{{stream}embed}}, {{embed:embed_fsdp, {out}}} -> {{{at}{out}}}", x, weight)
+    return lora.einsum(
+        f"{{{stream}embed}}, {{embed:embed_fsdp, {out}}} -> {{{at}{out}}}", x, weight
+    )
 
 
 def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str, pos: str = "pos") -> nx.NamedArray:
     """Contract `inner`, and return to the residual stream, whose positions are `pos_sp`."""
-    return nx.einsum(
+    return lora.einsum(
         f"{{{pos}, {inner}}}, {{{inner}, embed:embed_fsdp}} -> {{{pos}_sp:{pos}, embed}}", x, weight
     )
 

@@ -188,7 +188,7 @@ BY_SUBJECT = {
     "Mixture of experts": (5, "nx.nn.mixture_of_experts nx.nn.top_k_routing"),
     "Ragged arrays": (5, "nx.Ragged nx.nn.grouped_dot"),
     "Measure, explain and plan communication": (30, "nx.explain nx.plan nx.profile nx.Report nx.draw nx.summary nx.hlo.collectives"),
-    "Files, processes, other libraries, types": (40, "nx.checkpoints.save nx.from_xarray nx.interop.from_flax nx.checked"),
+    "Files, processes, other libraries, types": (51, "nx.checkpoints.save nx.from_xarray nx.interop.from_flax nx.checked"),
 }  # fmt: skip
 
 
