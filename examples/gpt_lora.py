@@ -2,11 +2,11 @@
 
     python examples/gpt_lora.py
 
-LoRA adds two thin matrices to every adapted matrix. They share the axis `rank`. The other
-parameters are frozen. The adapters are trained under several layouts. With tensor parallelism, the
-rank is replicated, and heads and hidden units are sharded. With FSDP, the parameters are stored in
-shards. The samples are the same under all layouts. LoRA is Hu et al., "LoRA: low-rank adaptation of
-large language models", 2021.
+LoRA (`nx.interop.lora`) adds two thin matrices to every adapted matrix. They share the axis `rank`.
+The other parameters are frozen. The adapters are trained under several layouts. With tensor
+parallelism, the rank is replicated, and heads and hidden units are sharded. With FSDP, the
+parameters are stored in shards. The samples are the same under all layouts. LoRA is Hu et al.,
+"LoRA: low-rank adaptation of large language models", 2021.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from gallery import (
 from matplotlib.figure import Figure
 
 import namedax as nx
+from namedax.interop import lora
 
 SIZES = {
     "vocab": 128,
@@ -40,10 +41,9 @@ SIZES = {
     "key": 16,
     "hidden": 256,
     "pos": 48,
-    "rank": 4,
     "layer": 2,
 }
-BATCH, PRETRAINING = 32, 150
+BATCH, PRETRAINING, RANK = 32, 150, 4
 SPREAD = {"head": "model", "hidden": "model"}
 ASSIGNMENTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "one device": ({}, {}),
@@ -87,63 +87,64 @@ def initial() -> Params:
     }
 
 
-def adapters() -> Params:
-    """Two thin matrices per matrix of a layer; the second starts with zeros, so that at first nothing changes."""
-    keys = iter(jax.random.split(jax.random.key(1), len(MATRICES)))
-    return {
-        name: {
-            "a": normal(next(keys), "layer", *a, "rank", scale=fan(a)),
-            "b": nx.zeros(named_shape={n: SIZES[n] for n in ("layer", "rank", *b)}),
-        }
-        for name, (a, b) in MATRICES.items()
-    }
+def adapters(params: Params) -> dict[str, lora.Adapter]:
+    """Two thin matrices for each matrix of a layer; the second is zero, so that at first nothing changes."""
+    targets = {f"layers/{name}": inputs for name, (inputs, _) in MATRICES.items()}
+    return lora.init(params, jax.random.key(1), targets, rank=RANK, batch="layer")
 
 
 def read(w: Any) -> Any:
-    """Rename `stored` to `embed`, which gathers a sharded matrix."""
-    return nx.rename(w, {"stored": "embed"}) if "stored" in w.named_shape else w
+    """Rename `stored` to `embed`, which gathers a sharded matrix, and the matrices of its adapter."""
+
+    def one(w: Any) -> Any:
+        return nx.rename(w, {"stored": "embed"}) if "stored" in w.named_shape else w
+
+    return jax.tree.map(one, w, is_leaf=lambda w: isinstance(w, nx.NamedArray))
 
 
-def apply(p: Params, lora: Params | None, name: str, x: Any) -> Any:
+def product(x: Any, p: Params, name: str) -> Any:
     """The product with a matrix, and with its adapter if it has one."""
     names = tuple("embed" if n == "stored" else n for n in MATRICES[name][0])
-    y = nx.dot(x, read(p[name]), names)
-    if lora is not None:
-        y = y + nx.dot(nx.dot(x, read(lora[name]["a"]), names), read(lora[name]["b"]), "rank")
-    return y
+    return lora.dot(x, read(p[name]), names)
 
 
-def layer(x: Any, p: Params, lora: Params | None) -> Any:
+def layer(x: Any, p: Params) -> Any:
     """Attention and a feed-forward network."""
     h = nx.nn.rms_norm(x, "embed")
-    query, key, value = (apply(p, lora, name, h) for name in ("query", "keys", "values"))
+    query, key, value = (product(h, p, name) for name in ("query", "keys", "values"))
     seen = nx.nn.dot_product_attention(
         query, key, nx.rename(value, {"key": "feature"}), axis="pos", features="key", is_causal=True
     )
-    x = x + apply(p, lora, "out", nx.rename(seen, {"feature": "key"}))
-    return x + apply(p, lora, "down", nx.nn.gelu(apply(p, lora, "up", nx.nn.rms_norm(x, "embed"))))
+    x = x + product(nx.rename(seen, {"feature": "key"}), p, "out")
+    return x + product(nx.nn.gelu(product(nx.nn.rms_norm(x, "embed"), p, "up")), p, "down")
 
 
-def logits(p: Params, lora: Params | None, tokens: Any) -> Any:
+def logits(p: Params, tokens: Any) -> Any:
     """The logits of the next token."""
     words = read(p["words"])
     x = nx.take(words, tokens, "vocab") + read(p["positions"])
-    x = nx.fold(lambda x, p: layer(x, *p), x, (p["layers"], lora), axis="layer")
+    x = nx.fold(layer, x, p["layers"], axis="layer")
     return nx.dot(nx.nn.rms_norm(x, "embed"), words, "embed")
 
 
-def loss(p: Params, lora: Params | None, tokens: Any, following: Any) -> Any:
+def loss(p: Params, tokens: Any, following: Any) -> Any:
     """The mean cross-entropy, in nats per character."""
     return nx.mean(
-        nx.nn.softmax_cross_entropy(logits(p, lora, tokens), following, "vocab"), ("batch", "pos")
+        nx.nn.softmax_cross_entropy(logits(p, tokens), following, "vocab"), ("batch", "pos")
     )
 
 
-def write(p: Params, lora: Params | None, prompt: Any, key: Any) -> Any:
+def adapted_loss(thin: Any, p: Params, tokens: Any, following: Any) -> Any:
+    """The loss with adapters next to the matrices."""
+    return loss(lora.attach(p, thin), tokens, following)
+
+
+def write(p: Params, thin: Any, prompt: Any, key: Any) -> Any:
     """Sample a continuation of a prompt, one character at a time."""
+    p = lora.merge(p, thin)
 
     def one(i: Any, tokens: Any) -> Any:
-        scores = logits(p, lora, tokens)["pos", i - 1]
+        scores = logits(p, tokens)["pos", i - 1]
         return tokens.at["pos", i].set(
             nx.random.categorical(jax.random.fold_in(key, i), 1.5 * scores, "vocab")
         )
@@ -186,13 +187,13 @@ def main() -> None:
 
     def step(state: Any, tokens: Any, following: Any) -> Any:
         p, moments = state
-        value, gradient = jax.value_and_grad(loss)(p, None, tokens, following)
+        value, gradient = jax.value_and_grad(loss)(p, tokens, following)
         updates, moments = optimizer.update(gradient, moments)
         return (optax.apply_updates(p, updates), moments), value
 
     start, pretraining = initial(), batches(text, max(PRETRAINING * chosen.steps // 60, 2), 0)
     base, _ = train(step, (start, optimizer.init(start)), pretraining).result
-    count = sum(w.size for w in jax.tree.leaves(adapters()))
+    count = sum(w.size for w in jax.tree.leaves(adapters(base)))
     print(
         f"The model has learned the sources of the standard library. Now {count:,} numbers learn"
         " uppercase text:\n"
@@ -201,24 +202,20 @@ def main() -> None:
         np.resize(np.frombuffer(b"def __", np.uint8), SIZES["pos"]).astype(np.int32), ["pos"]
     )
     written: dict[str, str] = {
-        "before": readable(jax.jit(lambda p: write(p, None, prompt, jax.random.key(3)))(base))
+        "before": readable(jax.jit(lambda p: write(p, {}, prompt, jax.random.key(3)))(base))
     }
 
     def one(resources: Mapping[str, Any], mesh: Any) -> Run:
-        gradient = nx.xmap(
-            lambda lora, p, *batch: jax.value_and_grad(loss, 1)(p, lora, *batch),
-            axis_resources=resources,
-            mesh=mesh,
-        )
+        gradient = nx.xmap(jax.value_and_grad(adapted_loss), axis_resources=resources, mesh=mesh)
 
         def adapt(state: Any, tokens: Any, following: Any) -> Any:
-            lora, moments = state
-            value, g = gradient(lora, base, tokens, following)
+            thin, moments = state
+            value, g = gradient(thin, base, tokens, following)
             updates, moments = optimizer.update(g, moments)
-            return (optax.apply_updates(lora, updates), moments), value
+            return (optax.apply_updates(thin, updates), moments), value
 
-        lora = adapters()
-        run = train(adapt, (lora, optimizer.init(lora)), batches(shouting(text), chosen.steps, 1))
+        thin = adapters(base)
+        run = train(adapt, (thin, optimizer.init(thin)), batches(shouting(text), chosen.steps, 1))
         sample = nx.xmap(
             write,
             axis_resources={name: axes for name, axes in resources.items() if name != "batch"},

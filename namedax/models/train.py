@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import optax
 
 import namedax as nx
+from namedax.interop import lora
 from namedax.models import common, data
 from namedax.models.architectures import Model, open_model, parameters
 from namedax.models.arguments import add_layout, add_model, read_layout
@@ -72,32 +73,20 @@ def lora_init(params: common.Params, options: argparse.Namespace, key: jax.Array
     With `--adapters n`, n adapters are trained at once: they have the axis `adapter`, which runs
     through the whole model like `batch`, and may be mapped to devices.
     """
+    shapes = {f"layers/{place}": w.named_shape for place, w in common.places(params["layers"])}
+    outer = {place: tuple(name for name in ROWS if name in s) for place, s in shapes.items()}
+    targets = {place: names for place, names in outer.items() if names and len(shapes[place]) > 2}
+    stacked = [name for name in ("layers", "expert") if any(name in shapes[p] for p in targets)]
     count = {"adapter": options.adapters} if options.adapters else {}
-    adapters: dict[str, Any] = {}
-    for number, (place, weight) in enumerate(sorted(common.places(params["layers"]))):
-        shape = dict(weight.named_shape)
-        outer = {name: shape[name] for name in ROWS if name in shape}
-        if not outer or len(shape) < 3:
-            continue
-        own = {name: shape[name] for name in ("layers", "expert") if name in shape}
-        inner = {name: n for name, n in shape.items() if name not in own | outer}
-        key_a = jax.random.fold_in(key, number)
-        rank = {"rank": options.lora}
-        a = nx.random.normal(key_a, named_shape=count | own | outer | rank)
-        b = nx.zeros(named_shape=count | own | rank | inner)
-        common.put(adapters, place, {"a": a / max(outer.values()) ** 0.5, "b": b})
-    return adapters
-
-
-def lora_merge(params: common.Params, adapters: Any, scale: float = 2.0) -> common.Params:
-    """Return parameters whose weights include their adapters (Hu et al., 2021)."""
-
-    def merge(weights: Any, parts: Any) -> Any:
-        if isinstance(weights, nx.NamedArray):
-            return weights + scale * nx.dot(parts["a"], parts["b"], "rank") if parts else weights
-        return {name: merge(weight, (parts or {}).get(name)) for name, weight in weights.items()}
-
-    return {**params, "layers": merge(params["layers"], adapters)}
+    return lora.init(
+        params,
+        key,
+        targets,
+        rank=options.lora,
+        alpha=2 * options.lora,
+        batch=stacked,
+        named_shape=count,
+    )
 
 
 def cast(tree: Any, dtype: Any) -> Any:
@@ -147,7 +136,7 @@ def make_step(job: Job, optimizer: Any) -> Callable[..., Any]:
 
     def loss(trained: Any, frozen: Any, batch: Any) -> Any:
         trained = cast(trained, dtype)
-        params = lora_merge(cast(frozen, dtype), trained) if options.lora else trained
+        params = lora.merge(cast(frozen, dtype), trained) if options.lora else trained
         return job.model.loss(params, batch).astype(jnp.float32)
 
     def step(frozen: Any, state: Any, batch: Any) -> tuple[Any, Any]:
@@ -220,7 +209,7 @@ def run(job: Job) -> list[dict[str, float]]:
     if options.save:
         nx.checkpoints.save(folder, state, overwrite=True)
     if options.export:
-        params = lora_merge(frozen, state["params"]) if options.lora else state["params"]
+        params = lora.merge(frozen, state["params"]) if options.lora else state["params"]
         nx.interop.save_safetensors(params, job.model.spec, options.export)
     return history
 
