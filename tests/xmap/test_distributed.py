@@ -69,8 +69,8 @@ def run_two(script, *arguments):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{probe.getsockname()[1]}"
-        options = ("--devices", 4, "--processes", 2, "--coordinator", address, *arguments)
-        codes, texts = outputs_of([(script, "--process", number, *options) for number in range(2)])
+        options = ("--devices", 4, "--processes", 2, "--coordinator", address)
+        codes, texts = outputs_of([(script, *arguments, *options, "--process", number) for number in range(2)])
         taken = any(sign in text for text in texts for sign in ("already in use", "Failed to add port"))
         if not any(codes) or not taken:  # or else someone was quicker to take the port
             break
