@@ -1,10 +1,10 @@
 """Write the golden files of namedax.models: logits, losses, gradients and greedy tokens of PyTorch.
 
-It needs `torch`, `transformers` and `peft`, which take 6 GB and are in no extra, so run it in an
-environment of its own:
+It needs `torch`, `transformers`, `diffusers` and `peft`, which take 6 GB and are in no extra, so run
+it in an environment of its own:
 
     python3 -m venv golden-env
-    golden-env/bin/pip install torch transformers peft
+    golden-env/bin/pip install torch transformers diffusers peft
     golden-env/bin/python tools/golden.py [CASE ...]
 
 Each case is a tiny model of a published architecture. Its weights are made from their keys by
@@ -26,6 +26,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+import diffusers
 import numpy as np
 import peft
 import safetensors.torch
@@ -294,6 +295,29 @@ CASES = {
         ),
         "images",
     ),
+    "dit": Case(
+        "DiTTransformer2DModel",
+        "",
+        {
+            "num_attention_heads": 4,
+            "attention_head_dim": 8,
+            "num_layers": 2,
+            "sample_size": 8,
+            "in_channels": 2,
+            "out_channels": 4,
+            "num_embeds_ada_norm": 5,
+        },
+        (
+            "pos_embed.proj.weight",
+            "transformer_blocks.0.norm1.emb.timestep_embedder.linear_1.bias",
+            "transformer_blocks.0.norm1.emb.class_embedder.embedding_table.weight",
+            "transformer_blocks.1.norm1.linear.bias",
+            "transformer_blocks.1.attn1.to_k.weight",
+            "transformer_blocks.1.ff.net.2.weight",
+            "proj_out_2.weight",
+        ),
+        "diffusion",
+    ),
     "mamba2": Case(
         "Mamba2ForCausalLM",
         "Mamba2Config",
@@ -413,6 +437,8 @@ def load(case: Case, folder: pathlib.Path) -> tuple[Any, Any, dict[str, Any]]:
 
 def write(name: str, case: Case) -> pathlib.Path:
     """Run a case, and write its file."""
+    if case.kind == "diffusion":
+        return write_diffusion(name, case)
     folder = pathlib.Path(tempfile.mkdtemp())
     model, config, state = load(case, folder)
     text = json.dumps(json.loads((folder / "config.json").read_text()) | case.written, indent=1)
@@ -447,19 +473,21 @@ def write(name: str, case: Case) -> pathlib.Path:
     gradients = published(model, folder)
     results |= {f"grad/{key}": gradients[key].numpy() for key in case.gradients}
     shutil.rmtree(folder)
-    path = GOLDEN / f"{name}.npz"
-    arrays: dict[str, Any] = {
-        "config": text,
+    results |= {"targets": targets, "logits": logits.detach().numpy()}
+    return save(name, case, text, state, {**inputs, **results, "loss": loss.detach().numpy()})
+
+
+def save(name: str, case: Case, config: str, shapes: Any, arrays: dict[str, Any]) -> pathlib.Path:
+    """Write the file of a case, with its configuration and its keys."""
+    described: dict[str, Any] = {
+        "config": config,
         "versions": versions(),
         "model": case.model,
-        "keys": list(state),
-        "shapes": json.dumps([list(shape) for shape in state.values()]),
-        "targets": targets,
-        "logits": logits.detach().numpy(),
-        "loss": loss.detach().numpy(),
+        "keys": list(shapes),
+        "shapes": json.dumps([list(shape) for shape in shapes.values()]),
     }
-    arrays |= inputs | results
-    np.savez_compressed(path, **arrays)
+    path = GOLDEN / f"{name}.npz"
+    np.savez_compressed(path, **described, **arrays)
     return path
 
 
@@ -467,7 +495,7 @@ def versions() -> str:
     """Return the versions of the libraries."""
     return (
         f"Python {platform.python_version()}, torch {torch.__version__}, "
-        f"transformers {transformers.__version__}, numpy {np.__version__}"
+        f"transformers {transformers.__version__}, diffusers {diffusers.__version__}, numpy {np.__version__}"
     )
 
 
@@ -507,6 +535,32 @@ def write_lora() -> pathlib.Path:
     )
     shutil.rmtree(folder)
     return path
+
+
+def write_diffusion(name: str, case: Case) -> pathlib.Path:
+    """Run a case of diffusers, and write its file: the output for images, and the loss for noise."""
+    model = getattr(diffusers, case.model)(**case.entries).eval()
+    shapes = {key: tuple(tensor.shape) for key, tensor in model.state_dict().items()}
+    model.load_state_dict({key: torch.tensor(make(key, shape)) for key, shape in shapes.items()})
+    config, drawn = model.config, np.random.default_rng(2)
+    size = (BATCH, config.in_channels, config.sample_size, config.sample_size)
+    arrays = {"images": floats(*size, seed=0), "noise": floats(*size, seed=1)}
+    arrays |= {
+        "times": drawn.integers(0, 1000, BATCH).astype(np.int32),
+        "labels": drawn.integers(0, config.num_embeds_ada_norm + 1, BATCH).astype(np.int32),
+    }
+    images, noise = torch.tensor(arrays["images"]), torch.tensor(arrays["noise"])
+    times, labels = (torch.tensor(arrays[key]).long() for key in ("times", "labels"))
+    output = model(images, times, labels).sample
+    schedule = diffusers.DDPMScheduler()  # betas grow linearly from 1e-4 to 0.02
+    noisy = schedule.add_noise(images, noise, times)
+    predicted = model(noisy, times, labels).sample[:, : config.in_channels]
+    loss = torch.nn.functional.mse_loss(predicted, noise)
+    loss.backward()
+    gradients = {key: value.grad.numpy() for key, value in model.named_parameters()}
+    arrays |= {f"grad/{key}": gradients[key] for key in case.gradients}
+    arrays |= {"logits": output.detach().numpy(), "loss": loss.detach().numpy()}
+    return save(name, case, model.to_json_string(), shapes, arrays)
 
 
 def main(argv: list[str] | None = None, progress: Callable[[str], None] = print) -> None:

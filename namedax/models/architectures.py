@@ -28,8 +28,9 @@ __all__ = [
     "parameters",
 ]
 
-#: The module that reads each `model_type` of a `config.json`.
+#: The module that reads each `model_type` of a `config.json`, or `_class_name` of diffusers.
 TYPES = {
+    "DiTTransformer2DModel": "dit",
     "gemma3": "gemma",
     "gemma3_text": "gemma",
     "llama": "llama",
@@ -39,6 +40,7 @@ TYPES = {
     "qwen3": "llama",
     "qwen3_moe": "mixtral",
     "t5": "t5",
+    "Transformer2DModel": "dit",
     "vit": "vit",
     "whisper": "whisper",
 }
@@ -137,7 +139,9 @@ def module_of(architecture: str) -> ModuleType:
 
 
 def architecture_of(folder: str | os.PathLike[str]) -> str:
-    """Return the architecture of a checkpoint by the `model_type` of its `config.json`.
+    """Return the architecture of a checkpoint by its `config.json`.
+
+    It has a `model_type`, or a `_class_name` of diffusers.
 
     Raises:
       CheckpointError: there is no such file, or no module reads this type.
@@ -148,11 +152,13 @@ def architecture_of(folder: str | os.PathLike[str]) -> str:
             f"models.load: there is no file {path}. Pass the folder of a checkpoint, with"
             " config.json and *.safetensors."
         )
-    kind = json.loads(path.read_text()).get("model_type")
+    entries = json.loads(path.read_text())
+    entry = "_class_name" if "_class_name" in entries else "model_type"
+    kind = entries.get(entry)
     if kind not in TYPES:
         hint = did_you_mean(kind, TYPES) if isinstance(kind, str) else ""
         raise CheckpointError(
-            f"models.load: {path} has model_type {kind!r}, which no model reads.{hint} Choose from"
+            f"models.load: {path} has {entry} {kind!r}, which no model reads.{hint} Choose from"
             f" {show_names(list(TYPES))}, or write the model: see the guide"
             " docs/guides/bring_your_own_architecture.md."
         )
@@ -237,5 +243,5 @@ def parameters(
         loaded = load(model.folder, layout if mesh is not None else None, mesh).params
         assert loaded is not None
         return loaded
-    params = common.init(model.spec, model.sizes, key)
+    params = model.init(key)
     return params if mesh is None else nx.shard(params, layout, mesh)

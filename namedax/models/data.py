@@ -24,7 +24,9 @@ AXES = {
     "labels": ["batch"],
     "lengths": ["batch", "doc"],
     "mask": ["batch", "pos"],
+    "noise": ["batch", "channel", "row", "column"],
     "targets": ["batch", "pos"],
+    "times": ["batch"],
     "tokens": ["batch", "pos"],
 }
 
@@ -103,6 +105,16 @@ def digits(step: int, rows: Sequence[int], *, size: int, channels: int) -> Array
     images = np.kron(found.images[picked] / 8 - 1, np.ones((1, -(-size // 8), -(-size // 8))))
     images = np.repeat(images[:, None, :size, :size], channels, 1)
     return {"images": images.astype(np.float32), "labels": found.target[picked].astype(np.int32)}
+
+
+def noisy(found: Arrays, step: int, rows: Sequence[int], *, times: int, absent: int) -> Arrays:
+    """Add noise and times to images; a tenth of the labels becomes `absent`."""
+    each = [np.random.default_rng((step, row, 3)) for row in rows]
+    noise = np.stack([rng.normal(size=found["images"].shape[1:]) for rng in each])
+    drawn = np.array([rng.integers(times) for rng in each], np.int32)
+    dropped = np.array([rng.random() < 0.1 for rng in each])
+    labels = np.where(dropped, absent, found["labels"]).astype(np.int32)
+    return found | {"noise": noise.astype(np.float32), "times": drawn, "labels": labels}
 
 
 def place(

@@ -76,6 +76,13 @@ PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
          "patch": 16},
         {"batch": 64},
     ),
+    "dit": (
+        "DiT-XL/2",
+        "DiT-XL-2-256/transformer",
+        {"heads": 16, "key": 72, "layers": 28, "image": 32, "patch": 2, "channels": 4,
+         "outputs": 2},
+        {"batch": 64},
+    ),
     "mamba": (
         "Mamba 2 2.7B",
         "mamba2-2.7b-hf",
@@ -106,7 +113,9 @@ def batch_types(config: Any, sizes: Mapping[str, int], chips: int) -> dict[str, 
 
     if hasattr(config, "image"):
         image = {"channel": config.channels, "row": config.image, "column": config.image}
-        return {"images": make(jnp.bfloat16, **image), "labels": make(jnp.int32)}
+        batch = {"images": make(jnp.bfloat16, **image), "labels": make(jnp.int32)}
+        more = {"noise": batch["images"], "times": batch["labels"]}
+        return batch | (more if hasattr(config, "times") else {})
     tokens = make(jnp.int32, pos=sizes["pos"])
     batch = {"tokens": tokens, "targets": tokens}
     if hasattr(config, "mel"):

@@ -162,7 +162,11 @@ def batches(job: Job) -> Callable[[int], dict[str, Any]]:
 
     def make(step: int, rows: Any) -> data.Arrays:
         if hasattr(config, "image"):
-            return data.digits(step, rows, size=config.image, channels=config.channels)
+            found = data.digits(step, rows, size=config.image, channels=config.channels)
+            if hasattr(config, "times"):
+                noise = {"times": config.times, "absent": config.classes}
+                found = data.noisy(found, step, rows, **noise)
+            return found
         if hasattr(config, "mel"):
             mel, frames = config.mel, 2 * config.source
             return data.tones(text, step, rows, options.pos, mel=mel, frames=frames)

@@ -30,6 +30,7 @@ CASES = {
     "t5_v1_1": "t5",
     "whisper": "whisper",
     "vit": "vit",
+    "dit": "dit",
     "mamba2": "mamba",
 }
 TOLERANCE = {"rtol": 2e-5, "atol": 2e-5}
@@ -37,8 +38,11 @@ INPUTS = {  # in the order of the arguments of `forward`
     "inputs": ["batch", "source"],
     "features": ["batch", "mel", "frame"],
     "images": ["batch", "channel", "row", "column"],
+    "times": ["batch"],
+    "labels": ["batch"],
     "tokens": ["batch", "pos"],
 }
+OUTPUTS = {2: ["batch", "classes"], 3: ["batch", "pos", "vocab"], 4: ["batch", "channel", "row", "column"]}
 
 
 @functools.cache
@@ -61,6 +65,8 @@ def batch_of(case):
     """The inputs and targets of a case, named."""
     found = golden(case)
     batch = {name: nx.named(found[name], axes) for name, axes in INPUTS.items() if name in found}
+    if "noise" in found:
+        return batch | {"noise": nx.named(found["noise"], INPUTS["images"])}
     if "images" in found:
         return batch | {"labels": nx.named(found["targets"], ["batch"])}
     return batch | {"targets": nx.named(found["targets"], ["batch", "pos"])}
@@ -84,14 +90,16 @@ def check(case, title, axis_types, **options):
     mesh, resources = common.layout(title, names_of(case), axis_types)
 
     def body(params, batch):
-        inputs = [batch[name] for name in INPUTS if name in batch]
+        inputs = [batch[name] for name in INPUTS if name in found]
         value, grads = jax.value_and_grad(module.loss)(params, batch, config)
         return module.forward(params, *inputs, config), value, grads
 
     f = nx.xmap(body, axis_resources=resources, axis_sizes=config.sizes(), mesh=mesh, **options)
     logits, value, grads = f(params_of(case), batch_of(case))
-    axes = ["batch", "pos", "vocab"] if found["logits"].ndim == 3 else ["batch", "classes"]
-    np.testing.assert_allclose(nx.positional(logits, axes), found["logits"], **TOLERANCE)
+    if "output" in logits.named_shape:  # of diffusion
+        logits = nx.rearrange(logits, "{output, channel} -> {channel=(output channel)}")
+    logits = nx.positional(logits, OUTPUTS[found["logits"].ndim])
+    np.testing.assert_allclose(logits, found["logits"], **TOLERANCE)
     np.testing.assert_allclose(value, found["loss"], **TOLERANCE)
     gradients = state_of(grads, module.spec(config), config.sizes())
     for name in found:

@@ -106,9 +106,34 @@ CODESTRAL = {
     "use_conv_bias": True,
     "vocab_size": 32768,
 }
+DIT = {
+    "_class_name": "Transformer2DModel",
+    "_diffusers_version": "0.12.0.dev0",
+    "activation_fn": "gelu-approximate",
+    "attention_bias": True,
+    "attention_head_dim": 72,
+    "cross_attention_dim": None,
+    "dropout": 0.0,
+    "in_channels": 4,
+    "norm_elementwise_affine": False,
+    "norm_num_groups": 32,
+    "norm_type": "ada_norm_zero",
+    "num_attention_heads": 16,
+    "num_embeds_ada_norm": 1000,
+    "num_layers": 28,
+    "num_vector_embeds": None,
+    "only_cross_attention": False,
+    "out_channels": 8,
+    "patch_size": 2,
+    "sample_size": 32,
+    "upcast_attention": False,
+    "use_linear_projection": False,
+}
 # The module, the entries, and sizes of axes of the published checkpoint.
 PUBLISHED = {
     "google/vit-base-patch16-224": ("vit", VIT, {"kv_heads": 12, "key": 64, "classes": 1000, "pos": 197}),
+    "facebook/DiT-XL-2-256": ("dit", DIT, {"embed": 1152, "kv_heads": 16, "label": 1001, "pos": 256, "output": 2}),
+    "facebook/DiT-XL-2-512": ("dit", DIT | {"sample_size": 64}, {"pos": 1024}),
     "openai/whisper-tiny": ("whisper", WHISPER, {"layers": 4, "source_layers": 4, "frame": 3000, "key": 64}),
     "openai/whisper-large-v3-turbo": (
         "whisper",
@@ -150,6 +175,12 @@ def test_an_unknown_entry_is_an_error(name, tmp_path):
 
 UNSUPPORTED = {
     "another activation": ("vit", VIT | {"hidden_act": "relu"}, "hidden_act='relu'; this model supports only 'gelu'"),
+    "a transformer for texts": (
+        "dit",
+        DIT | {"cross_attention_dim": 768},
+        "cross_attention_dim=768; this model supports only None",
+    ),
+    "channels that do not divide": ("dit", DIT | {"out_channels": 6}, "has out_channels=6, no multiple of in_channels=4"),
     "heads that differ": (
         "whisper",
         WHISPER | {"encoder_attention_heads": 8},
@@ -173,7 +204,7 @@ def test_an_unsupported_entry_is_an_error(label, tmp_path):
 
 @pytest.mark.full(1)
 @pytest.mark.fast(0)
-@pytest.mark.parametrize("module", ["vit", "whisper", "mamba"])
+@pytest.mark.parametrize("module", ["vit", "dit", "whisper", "mamba"])
 def test_random_parameters(module):
     """Scales of norms are ones, biases zeros, and every array is finite."""
     module = module_of(module)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from namedax import models
 from namedax.errors import CheckpointError
 from namedax.models import common, train
+from namedax.models.architectures import open_model, parameters
 from tests.xmap.test_distributed import run_two
 
 SMALL = ["--steps", "4", "--warmup", "2", "--batch", "8", "--pos", "12", "--bytes", "20000"]
@@ -97,6 +100,28 @@ def test_an_unknown_model_type_is_an_error(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(CheckpointError, match="model_type 'bert', which no model reads"):
         train.main([str(tmp_path)])
+
+
+def test_an_unknown_class_of_diffusers_is_an_error(tmp_path):
+    (tmp_path / "config.json").write_text('{"_class_name": "UNet2DModel"}')
+    with pytest.raises(CheckpointError, match="_class_name 'UNet2DModel', which no model reads"):
+        train.main([str(tmp_path)])
+
+
+def test_a_training_begins_with_the_parameters_of_the_model():
+    """The modulations of DiT, and the scales of norms in Gemma, are zero at first."""
+    for name, places in (("dit", ("modulate", "pixels")), ("gemma", ("norm",))):
+        params = jax.jit(functools.partial(parameters, open_model(name), {}, None))(jax.random.key(0))
+        assert not any(params[place].data.any() for place in places)
+
+
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
+@pytest.mark.parametrize("model", ["dit"])
+def test_a_model_of_images_is_trained(expected, tmp_path, model):
+    have = losses(tmp_path, "--layout", "fsdp+tp", model)
+    np.testing.assert_allclose(have, expected(model), rtol=1e-4)
+    assert np.isfinite(have).all()
 
 
 @pytest.mark.full(0)

@@ -17,7 +17,8 @@ def make(key: str, shape: tuple[int, ...]) -> np.ndarray:
     if key.endswith("A_log"):  # Mamba: decay rates from 1 to 4
         return np.log(rng.uniform(1, 4, shape)).astype(np.float32)
     values = rng.normal(size=shape)
-    if ("norm" in key.lower() and key.endswith("weight")) or key.endswith(".D"):
+    is_scale = "norm" in key.lower() and key.endswith("weight") and len(shape) == 1  # no layer within a norm, as in DiT
+    if is_scale or key.endswith(".D"):
         return (1 + 0.2 * values).astype(np.float32)
     if len(shape) < 2:
         return (0.2 * values).astype(np.float32)
