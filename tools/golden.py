@@ -42,6 +42,7 @@ sys.path.insert(0, str(ROOT))
 from tests.models.weights import make  # noqa: E402  (it needs the path)
 
 BATCH, POS, VOCAB = 8, 16, 48
+IMAGES = (2, 1, 0, 2, 1, 2, 0, 1)  # of each row, with the tokens of 2 by 2 by 1 cells
 PROMPTS, NEW = (5, 9, 2), 6
 DECODER = {
     "vocab_size": VOCAB,
@@ -318,6 +319,43 @@ CASES = {
         ),
         "diffusion",
     ),
+    "qwen2_vl": Case(
+        "Qwen2VLForConditionalGeneration",
+        "Qwen2VLConfig",
+        {
+            "text_config": {
+                name: entry for name, entry in DECODER.items() if name != "attn_implementation"
+            }
+            | {
+                "rope_parameters": {
+                    "rope_type": "default",
+                    "rope_theta": 100.0,
+                    "mrope_section": [2, 1, 1],
+                },
+            },
+            "vision_config": {
+                "depth": 2,
+                "embed_dim": 16,
+                "num_heads": 2,
+                "mlp_ratio": 3,
+                "hidden_size": 32,
+                "in_channels": 1,
+                "patch_size": 2,
+            },
+            "image_token_id": 0,
+            "video_token_id": 1,
+        },
+        (
+            "model.embed_tokens.weight",
+            f"{LAYER}self_attn.k_proj.bias",
+            "visual.patch_embed.proj.weight",
+            "visual.blocks.0.attn.qkv.weight",
+            "visual.blocks.1.mlp.fc1.bias",
+            "visual.merger.mlp.0.weight",
+            "visual.merger.mlp.2.bias",
+        ),
+        "images and text",
+    ),
     "mamba2": Case(
         "Mamba2ForCausalLM",
         "Mamba2Config",
@@ -373,9 +411,31 @@ def inputs_of(case: Case, config: Any) -> tuple[dict[str, np.ndarray], dict[str,
             "tokens": integers(BATCH, 12, seed=1),
         }
         return arrays, {"features": "input_features", "tokens": "decoder_input_ids"}
+    if case.kind == "images and text":
+        arrays = {"tokens": integers(BATCH, POS, seed=0)}
+        for row, count in enumerate(IMAGES):
+            for start in range(2 + row % 3, 14, 6)[:count]:  # two words between the images
+                arrays["tokens"][row, start : start + 4] = config.image_token_id
+        arrays["images"] = np.round(8 * floats(BATCH, 2, 4, 1, 8, 4, seed=1)) / 8
+        return arrays, {}
     size = config.image_size
     return {"images": floats(BATCH, config.num_channels, size, size, seed=0)}, {
         "images": "pixel_values"
+    }
+
+
+def illustrated(inputs: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return the arguments of a model of images and text: the patches of the images that rows have."""
+    tokens, patches = torch.tensor(inputs["tokens"]).long(), []
+    for row, count in enumerate(IMAGES):
+        for image in inputs["images"][row, :count]:
+            parts = image.reshape(2, 2, 1, 2, 2, 2, 1, 2, 2)  # t frame, c, r m row, c m column
+            patches.append(parts.transpose(0, 3, 6, 4, 7, 2, 1, 5, 8).reshape(16, 8))
+    return {
+        "input_ids": tokens,
+        "mm_token_type_ids": (tokens == 0).int(),
+        "pixel_values": torch.tensor(np.concatenate(patches)),
+        "image_grid_thw": torch.tensor([[2, 4, 2]] * sum(IMAGES)),
     }
 
 
@@ -400,6 +460,9 @@ def greedy(case: Case, model: Any, inputs: dict[str, np.ndarray]) -> dict[str, n
             ).logits
             tokens = torch.cat([tokens, logits[:, -1:].argmax(-1)], 1)
         return {"greedy": tokens[:, 1:].numpy()}
+    if case.kind == "images and text":
+        found = model.generate(**illustrated(inputs), **options)
+        return {"greedy": found[:, -NEW:].numpy()}
     return {}
 
 
@@ -449,6 +512,8 @@ def write(name: str, case: Case) -> pathlib.Path:
         else torch.tensor(inputs[key])
         for key, argument in arguments.items()
     }
+    if case.kind == "images and text":
+        operands = illustrated(inputs)
     output = model(**operands)
     logits = output.logits
     classes = logits.shape[-1]

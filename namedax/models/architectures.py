@@ -37,6 +37,7 @@ TYPES = {
     "mamba2": "mamba",
     "mistral": "llama",
     "mixtral": "mixtral",
+    "qwen2_vl": "qwen2_vl",
     "qwen3": "llama",
     "qwen3_moe": "mixtral",
     "t5": "t5",

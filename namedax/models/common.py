@@ -48,6 +48,7 @@ def read_config(
     fields: Mapping[str, str],
     fixed: Mapping[str, Iterable[Any]] = {},
     ignored: Iterable[str] = (),
+    entries: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Read a `config.json`, as published beside a checkpoint.
 
@@ -58,6 +59,7 @@ def read_config(
       fields: the field of each entry. Entries without a value (`null`) are left out.
       fixed: entries that the model supports with these values only.
       ignored: further entries that do not change the function.
+      entries: the part of the file to read, if it has been read already.
 
     Returns:
       The values by field. `rope_theta`, `rope_scaling` and `rope_parameters` become `theta` and
@@ -69,7 +71,7 @@ def read_config(
     """
     path = pathlib.Path(path)
     path = path / "config.json" if path.is_dir() else path
-    entries = json.loads(path.read_text())
+    entries = dict(json.loads(path.read_text()) if entries is None else entries)
     if "text_config" in entries:
         entries = {**entries["text_config"], "multimodal": True}
     rope = entries.get("rope_parameters") or {}
@@ -255,7 +257,9 @@ def embedding(table: nx.NamedArray, tokens: Any, pos: str = "pos") -> Any:
     return nx.rename(x, {pos: f"{pos}_sp"})
 
 
-def read(x: nx.NamedArray, weight: nx.NamedArray, out: str, pos: str = "pos") -> nx.NamedArray:
+def read(
+    x: nx.NamedArray, weight: nx.NamedArray, out: str, pos: str = "pos", embed: str = "embed"
+) -> nx.NamedArray:
     """Multiply the residual stream by a weight: gather `pos_sp` and `embed_fsdp`, contract `embed`.
 
     The pattern leaves unmentioned axes alone, such as `batch` or the axis of adapters. The weight
@@ -263,21 +267,25 @@ def read(x: nx.NamedArray, weight: nx.NamedArray, out: str, pos: str = "pos") ->
     """
     at = f"{pos}, " if f"{pos}_sp" in x.named_shape else ""
     stream = f"{pos}:{pos}_sp, " if at else ""
-    return lora.einsum(
-        f"{{{stream}embed}}, {{embed:embed_fsdp, {out}}} -> {{{at}{out}}}", x, weight
-    )
+    pattern = f"{{{stream}{embed}}}, {{{embed}:{embed}_fsdp, {out}}} -> {{{at}{out}}}"
+    return lora.einsum(pattern, x, weight)
 
 
-def write(x: nx.NamedArray, weight: nx.NamedArray, inner: str, pos: str = "pos") -> nx.NamedArray:
+def write(
+    x: nx.NamedArray, weight: nx.NamedArray, inner: str, pos: str = "pos", embed: str = "embed"
+) -> nx.NamedArray:
     """Contract `inner`, and return to the residual stream, whose positions are `pos_sp`."""
-    return lora.einsum(
-        f"{{{pos}, {inner}}}, {{{inner}, embed:embed_fsdp}} -> {{{pos}_sp:{pos}, embed}}", x, weight
+    pattern = (
+        f"{{{pos}, {inner}}}, {{{inner}, {embed}:{embed}_fsdp}} -> {{{pos}_sp:{pos}, {embed}}}"
     )
+    return lora.einsum(pattern, x, weight)
 
 
-def layer_norm(x: nx.NamedArray, p: Params, name: str = "norm", epsilon: float = 1e-5) -> Any:
+def layer_norm(
+    x: nx.NamedArray, p: Params, name: str = "norm", epsilon: float = 1e-5, axis: str = "embed"
+) -> Any:
     """LayerNorm (Ba et al., 2016) with the parameters `name` and `name_bias`."""
-    return nx.nn.layer_norm(x, "embed", scale=p[name], bias=p[f"{name}_bias"], epsilon=epsilon)
+    return nx.nn.layer_norm(x, axis, scale=p[name], bias=p[f"{name}_bias"], epsilon=epsilon)
 
 
 def gelu_layer(
@@ -326,8 +334,8 @@ def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "
 
 # Experts have a stored name of their own: an array has `embed_fsdp`, or `expert` and
 # `embed_expert`, so that experts may be on the mesh axis of the other stored parameters.
-FSDP = {"embed_fsdp": "data", "embed_expert": "data"}
-TENSOR = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
+FSDP = {"embed_fsdp": "data", "embed_expert": "data", "image_embed_fsdp": "data"}
+TENSOR = dict.fromkeys(("kv_heads", "hidden", "vocab", "image_heads", "image_hidden"), "model")
 ACCUMULATE = ("data", nx.SerialLoop(2))
 RING = dict.fromkeys(("pos", "pos_sp", "source", "source_sp", "frame"), "context")
 #: The mesh axes of eight devices or fewer, and where the axes of the model are sharded.

@@ -117,6 +117,19 @@ def noisy(found: Arrays, step: int, rows: Sequence[int], *, times: int, absent: 
     return found | {"noise": noise.astype(np.float32), "times": drawn, "labels": labels}
 
 
+def illustrated(
+    text: np.ndarray, step: int, rows: Sequence[int], length: int, *, config: Any
+) -> Arrays:
+    """Return digits and texts, of which the first tokens are those of the image."""
+    cell = config.merge * config.patch
+    size = cell * -(-8 // cell)
+    found = text_rows(text, step, rows, length)
+    images = digits(step, rows, size=size, channels=config.channels)["images"]
+    is_text = np.broadcast_to(np.arange(length) >= (size // cell) ** 2, found["tokens"].shape)
+    tokens = np.where(is_text, found["tokens"], config.image_token).astype(np.int32)
+    return found | {"tokens": tokens, "images": images, "mask": is_text}
+
+
 def place(
     make: Callable[[Sequence[int]], Arrays],
     size: int,

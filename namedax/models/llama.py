@@ -147,7 +147,7 @@ def attention(
     return x + write(attended, p["out"], "kv_heads, group, key"), cache
 
 
-def feed_forward(x: nx.NamedArray, p: Params, config: Config) -> nx.NamedArray:
+def feed_forward(x: nx.NamedArray, p: Params, config: Any) -> nx.NamedArray:
     """SwiGLU (Shazeer, 2020)."""
     h = nx.nn.rms_norm(x, "embed", scale=p["norm2"], epsilon=config.epsilon)
     gate, up = (read(h, p[name], "hidden") for name in ("gate", "up"))

@@ -83,6 +83,14 @@ PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
          "outputs": 2},
         {"batch": 64},
     ),
+    "qwen2_vl": (
+        "Qwen2-VL 2B",
+        "Qwen2-VL-2B-Instruct",
+        {"vocab": 151936, "embed": 1536, "hidden": 8960, "layers": 28, "heads": 12, "kv_heads": 2,
+         "scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}, "tied": True,
+         "image_embed": 1280, "image_heads": 16, "source_layers": 32},
+        {"batch": 1, "pos": 4096, "image": 2, "row": 896, "column": 896},
+    ),
     "mamba": (
         "Mamba 2 2.7B",
         "mamba2-2.7b-hf",
@@ -94,7 +102,9 @@ PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
 #: The meshes of the chips that are planned, as the torus of the machine has them.
 MESHES = {4: (2, 2), 8: (4, 2), 16: (4, 4), 64: (8, 8), 256: (16, 16)}
 #: The names that `nx.plan` may map, and the number of layouts that it tries.
-NAMES = "batch embed_fsdp embed_expert expert hidden kv_heads vocab pos_sp source_sp".split()
+NAMES = (
+    "batch embed_fsdp embed_expert image_embed_fsdp expert hidden kv_heads vocab pos_sp source_sp"
+).split()
 HEADS = {"kv_heads": "group"}
 TRIES = 24
 
@@ -120,6 +130,9 @@ def batch_types(config: Any, sizes: Mapping[str, int], chips: int) -> dict[str, 
     batch = {"tokens": tokens, "targets": tokens}
     if hasattr(config, "mel"):
         batch["features"] = make(jnp.bfloat16, mel=config.mel, frame=2 * config.source)
+    elif "image" in sizes:
+        image = {name: sizes[name] for name in ("image", "row", "column")}
+        batch["images"] = make(jnp.bfloat16, channel=config.channels, **image)
     elif "source" in sizes:
         batch["inputs"] = make(jnp.int32, source=sizes["source"])
     return batch

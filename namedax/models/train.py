@@ -170,6 +170,8 @@ def batches(job: Job) -> Callable[[int], dict[str, Any]]:
         if hasattr(config, "mel"):
             mel, frames = config.mel, 2 * config.source
             return data.tones(text, step, rows, options.pos, mel=mel, frames=frames)
+        if hasattr(config, "image_token"):
+            return data.illustrated(text, step, rows, options.pos, config=config)
         kind = data.packed_rows if options.packed else data.text_rows
         kind = data.continuations if job.model.architecture == "t5" else kind
         return kind(text, step, rows, options.pos)

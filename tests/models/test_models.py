@@ -31,6 +31,7 @@ CASES = {
     "whisper": "whisper",
     "vit": "vit",
     "dit": "dit",
+    "qwen2_vl": "qwen2_vl",
     "mamba2": "mamba",
 }
 TOLERANCE = {"rtol": 2e-5, "atol": 2e-5}
@@ -42,6 +43,7 @@ INPUTS = {  # in the order of the arguments of `forward`
     "labels": ["batch"],
     "tokens": ["batch", "pos"],
 }
+ILLUSTRATIONS = ["batch", "image", "frame", "channel", "row", "column"]  # in a sequence with tokens
 OUTPUTS = {2: ["batch", "classes"], 3: ["batch", "pos", "vocab"], 4: ["batch", "channel", "row", "column"]}
 
 
@@ -64,10 +66,12 @@ def params_of(case):
 def batch_of(case):
     """The inputs and targets of a case, named."""
     found = golden(case)
-    batch = {name: nx.named(found[name], axes) for name, axes in INPUTS.items() if name in found}
+    batch = {name: nx.named(found[name], axes) for name, axes in INPUTS.items() if name in found and found[name].ndim < 6}
+    if {"tokens", "images"} <= {*found}:
+        batch["images"] = nx.named(found["images"], ILLUSTRATIONS)
     if "noise" in found:
         return batch | {"noise": nx.named(found["noise"], INPUTS["images"])}
-    if "images" in found:
+    if found["logits"].ndim == 2:
         return batch | {"labels": nx.named(found["targets"], ["batch"])}
     return batch | {"targets": nx.named(found["targets"], ["batch", "pos"])}
 
@@ -91,8 +95,9 @@ def check(case, title, axis_types, **options):
 
     def body(params, batch):
         inputs = [batch[name] for name in INPUTS if name in found]
+        more = {"images": inputs.pop(0)} if {"tokens", "images"} <= {*found} else {}
         value, grads = jax.value_and_grad(module.loss)(params, batch, config)
-        return module.forward(params, *inputs, config), value, grads
+        return module.forward(params, *inputs, config, **more), value, grads
 
     f = nx.xmap(body, axis_resources=resources, axis_sizes=config.sizes(), mesh=mesh, **options)
     logits, value, grads = f(params_of(case), batch_of(case))

@@ -129,11 +129,59 @@ DIT = {
     "upcast_attention": False,
     "use_linear_projection": False,
 }
+QWEN2_VL = {
+    "architectures": ["Qwen2VLForConditionalGeneration"],
+    "attention_dropout": 0.0,
+    "bos_token_id": 151643,
+    "eos_token_id": 151645,
+    "hidden_act": "silu",
+    "hidden_size": 1536,
+    "image_token_id": 151655,
+    "initializer_range": 0.02,
+    "intermediate_size": 8960,
+    "max_position_embeddings": 32768,
+    "max_window_layers": 28,
+    "model_type": "qwen2_vl",
+    "num_attention_heads": 12,
+    "num_hidden_layers": 28,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]},
+    "rope_theta": 1000000.0,
+    "sliding_window": 32768,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+    "transformers_version": "4.41.2",
+    "use_cache": True,
+    "use_sliding_window": False,
+    "video_token_id": 151656,
+    "vision_config": {
+        "depth": 32,
+        "embed_dim": 1280,
+        "hidden_size": 1536,
+        "in_chans": 3,
+        "mlp_ratio": 4,
+        "num_heads": 16,
+        "patch_size": 14,
+        "spatial_merge_size": 2,
+        "spatial_patch_size": 14,
+        "temporal_patch_size": 2,
+    },
+    "vision_end_token_id": 151653,
+    "vision_start_token_id": 151652,
+    "vision_token_id": 151654,
+    "vocab_size": 151936,
+}
 # The module, the entries, and sizes of axes of the published checkpoint.
 PUBLISHED = {
     "google/vit-base-patch16-224": ("vit", VIT, {"kv_heads": 12, "key": 64, "classes": 1000, "pos": 197}),
     "facebook/DiT-XL-2-256": ("dit", DIT, {"embed": 1152, "kv_heads": 16, "label": 1001, "pos": 256, "output": 2}),
     "facebook/DiT-XL-2-512": ("dit", DIT | {"sample_size": 64}, {"pos": 1024}),
+    "Qwen/Qwen2-VL-2B-Instruct": (
+        "qwen2_vl",
+        QWEN2_VL,
+        {"key": 128, "group": 6, "image_key": 80, "image_hidden": 5120, "source_layers": 32, "merged": 5120},
+    ),
     "openai/whisper-tiny": ("whisper", WHISPER, {"layers": 4, "source_layers": 4, "frame": 3000, "key": 64}),
     "openai/whisper-large-v3-turbo": (
         "whisper",
@@ -181,6 +229,22 @@ UNSUPPORTED = {
         "cross_attention_dim=768; this model supports only None",
     ),
     "channels that do not divide": ("dit", DIT | {"out_channels": 6}, "has out_channels=6, no multiple of in_channels=4"),
+    "no sections": ("qwen2_vl", QWEN2_VL | {"rope_scaling": None}, "has no mrope_section in rope_scaling"),
+    "a window": (
+        "qwen2_vl",
+        QWEN2_VL | {"use_sliding_window": True},
+        "use_sliding_window=True; this model supports only False",
+    ),
+    "another vision encoder": (
+        "qwen2_vl",
+        QWEN2_VL | {"vision_config": QWEN2_VL["vision_config"] | {"fullatt_block_indexes": [7]}},
+        "has entries that the model does not know: 'fullatt_block_indexes'",
+    ),
+    "embeddings of another size": (
+        "qwen2_vl",
+        QWEN2_VL | {"vision_config": QWEN2_VL["vision_config"] | {"hidden_size": 8}},
+        "vision_config has hidden_size=8, but the decoder has hidden_size=1536",
+    ),
     "heads that differ": (
         "whisper",
         WHISPER | {"encoder_attention_heads": 8},
@@ -204,7 +268,7 @@ def test_an_unsupported_entry_is_an_error(label, tmp_path):
 
 @pytest.mark.full(1)
 @pytest.mark.fast(0)
-@pytest.mark.parametrize("module", ["vit", "dit", "whisper", "mamba"])
+@pytest.mark.parametrize("module", ["vit", "dit", "qwen2_vl", "whisper", "mamba"])
 def test_random_parameters(module):
     """Scales of norms are ones, biases zeros, and every array is finite."""
     module = module_of(module)

@@ -11,7 +11,17 @@ from namedax.models import show
 from namedax.models.command import main
 
 # Billions of parameters, as published.
-SIZES = {"dit": 0.75, "gemma": 3.88, "llama": 8.03, "mamba": 2.70, "mixtral": 30.53, "t5": 2.85, "vit": 0.30, "whisper": 1.54}
+SIZES = {
+    "dit": 0.75,
+    "gemma": 3.88,
+    "llama": 8.03,
+    "mamba": 2.70,
+    "mixtral": 30.53,
+    "qwen2_vl": 2.21,
+    "t5": 2.85,
+    "vit": 0.30,
+    "whisper": 1.54,
+}
 
 
 @pytest.mark.parametrize("name", show.PUBLISHED)

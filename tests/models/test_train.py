@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+import namedax as nx
 from namedax import models
 from namedax.errors import CheckpointError
 from namedax.models import common, train
@@ -108,6 +109,8 @@ def test_an_unknown_class_of_diffusers_is_an_error(tmp_path):
         train.main([str(tmp_path)])
 
 
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 def test_a_training_begins_with_the_parameters_of_the_model():
     """The modulations of DiT, and the scales of norms in Gemma, are zero at first."""
     for name, places in (("dit", ("modulate", "pixels")), ("gemma", ("norm",))):
@@ -115,9 +118,25 @@ def test_a_training_begins_with_the_parameters_of_the_model():
         assert not any(params[place].data.any() for place in places)
 
 
-@pytest.mark.full(1)
+@pytest.mark.parametrize("model", ["dit", "qwen2_vl"])
+def test_the_inputs_of_a_model_of_images_fit_to_it(tmp_path, model):
+    options = train.parse([model, *SMALL, "--layout", "one device", "--out", str(tmp_path)])
+    job = train.make_job(options)
+    batch, config = train.batches(job)(0), job.config
+    if model == "dit":
+        assert {*batch} == {"images", "noise", "times", "labels"}
+        assert batch["noise"].named_shape == batch["images"].named_shape
+        for name, size in (("times", config.times), ("labels", config.classes + 1)):
+            assert 0 <= batch[name].data.min() <= batch[name].data.max() < size
+    else:
+        cells = np.prod(job.model.module.grid(batch["images"], config))
+        assert (np.asarray(nx.positional(batch["tokens"], ["batch", "pos"]) == config.image_token).sum(1) == cells).all()
+        assert not np.asarray(batch["mask"].data)[:, :cells].any()
+
+
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
-@pytest.mark.parametrize("model", ["dit"])
+@pytest.mark.parametrize("model", ["dit", "qwen2_vl"])
 def test_a_model_of_images_is_trained(expected, tmp_path, model):
     have = losses(tmp_path, "--layout", "fsdp+tp", model)
     np.testing.assert_allclose(have, expected(model), rtol=1e-4)
