@@ -71,7 +71,7 @@ def attention(h: nx.NamedArray, p: Params) -> nx.NamedArray:
 def embed(params: Params, images: nx.NamedArray, config: Config) -> nx.NamedArray:
     """Project the patches, and add the waves of their columns and rows."""
     pixels = nx.rearrange(
-        images,
+        images.astype(params["patches"].dtype),
         "{row=(r patch_row), column=(c patch_column)} -> {pos_sp=(r c), patch_row, patch_column}",
         patch_row=config.patch,
         patch_column=config.patch,

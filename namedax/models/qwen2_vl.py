@@ -42,7 +42,7 @@ def of_images(tokens: nx.NamedArray, config: Config) -> Any:
 
 
 def shift(tokens: nx.NamedArray, images: nx.NamedArray, config: Config) -> Any:
-    """Return the difference of positions and numbers of tokens after a prompt with images."""
+    """Return the difference of the next position and the number of tokens of a prompt."""
     sizes = grid(images, config)
     count = nx.sum(of_images(tokens, config), "pos")
     return count // (sizes[0] * sizes[1] * sizes[2]) * max(sizes) - count
@@ -100,16 +100,19 @@ def forward(
 
     `images` have the axes `channel`, `row` and `column`, perhaps `frame` for a video, and `image`
     for several in a sequence. With a cache, return the logits after the last token only, and the
-    next cache; `lengths` are then those of padded prompts. After prompts with images, pass `shift`.
+    next cache; `lengths` are then those of padded prompts. After prompts with images, pass the sum
+    of their `shift`.
     """
     x = common.embedding(params["embed"], tokens)
     of_encoder = None if dropout_key is None else jax.random.fold_in(dropout_key, 1)
+    if cache is not None:
+        shift = shift + cache.lengths["layers", 0]  # all layers have the same
     if images is None:
-        positions = common.next_positions(tokens, cache)
-        positions = positions if cache is None else positions["layers", 0]  # all have the same
-        positions = nx.stack([positions + shift] * 3, "component")
+        positions = nx.arange(tokens.named_shape["pos"], axis="pos") + shift
+        positions = nx.stack([positions] * 3, "component")
     else:
         positions, cell = places(tokens, grid(images, config), config)
+        positions = positions + shift
         encoded = encode(params["image"], images, config, of_encoder)
         order = [axis for axis in ("image", "time", "cell") if axis in encoded.named_shape]
         cells = nx.rearrange(encoded, f"{{{', '.join(order)}}} -> {{cell=({' '.join(order)})}}")

@@ -110,7 +110,7 @@ def encode(params: Params, images: Any, config: Any, dropout_key: Any = None) ->
         images = nx.concatenate([still] * config.frames, "frame")
     cell = "{row=(r m patch_row), column=(c n patch_column), frame=(time patch_frame)} -> "
     pixels = nx.rearrange(
-        images,
+        images.astype(params["patches"].dtype),
         f"{cell} {{time, source_sp=(r c m n), patch_row, patch_column, patch_frame}}",
         **{"m": config.merge, "n": config.merge, "patch_frame": config.frames},
         **{"patch_row": config.patch, "patch_column": config.patch},

@@ -119,7 +119,9 @@ def test_the_page_of_a_model_has_its_reports(name):
 
 @pytest.mark.full(1)
 @pytest.mark.fast(0)
-@pytest.mark.parametrize(("name", "case"), [("llama", "qwen3"), ("mixtral", "qwen3_moe")])
+@pytest.mark.parametrize(
+    ("name", "case"), [("llama", "qwen3"), ("mixtral", "qwen3_moe"), ("dit", "dit"), ("qwen2_vl", "qwen2_vl")]
+)
 def test_the_page_of_a_model_loads_a_checkpoint(name, case, tmp_path, monkeypatch):
     from tests.models.test_models import model_of, params_of
 

@@ -12,7 +12,7 @@ import pytest
 import namedax as nx
 from namedax.models import generate, qwen2_vl
 from tests.models.loading import golden
-from tests.models.test_models import TOLERANCE, batch_of, model_of, params_of
+from tests.models.test_models import ILLUSTRATIONS, TOLERANCE, batch_of, model_of, params_of
 
 CASE, NEW, PROMPT = "qwen2_vl", 6, 16
 TEXTS = np.array([2, 6])  # the rows without images
@@ -77,6 +77,20 @@ def test_images_are_continued_as_by_pytorch(title):
         found.append(state[0])
     found = np.stack([nx.positional(token, ["batch"]) for token in found], 1)
     np.testing.assert_array_equal(found, golden(CASE)["greedy"])
+
+
+def test_images_follow_a_prompt_that_has_been_read():
+    """The positions of the second of two images begin after those of the first one."""
+    (module, config), found, row = model_of(CASE), golden(CASE), 5
+    tokens, images = found["tokens"][[row]], found["images"][[row]]
+    start = np.flatnonzero(tokens[0] == config.image_token)[4]  # of the second one
+    parts = [nx.named(part, ["batch", "pos"]) for part in np.split(tokens, [start], 1)]
+    first, second = (nx.named(images[:, [i]], ILLUSTRATIONS) for i in range(2))
+    read = nx.xmap(functools.partial(module.forward, config=config))
+    cache, shift = module.init_cache(config, 1, PROMPT), module.shift(parts[0], first, config)
+    _, cache = read(params_of(CASE), parts[0], images=first, cache=cache)
+    logits, _ = read(params_of(CASE), parts[1], images=second, cache=cache, shift=shift)
+    np.testing.assert_allclose(nx.positional(logits, ["batch", "vocab"]), found["logits"][[row], -1], **TOLERANCE)
 
 
 @pytest.mark.full(1)
