@@ -17,12 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying, varying_of
 from namedax.ops.experts.slots import Exchange, Slots
-from namedax.primitives.equations import axes_of, jaxprs_within, kind_of
+from namedax.primitives.equations import axes_of, called, jaxprs_of, kind_of, open_jaxpr
 from namedax.primitives.record import Kind
 from namedax.programs.evaluator import collective_axes
 from namedax.resources import communication as comm
@@ -46,7 +46,7 @@ def loop_collective_axes(closed: ClosedJaxpr, known: frozenset[str]) -> frozense
 
     The transpose of a cast is an all-reduce, and that of a slice of this device's block is an
     all-gather. Arguments already vary over `known`, so over these axes only closed-over values and
-    constants are cast; constants have no derivative.
+    constants are cast; constants and literals have no derivative.
     """
     casts = _all_axes_of(Kind.CAST, closed.jaxpr)
     if not any(
@@ -58,12 +58,26 @@ def loop_collective_axes(closed: ClosedJaxpr, known: frozenset[str]) -> frozense
     return collective_axes(closed.jaxpr) | casts | _all_axes_of(Kind.OWN_BLOCK, closed.jaxpr)
 
 
-def _all_axes_of(kind: Kind, jaxpr: Jaxpr) -> frozenset[str]:
-    """Return the mesh axes of all equations of a kind."""
-    return frozenset[str]().union(
-        *(axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) is kind),
-        *(_all_axes_of(kind, inner) for inner in jaxprs_within(jaxpr)),
-    )
+def _all_axes_of(
+    kind: Kind, jaxpr: Jaxpr, literals: frozenset[object] = frozenset()
+) -> frozenset[str]:
+    """Return the mesh axes of all equations of a kind that compute with more than literals."""
+    found = frozenset[str]()
+    for eqn in jaxpr.eqns:
+        are_literals = [isinstance(x, Literal) or x in literals for x in eqn.invars]
+        if all(are_literals) and not jaxprs_of(eqn):
+            literals |= {*eqn.outvars}
+        elif kind_of(eqn) is kind:
+            found |= frozenset(axes_of(eqn))
+        call = called(eqn)
+        if call is None:
+            for inner in jaxprs_of(eqn):
+                found |= _all_axes_of(kind, open_jaxpr(inner))
+        else:
+            pairs = zip(call.invars, are_literals, strict=True)
+            inside = frozenset[object](var for var, is_literal in pairs if is_literal)
+            found |= _all_axes_of(kind, call, inside)
+    return found
 
 
 class Rounds(Record):
