@@ -31,7 +31,7 @@ Each example is one program that runs under several layouts. The results are the
 communication (payload) of a step on eight devices, simulated on two cores. These times show the cost of communication on that machine. They
 do not predict the speedup on eight real devices. `tools/gallery.py` wrote this page.
 
-[Models](models/index.md) has published architectures: Llama, Mixtral, Gemma, T5, Whisper, ViT and Mamba.
+[Models](models/index.md) has published architectures: Llama, Mixtral, GPT-OSS, DeepSeek, Gemma, T5, Whisper, ViT and Mamba.
 
 ```{toctree}
 :hidden:
@@ -209,6 +209,7 @@ def model_page(name: str) -> str:
         f"| {layout} | {', '.join(f'{axis}={size}' for axis, size in mesh.items())} | `{chosen}` |"
         for layout, mesh, chosen in layouts
     ]
+    chips = " and ".join(map(str, show.planned(show.Step(name))[0]))
     of_chip = ", ".join(f"`{axis}` {size}" for axis, size in inputs.items())
     text = textwrap.fill(f"**{rest[:1].upper()}{rest[1:]}** " + " ".join(paragraphs), 140)
     parts = [
@@ -228,7 +229,7 @@ def model_page(name: str) -> str:
             140,
         ),
         f"```text\n{step}\n```",
-        "## Layouts for 8 and 256 chips",
+        f"## Layouts for {chips} chips",
         "A star marks the layout that `nx.plan` chooses. The others are on the Pareto front of time and memory:",
         *(f"```text\n{plan}\n```" for plan in plans),
         f"`python -m namedax.models explain {name}` and `python -m namedax.models plan {name}` print these reports.",

@@ -31,8 +31,10 @@ __all__ = [
 #: The module that reads each `model_type` of a `config.json`, or `_class_name` of diffusers.
 TYPES = {
     "DiTTransformer2DModel": "dit",
+    "deepseek_v3": "deepseek",
     "gemma3": "gemma",
     "gemma3_text": "gemma",
+    "gpt_oss": "gpt_oss",
     "llama": "llama",
     "mamba2": "mamba",
     "mistral": "llama",
@@ -192,7 +194,8 @@ def load(
 
     Everything that can be wrong is checked before any value is read: the architecture, every entry
     of the configuration, and every key, shape and size in the files. Then each device reads its own
-    blocks, as in `nx.interop.load_safetensors`.
+    blocks, as in `nx.interop.load_safetensors`. Quantized tensors, by the entry
+    `quantization_config`, are dequantized.
 
     Args:
       folder: a folder with `config.json` and `*.safetensors`, as published.
@@ -208,6 +211,7 @@ def load(
       CheckpointError: no module reads the architecture; an entry of the configuration is unknown,
         missing, or has a value that the model does not support; a file is missing or damaged; or
         keys, shapes or sizes do not match.
+      ArgumentError: the method of the `quantization_config` is not supported.
       AxisResourceError: the model has no axis of a name in `axis_resources`.
       MeshError: there is no mesh, or it lacks a mesh axis or devices.
       ImportError: safetensors is not installed (`pip install 'namedax[safetensors]'`).
@@ -228,10 +232,11 @@ def load(
     spec, sizes = model.spec, model.sizes
     ignore = common.ignored_keys(model.config)
     layout = None if axis_resources is None else model.layout_of_parameters(axis_resources)
-    report = nx.interop.state_dict_report(folder, spec, sizes=sizes, ignore=ignore, dtype=dtype)
-    params = nx.interop.load_safetensors(
-        folder, spec, layout, mesh, sizes=sizes, ignore=ignore, dtype=dtype
-    )
+    entries = json.loads((pathlib.Path(folder) / "config.json").read_text())
+    given = {"sizes": sizes, "ignore": ignore, "dtype": dtype}
+    given["quantization"] = entries.get("quantization_config")
+    report = nx.interop.state_dict_report(folder, spec, **given)
+    params = nx.interop.load_safetensors(folder, spec, layout, mesh, **given)
     return dataclasses.replace(model, params=params, report=str(report))
 
 

@@ -38,8 +38,8 @@ IGNORED = frozenset(
     " cache_implementation classifier_dropout decoder_start_token_id dropout dtype eos_token_id"
     " forced_decoder_ids init_std initializer_factor initializer_range is_encoder_decoder"
     " max_length max_position_embeddings max_window_layers model_type pad_token_id pretraining_tp"
-    " router_jitter_noise suppress_tokens task_specific_params torch_dtype transformers_version"
-    " use_cache".split()
+    " quantization_config router_jitter_noise suppress_tokens task_specific_params torch_dtype"
+    " transformers_version use_cache".split()
 )
 
 
@@ -102,6 +102,20 @@ def read_config(
     }
 
 
+def local_layers(path: str | os.PathLike[str], types: Iterable[str]) -> tuple[bool, ...]:
+    """Return whether each layer has a sliding window, by the entry `layer_types` of a file.
+
+    Raises:
+      CheckpointError: a layer has neither a sliding window nor full attention.
+    """
+    if other := {*types} - {"sliding_attention", "full_attention"}:
+        raise CheckpointError(
+            f"models.load: {path} has layer_types {', '.join(sorted(other))}, which this model"
+            " does not support."
+        )
+    return tuple(kind == "sliding_attention" for kind in types)
+
+
 def make_config(cls: type[C], path: str | os.PathLike[str], values: Mapping[str, Any]) -> C:
     """Make the dataclass, or name the entries that the file lacks."""
     missing = [
@@ -120,12 +134,13 @@ def make_config(cls: type[C], path: str | os.PathLike[str], values: Mapping[str,
 def ignored_keys(config: Any) -> list[str]:
     """Return the keys of a checkpoint that the models do not read.
 
-    These are computed tensors, the output layer that some tied checkpoints repeat, and the images
-    of a multimodal model.
+    These are computed tensors, the output layer that some tied checkpoints repeat, the images of a
+    multimodal model, and those that the configuration names.
     """
     tied = ["*lm_head.weight"] if getattr(config, "tied", False) else []
     images = ["*vision_tower.*", "*multi_modal_projector.*"]
-    return ["*.inv_freq", *tied, *(images if getattr(config, "multimodal", False) else [])]
+    images = images if getattr(config, "multimodal", False) else []
+    return ["*.inv_freq", *tied, *images, *getattr(config, "ignored", [])]
 
 
 # --- parameters -----------------------------------------------------------------------------------
@@ -297,6 +312,28 @@ def gelu_layer(
     return x + write(h, p["down"], "hidden", pos) + p["down_bias"]
 
 
+def mixture(
+    expert: Callable[[Params, nx.NamedArray], nx.NamedArray],
+    weights: Params,
+    h: nx.NamedArray,
+    routing: nx.nn.Routing,
+) -> nx.NamedArray:
+    """Apply the chosen experts to every position, and sum their weighted results.
+
+    Weights are stored over `embed_expert`, and have `up`. An axis of adapters is mapped.
+    """
+    weights = nx.rename(weights, {"embed_expert": "embed"})  # one gather for all rounds
+    shared = weights["up"].named_shape.keys() - {"expert", "embed", "hidden"}  # axes of adapters
+    tokens = [name for name in h.named_shape if name not in {"embed", *shared}]
+
+    def mix(weights: Params, h: nx.NamedArray, routing: nx.nn.Routing) -> nx.NamedArray:
+        return nx.nn.mixture_of_experts(expert, weights, h, routing, tokens=tokens)
+
+    for name in shared:
+        mix = nx.vmap(mix, name)
+    return nx.rename(mix(weights, h, routing), {"pos": "pos_sp"})
+
+
 # --- generation -----------------------------------------------------------------------------------
 
 
@@ -334,8 +371,11 @@ def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "
 
 # Experts have a stored name of their own: an array has `embed_fsdp`, or `expert` and
 # `embed_expert`, so that experts may be on the mesh axis of the other stored parameters.
-FSDP = {"embed_fsdp": "data", "embed_expert": "data", "image_embed_fsdp": "data"}
-TENSOR = dict.fromkeys(("kv_heads", "hidden", "vocab", "image_heads", "image_hidden"), "model")
+OTHERS = {"query_fsdp": "data", "latent_fsdp": "data"}  # of weights that neither read nor write it
+FSDP = {"embed_fsdp": "data", "embed_expert": "data", "image_embed_fsdp": "data", **OTHERS}
+TENSOR = dict.fromkeys(
+    ("kv_heads", "hidden", "dense_hidden", "vocab", "image_heads", "image_hidden"), "model"
+)
 ACCUMULATE = ("data", nx.SerialLoop(2))
 RING = dict.fromkeys(("pos", "pos_sp", "source", "source_sp", "frame"), "context")
 #: The mesh axes of eight devices or fewer, and where the axes of the model are sharded.
@@ -364,7 +404,7 @@ LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "ep": ({"data": 4}, {"batch": "data", "expert": "data"}),
     "ep+fsdp": (
         {"data": 2, "model": 2},
-        {"batch": "data", "expert": "data", "embed_fsdp": "data", **TENSOR},
+        {"batch": "data", "expert": "data", "embed_fsdp": "data", **OTHERS, **TENSOR},
     ),
 }
 

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import namedax as nx
-from namedax.errors import CheckpointError
 from namedax.models import common, llama
 from namedax.models.common import Params, read, write
 
@@ -56,12 +55,7 @@ class Config:
         if pattern := values.pop("pattern", 0):
             values["local"] = (*(pattern - 1) * (True,), False)
         if types := values.pop("types", ()):
-            values["local"] = tuple(kind == "sliding_attention" for kind in types)
-        if other := {*types} - {"sliding_attention", "full_attention"}:
-            raise CheckpointError(
-                f"models.load: {path} has layer_types {', '.join(sorted(other))}, which this model"
-                " does not support."
-            )
+            values["local"] = common.local_layers(path, types)
         for kind, rope in values.pop("rope", {}).items():
             of = "local_" if kind == "sliding_attention" else ""
             scaling = nx.nn.rope_scaling({"rope_parameters": rope})

@@ -174,8 +174,10 @@ class Generator:
         self.module, self.config, self.capacity = module, config, capacity
         self.stop, self.options = tuple(stop), options
         place = axis_resources.get("kv_heads")
-        self.padded = PaddedHeads(config.sizes()["kv_heads"], mesh.shape[place] if place else 1)
         types = jax.eval_shape(lambda: module.init_cache(config, 1, capacity))
+        has_heads = any("kv_heads" in array.named_shape for array in _arrays(types))
+        devices = mesh.shape[place] if place and has_heads else 1
+        self.padded = PaddedHeads(config.sizes()["kv_heads"], devices)
         # Otherwise it is a recurrence.
         is_attention = any("cache" in array.named_shape for array in _arrays(types))
         axis_sizes = {"cache": capacity} if is_attention else {}
@@ -330,10 +332,14 @@ def _is_any(token: nx.NamedArray, tokens: Collection[int]) -> nx.NamedArray:
 
 def _without_ended(after: Any, before: Any, left: nx.NamedArray) -> Any:
     """Return the cache after a step, in which a row that had ended keeps its length."""
-    if not isinstance(after, nx.nn.KVCache):
-        return after
-    lengths = nx.where(left > 0, after.lengths, before.lengths)
-    return dataclasses.replace(after, lengths=lengths)
+
+    def keep(after: Any, before: Any) -> Any:
+        if not isinstance(after, nx.nn.KVCache):
+            return after
+        return dataclasses.replace(after, lengths=nx.where(left > 0, after.lengths, before.lengths))
+
+    kinds = (nx.nn.KVCache, nx.NamedArray)
+    return jax.tree.map(keep, after, before, is_leaf=lambda leaf: isinstance(leaf, kinds))
 
 
 # --- continuous batching --------------------------------------------------------------------------

@@ -122,17 +122,7 @@ def feed_forward(x: nx.NamedArray, p: Params, config: Config) -> tuple[nx.NamedA
     logits = read(h, p["router"], "route")
     routing = nx.nn.top_k_routing(logits, "route", config.chosen, normalize=config.normalize)
     weights = {name: p[name] for name in ("gate", "up", "down")}
-    weights = nx.rename(weights, {"embed_expert": "embed"})  # one gather for all rounds
-    shared = weights["up"].named_shape.keys() - {"expert", "embed", "hidden"}  # axes of adapters
-    tokens = [name for name in h.named_shape if name not in {"embed", *shared}]
-
-    def mixture(weights: Params, h: nx.NamedArray, routing: nx.nn.Routing) -> nx.NamedArray:
-        return nx.nn.mixture_of_experts(expert, weights, h, routing, tokens=tokens)
-
-    for name in shared:
-        mixture = nx.vmap(mixture, name)
-    y = mixture(weights, h, routing)
-    return x + nx.rename(y, {"pos": "pos_sp"}), routing
+    return x + common.mixture(expert, weights, h, routing), routing
 
 
 def balance_loss(routing: nx.nn.Routing) -> Any:

@@ -48,6 +48,23 @@ PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
          "balance": 0.001},
         {"batch": 1, "pos": 4096},
     ),
+    "gpt_oss": (
+        "GPT-OSS 20B",
+        "gpt-oss-20b",
+        {"vocab": 201088, "embed": 2880, "hidden": 2880, "layers": 24, "heads": 64, "kv_heads": 8,
+         "key": 64, "theta": 150_000.0, "experts": 32, "chosen": 4,
+         "scaling": {"rope_type": "yarn", "factor": 32.0, "truncate": False,
+                     "original_max_position_embeddings": 4096}},
+        {"batch": 1, "pos": 4096},
+    ),
+    "deepseek": (
+        "DeepSeek V3",
+        "DeepSeek-V3",
+        {"vocab": 129280, "embed": 7168, "dense_hidden": 18432, "hidden": 2048, "layers": 58,
+         "kv_heads": 128, "scaling": {"rope_type": "yarn", "factor": 40.0, "mscale": 1.0,
+         "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096}},
+        {"batch": 1, "pos": 4096},
+    ),
     "gemma": (
         "Gemma 3 4B",
         "gemma-3-4b-pt",
@@ -103,10 +120,20 @@ PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
 MESHES = {4: (2, 2), 8: (4, 2), 16: (4, 4), 64: (8, 8), 256: (16, 16)}
 #: The names that `nx.plan` may map, and the number of layouts that it tries.
 NAMES = (
-    "batch embed_fsdp embed_expert image_embed_fsdp expert hidden kv_heads vocab pos_sp source_sp"
+    "batch embed_fsdp embed_expert image_embed_fsdp query_fsdp latent_fsdp expert hidden dense_hidden"
+    " kv_heads vocab pos_sp source_sp"
 ).split()
 HEADS = {"kv_heads": "group"}
 TRIES = 24
+#: What is planned: the numbers of chips, the number of layouts that are tried, and names with a
+#: given place. A model that fits on no 8 chips, and whose step takes longer to trace, has less.
+PLANNED: dict[str, tuple[list[int], int, dict[str, Any]]] = {
+    "deepseek": (
+        [256],
+        4,
+        dict.fromkeys(("batch", "expert", "embed_fsdp", "query_fsdp", "latent_fsdp"), ("x", "y")),
+    ),
+}
 
 
 def typed(make: Callable[[], Any]) -> Any:
@@ -241,6 +268,11 @@ def aligned(rows: list[tuple[str, ...]]) -> list[str]:
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
+def planned(step: Step) -> tuple[list[int], int, dict[str, Any]]:
+    """Return what is planned of a model, as in `PLANNED`."""
+    return PLANNED.get(step.model.architecture, ([8, 256], TRIES, {}))
+
+
 def plan(step: Step, chips: int, machine: Any, tries: int) -> str:
     """Report what `nx.plan` chooses for a number of chips."""
     shape = MESHES.get(chips, (chips,))
@@ -251,6 +283,7 @@ def plan(step: Step, chips: int, machine: Any, tries: int) -> str:
         found = nx.plan(
             step.mapped(None, {}), *step.arguments(chips), mesh=mesh, machine=machine,
             names=[name for name in chosen if name in names], tries=tries, progress=False,
+            fixed=planned(step)[2] if len(shape) > 1 else None,
         )  # fmt: skip
     except nx.errors.PlanError as error:
         return textwrap.fill(str(error), 100)
@@ -278,10 +311,12 @@ def plans(argv: Sequence[str] | None = None) -> None:
     )
     add = parser.add_argument
     add_model(add)
-    add("--chips", type=int, nargs="*", default=[8, 256], help="(%(default)s)")
+    add("--chips", type=int, nargs="*", help="(8 256, or 256 for deepseek)")
     add("--machine", choices=MACHINES, default="v5p", help="(%(default)s)")
-    add("--tries", type=int, default=TRIES, help="layouts to try (%(default)s)")
+    add("--tries", type=int, help="layouts to try (24, or 4 for deepseek)")
     options = parser.parse_args(argv)
     step, machine = Step(options.model), getattr(nx.machines, options.machine)
-    for number, chips in enumerate(options.chips):
-        print("\n" * (number > 0) + plan(step, chips, machine, options.tries), flush=True)
+    chips_of, tries, _ = planned(step)
+    for number, chips in enumerate(options.chips or chips_of):
+        text = plan(step, chips, machine, options.tries or tries)
+        print("\n" * (number > 0) + text, flush=True)

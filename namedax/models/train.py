@@ -33,7 +33,13 @@ from namedax.models.architectures import Model, open_model, parameters
 from namedax.models.arguments import add_layout, add_model, read_layout
 
 SUMMARY = "Train a model, or fine-tune a published one, under any layout."
-PACKED = ("llama", "mixtral", "gemma")  # whose attention stays within documents
+PACKED = (
+    "llama",
+    "mixtral",
+    "gemma",
+    "gpt_oss",
+    "deepseek",
+)  # whose attention stays within documents
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,8 +114,8 @@ def unpack(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 # --- the optimizer --------------------------------------------------------------------------------
 
-ROWS = ("embed_fsdp", "embed_expert")
-COLUMNS = ("kv_heads", "group", "key", "hidden", "route")
+ROWS = ("embed_fsdp", "embed_expert", "query_fsdp", "latent_fsdp")
+COLUMNS = ("kv_heads", "group", "key", "hidden", "dense_hidden", "route")
 
 
 def make_optimizer(options: argparse.Namespace, config: Any) -> tuple[Any, Callable[[Any], Any]]:

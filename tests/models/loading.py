@@ -42,34 +42,44 @@ def write_config(case: str, folder: Path) -> Path:
 
 
 def _entries(spec: Mapping[str, tuple[str, str]], sizes: Mapping[str, int]) -> Any:
-    """Yield keys, place, stacked axes, einops pattern, and axes of a tensor, for every entry."""
+    """Yield for every entry its places, its keys by index, the stacked axes, and einops patterns with their sizes.
+
+    The parts of a tensor are its first axis "part", with one place each; other tensors have one part.
+    """
     for key, (place, pattern) in spec.items():
         left, _, right = (part.strip() for part in pattern.partition("->"))
         axes = [tuple(axis.split("=")) for axis in re.split(r"[, ]+", right.strip("{}").strip()) if axis]
-        stacked = re.findall(r"{(\w+)}", key)
+        numbers = re.findall(r"{(\w+)(?::(\d*)\.\.\d*)?}", key)
+        stacked = [name for name, _ in numbers]
+        template = re.sub(r":[\d.]+}", "}", key)
+        keys = {
+            index: template.format(**{name: i + int(first or 0) for (name, first), i in zip(numbers, index, strict=True)})
+            for index in np.ndindex(*[sizes[name] for name in stacked])
+        }
         pairs = [(axis[0], axis[-1]) for axis in axes]
         inner = [pair for pair in pairs if pair[0] not in stacked]
         letters = {letter: sizes[name] for name, letter in inner if re.search(rf"\(.*\b{letter}\b.*\)", left)}
-        yield key, place, stacked, left, pairs, inner, letters
+        found = re.search(r"{part:(.*)}", place)
+        names = found[1].split(",") if found else []
+        letters |= {"part": len(names)} if names else {}
+        places = [place.replace(found[0], name) for name in names] if found else [place]
+        named = " ".join(letter for _, letter in inner)
+        yield places, keys, stacked, (left, f"part {named}" if names else f"1 {named}"), pairs, inner, letters
 
 
 def named_state(case: str, spec: Mapping[str, tuple[str, str]], sizes: Mapping[str, int]) -> dict[str, Any]:
     """Return the parameters of a case as named arrays."""
     tensors, params = dict(state(case)), {}
-    for key, place, stacked, left, pairs, inner, letters in _entries(spec, sizes):
-        shape = [sizes[name] for name in stacked]
-        parts = []
-        for index in np.ndindex(*shape):
-            tensor = tensors.pop(key.format(**dict(zip(stacked, index, strict=True))))
-            pattern = f"{left} -> {' '.join(letter for _, letter in inner)}"
-            parts.append(einops.rearrange(tensor, pattern, **letters))
-        array = np.stack(parts).reshape(*shape, *parts[0].shape)
-        named = nx.named(jnp.asarray(array), [*stacked, *(name for name, _ in inner)])
-        node = params
-        *parents, last = place.split("/")
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[last] = nx.named(nx.positional(named, [name for name, _ in pairs]), [name for name, _ in pairs])
+    for places, keys, stacked, (left, right), pairs, inner, letters in _entries(spec, sizes):
+        tensor = np.stack([einops.rearrange(tensors.pop(key), f"{left} -> {right}", **letters) for key in keys.values()], 1)
+        for place, array in zip(places, tensor, strict=True):
+            array = array.reshape(*[sizes[name] for name in stacked], *array.shape[1:])
+            named = nx.named(jnp.asarray(array), [*stacked, *(name for name, _ in inner)])
+            node = params
+            *parents, last = place.split("/")
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[last] = nx.named(nx.positional(named, [name for name, _ in pairs]), [name for name, _ in pairs])
     assert not tensors, f"left over: {[*tensors]}"
     return params
 
@@ -77,13 +87,10 @@ def named_state(case: str, spec: Mapping[str, tuple[str, str]], sizes: Mapping[s
 def state_of(params: Any, spec: Mapping[str, tuple[str, str]], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
     """Return the state dict of parameters, or of their gradients."""
     tensors = {}
-    for key, place, stacked, left, _, inner, letters in _entries(spec, sizes):
-        leaf = params
-        for part in place.split("/"):
-            leaf = leaf[part]
-        array = np.asarray(nx.positional(leaf, [*stacked, *(name for name, _ in inner)]))
-        for index in np.ndindex(*[sizes[name] for name in stacked]):
-            pattern = f"{' '.join(letter for _, letter in inner)} -> {left}"
-            name = key.format(**dict(zip(stacked, index, strict=True)))
-            tensors[name] = einops.rearrange(array[index], pattern, **letters)
+    for places, keys, stacked, (left, right), _, inner, letters in _entries(spec, sizes):
+        leaves = [functools.reduce(lambda node, name: node[name], place.split("/"), params) for place in places]
+        arrays = [nx.positional(leaf, [*stacked, *(name for name, _ in inner)]) for leaf in leaves]
+        for index, key in keys.items():
+            parts = np.stack([np.asarray(array)[index] for array in arrays])
+            tensors[key] = einops.rearrange(parts, f"{right} -> {left}", **letters)
     return tensors

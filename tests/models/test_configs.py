@@ -193,6 +193,92 @@ QWEN_MOE_V5 = {name: value for name, value in QWEN_MOE.items() if name not in OL
     "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"}
 }
 
+YARN_32 = {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "rope_type": "yarn", "truncate": False}
+YARN_32["original_max_position_embeddings"] = 4096
+GPT_OSS = COMMON | {
+    "architectures": ["GptOssForCausalLM"],
+    "attention_bias": True,
+    "attention_dropout": 0.0,
+    "eos_token_id": 200002,
+    "experts_per_token": 4,
+    "head_dim": 64,
+    "hidden_act": "silu",
+    "hidden_size": 2880,
+    "initial_context_length": 4096,
+    "initializer_range": 0.02,
+    "intermediate_size": 2880,
+    "layer_types": ["sliding_attention", "full_attention"] * 12,
+    "max_position_embeddings": 131072,
+    "model_type": "gpt_oss",
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 4,
+    "num_hidden_layers": 24,
+    "num_key_value_heads": 8,
+    "num_local_experts": 32,
+    "output_router_logits": False,
+    "pad_token_id": 199999,
+    "quantization_config": {"modules_to_not_convert": ["lm_head"], "quant_method": "mxfp4"},
+    "rms_norm_eps": 1e-05,
+    "rope_scaling": YARN_32,
+    "rope_theta": 150000,
+    "router_aux_loss_coef": 0.9,
+    "sliding_window": 128,
+    "swiglu_limit": 7.0,
+    "tie_word_embeddings": False,
+    "vocab_size": 201088,
+}
+YARN_40 = {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0, "type": "yarn"}
+YARN_40["original_max_position_embeddings"] = 4096
+DEEPSEEK = COMMON | {
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV3Config"},
+    "aux_loss_alpha": 0.001,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "ep_size": 1,
+    "first_k_dense_replace": 3,
+    "hidden_act": "silu",
+    "hidden_size": 7168,
+    "initializer_range": 0.02,
+    "intermediate_size": 18432,
+    "kv_lora_rank": 512,
+    "max_position_embeddings": 163840,
+    "model_type": "deepseek_v3",
+    "moe_intermediate_size": 2048,
+    "moe_layer_freq": 1,
+    "n_group": 8,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "norm_topk_prob": True,
+    "num_attention_heads": 128,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 61,
+    "num_key_value_heads": 128,
+    "num_nextn_predict_layers": 1,
+    "pretraining_tp": 1,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "quantization_config": {"fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]},
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": YARN_40,
+    "rope_theta": 10000,
+    "routed_scaling_factor": 2.5,
+    "scoring_func": "sigmoid",
+    "seq_aux": True,
+    "tie_word_embeddings": False,
+    "topk_group": 4,
+    "topk_method": "noaux_tc",
+    "torch_dtype": "bfloat16",
+    "v_head_dim": 128,
+    "vocab_size": 129280,
+}
+# Moonlight-16B-A3B: queries without a low rank, one group, and no layer for prediction.
+MOONLIGHT = DEEPSEEK | {"q_lora_rank": None, "n_group": 1, "topk_group": 1, "num_nextn_predict_layers": 0}
+MOONLIGHT |= {"num_hidden_layers": 27, "first_k_dense_replace": 1, "n_shared_experts": 2, "rope_scaling": None}
+
 
 def read(module, entries, folder):
     (folder / "config.json").write_text(json.dumps(entries))
@@ -226,6 +312,21 @@ READ = {
     ),
     "Qwen3-30B-A3B": ("mixtral", QWEN_MOE, EXPERTS | {"balance": 0.001, "window": None}),
     "Qwen3-30B-A3B, newer": ("mixtral", QWEN_MOE_V5, EXPERTS),
+    "gpt-oss-20b": (
+        "gpt_oss",
+        GPT_OSS,
+        {"key": 64, "experts": 32, "chosen": 4, "window": 128, "local": (True, False) * 12, "limit": 7.0, "scaling": YARN_32},
+    ),
+    "DeepSeek-V3": (
+        "deepseek",
+        DEEPSEEK,
+        {"dense_layers": 3, "layers": 58, "query_rank": 1536, "groups": 8, "factor": 2.5, "ignored": ["model.layers.61.*"]},
+    ),
+    "Moonlight-16B-A3B": (
+        "deepseek",
+        MOONLIGHT,
+        {"dense_layers": 1, "layers": 26, "query_rank": None, "shared": 2, "scale": 192**-0.5, "ignored": []},
+    ),
     "gemma-3-1b-it": ("gemma", GEMMA_1B, {**GEMMA_FIELDS, "local": (True,) * 5 + (False,), "theta": 1e6, "scaling": None}),
     "gemma-3-1b-it, newer": ("gemma", GEMMA_V5, {**GEMMA_FIELDS, "local": (True, False) * 13, "scaling": V5["full_attention"]}),
     "gemma-3-4b-it": ("gemma", GEMMA_4B, {"vocab": 262208, "heads": 8, "kv_heads": 4, "key": 256, "scaling": LINEAR}),
@@ -253,6 +354,10 @@ def test_published_configurations_are_read(name, tmp_path):
 @pytest.mark.parametrize(
     ("module", "entries", "message"),
     [
+        ("gpt_oss", GPT_OSS | {"attention_bias": False}, "attention_bias=False; this model supports only True"),
+        ("gpt_oss", GPT_OSS | {"layer_types": ["chunked_attention"]}, "has layer_types chunked_attention"),
+        ("deepseek", DEEPSEEK | {"scoring_func": "softmax"}, "scoring_func='softmax'; this model supports only 'sigmoid'"),
+        ("deepseek", DEEPSEEK | {"new_entry": 1}, "has entries that the model does not know: 'new_entry'"),
         ("gemma", GEMMA_1B | {"new_entry": 1}, "has entries that the model does not know: 'new_entry'"),
         ("gemma", GEMMA_1B | {"hidden_activation": "silu"}, "hidden_activation='silu'"),
         ("gemma", GEMMA_1B | {"layer_types": ["chunked_attention"]}, "has layer_types chunked_attention"),

@@ -16,7 +16,7 @@ from tests.models.loading import golden
 from tests.models.test_models import CASES, model_of, params_of
 
 #: Decoders; the first two cases of a module are those with other attention.
-DECODERS = [case for case, module in CASES.items() if module in ("llama", "mixtral", "gemma", "mamba")]
+DECODERS = [case for case, module in CASES.items() if module in ("llama", "mixtral", "gemma", "gpt_oss", "deepseek", "mamba")]
 NEW = 6
 
 

@@ -26,6 +26,8 @@ CASES = {
     "mixtral": "mixtral",
     "qwen3_moe": "mixtral",
     "gemma3": "gemma",
+    "gpt_oss": "gpt_oss",
+    "deepseek_v3": "deepseek",
     "t5": "t5",
     "t5_v1_1": "t5",
     "whisper": "whisper",
@@ -34,6 +36,7 @@ CASES = {
     "qwen2_vl": "qwen2_vl",
     "mamba2": "mamba",
 }
+EXPERTS = ("mixtral", "gpt_oss", "deepseek")  # modules with a mixture of experts
 TOLERANCE = {"rtol": 2e-5, "atol": 2e-5}
 INPUTS = {  # in the order of the arguments of `forward`
     "inputs": ["batch", "source"],
@@ -118,7 +121,7 @@ MAPPED = [
     (case, title)
     for case, module in CASES.items()
     for title in common.LAYOUTS
-    if title != "one device" and (module == "mixtral" or title not in ("ep", "ep+fsdp"))
+    if title != "one device" and (module in EXPERTS or title not in ("ep", "ep+fsdp"))
 ]
 
 

@@ -12,8 +12,10 @@ from namedax.models.command import main
 
 # Billions of parameters, as published.
 SIZES = {
+    "deepseek": 671.03,
     "dit": 0.75,
     "gemma": 3.88,
+    "gpt_oss": 20.91,
     "llama": 8.03,
     "mamba": 2.70,
     "mixtral": 30.53,

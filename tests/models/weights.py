@@ -22,4 +22,6 @@ def make(key: str, shape: tuple[int, ...]) -> np.ndarray:
         return (1 + 0.2 * values).astype(np.float32)
     if len(shape) < 2:
         return (0.2 * values).astype(np.float32)
+    if ".experts." in key and len(shape) == 3:  # GPT-OSS: experts, inputs, outputs
+        return (values / math.sqrt(shape[1])).astype(np.float32)
     return (values / math.sqrt(math.prod(shape[1:]))).astype(np.float32)
