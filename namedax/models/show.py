@@ -120,8 +120,8 @@ PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
 MESHES = {4: (2, 2), 8: (4, 2), 16: (4, 4), 64: (8, 8), 256: (16, 16)}
 #: The names that `nx.plan` may map, and the number of layouts that it tries.
 NAMES = (
-    "batch embed_fsdp embed_expert image_embed_fsdp query_fsdp latent_fsdp expert hidden dense_hidden"
-    " kv_heads vocab pos_sp source_sp"
+    "batch embed_fsdp embed_expert image_embed_fsdp query_fsdp latent_fsdp expert hidden"
+    " dense_hidden kv_heads vocab pos_sp source_sp"
 ).split()
 HEADS = {"kv_heads": "group"}
 TRIES = 24

@@ -14,7 +14,7 @@ import namedax as nx
 from namedax import models
 from namedax.errors import CheckpointError
 from namedax.models import common, train
-from namedax.models.architectures import open_model, parameters
+from namedax.models.architectures import module_of, open_model, parameters
 from tests.xmap.test_distributed import run_two
 
 SMALL = ["--steps", "4", "--warmup", "2", "--batch", "8", "--pos", "12", "--bytes", "20000"]
@@ -151,3 +151,18 @@ def test_experts_are_trained_in_their_layouts(expected, tmp_path, layout, option
     arguments = ("mixtral", *option)
     have = losses(tmp_path, "--layout", layout, *arguments)
     np.testing.assert_allclose(have, expected(*arguments), rtol=1e-4)
+
+
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
+@pytest.mark.parametrize("name", ["gpt_oss", "deepseek"])
+def test_packed_documents_do_not_see_each_other(name):
+    module = module_of(name)
+    params = module.init(module.TINY, jax.random.key(0))
+    forward = jax.jit(lambda tokens, **rows: module.forward(params, tokens, module.TINY, **rows))
+    tokens = nx.arange(12, axis="pos")
+    rows = {"positions": tokens % 7, "segments": tokens // 7}  # documents of 7 and 5 tokens
+    packed = forward(tokens, **rows)
+    for part in (slice(7), slice(7, 12)):
+        alone = forward(tokens["pos", part])
+        np.testing.assert_allclose(packed["pos", part].data, alone.data, rtol=2e-5, atol=2e-5)
