@@ -140,6 +140,13 @@ def test_a_model_equals_pytorch_in_every_layout(case, title, axis_types):
     check(case, title, axis_types)
 
 
+@pytest.mark.fast(0)
+@pytest.mark.full(2)
+@pytest.mark.parametrize(("case", "title"), [("gpt_oss", "ep+fsdp"), ("deepseek_v3", "fsdp+tp+sp")])
+def test_a_model_with_experts_equals_pytorch(case, title):
+    check(case, title, AxisType.Explicit)
+
+
 def test_every_case_has_a_golden_file():
     assert {path.stem for path in (Path(__file__).parent / "golden").glob("*.npz")} == {*CASES}
 

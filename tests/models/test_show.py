@@ -41,7 +41,9 @@ def test_a_layout_has_the_communication_that_it_needs(name, layout):
     text = show.communication(show.Step(name), layout)
     kinds = set(re.findall(r"(all-reduce|all-gather|reduce-scatter|collective-permute)  +(\w+)", text))
     wanted = {"dp+tp": ("all-reduce", "model"), "fsdp": ("all-gather", "data"), "pipeline+dp": ("collective-permute", "stage")}
-    assert wanted[layout] in kinds
+    # Less than a thousandth of the bytes is not shown: the activations of a pipeline, beside 671 billion gradients.
+    is_shown = (name, layout) != ("deepseek", "pipeline+dp")
+    assert (wanted[layout] in kinds) == is_shown
 
 
 @pytest.mark.full(0)
