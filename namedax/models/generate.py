@@ -148,7 +148,7 @@ def _arrays(tree: Any) -> list[Any]:
 class Generator:
     """Two compiled programs: one reads prompts, the other adds tokens to all rows in a loop.
 
-    The token of a row depends on its prompt, its number and the key, but not on other rows.
+    The tokens of a row depend on its prompt, its number and the key, but not on other rows.
 
     Args:
       module: a module of this package, such as `llama`.
@@ -360,7 +360,8 @@ class Batcher:
 
     The loop over all rows ends as soon as one of them has ended and a request waits. The prompt of
     that request is then read alone, and its cache replaces the row. The tokens of a request are
-    those that a `Generator` returns for it: they do not depend on the other requests.
+    those that a `Generator` returns for the row with the request's number: they do not depend on
+    the other requests.
 
     Args:
       generator: the programs and the layout.

@@ -118,13 +118,14 @@ def batched(case, title, axis_types=None, rows=2, **options):
 
 @functools.cache
 def alone(case, options):
-    """The tokens of each request on one device, without the others."""
+    """The tokens of each request on one device, beside copies of it."""
     module, config = model_of(case)
     generator = generate.Generator(module, config, 16, {}, stop=[31], **dict(options))
     found = []
     for number, (prompt, new) in enumerate(REQUESTS):
-        chunks = generator.stream(params_of(case), [prompt], new, jax.random.fold_in(jax.random.key(1), number), 3)
-        row = np.concatenate([*chunks], 1)[0].tolist()
+        # The key of a row is that of its number.
+        chunks = generator.stream(params_of(case), [prompt] * (number + 1), new, jax.random.key(1), 3)
+        row = np.concatenate([*chunks], 1)[number].tolist()
         found.append(row[: row.index(31) + 1] if 31 in row else row)
     return found
 
