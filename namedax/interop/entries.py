@@ -221,24 +221,24 @@ def _given_numbers(numbers: NumbersByLabel | None, op: str) -> dict[str, Numbers
         )
     found = {}
     for label, given in numbers.items():
-        of = f"{op}: numbers[{label!r}]"
+        what = f"{op}: numbers[{label!r}]"
         values = given.tolist() if isinstance(given, np.ndarray) else given
         if not isinstance(values, (list, tuple, range)) or not all(
             isinstance(one, (int, np.integer)) and not isinstance(one, bool) and one >= 0
             for one in values
         ):
             raise ArgumentTypeError(
-                f"{of} is {format_value(given)}, not a list of numbers. Pass integers from 0."
+                f"{what} is {format_value(given)}, not a list of numbers. Pass integers from 0."
             )
-        found[label] = Numbers(f"numbers[{label!r}]", values=_ascending(map(int, values), of))
+        found[label] = Numbers(f"numbers[{label!r}]", values=_ascending(map(int, values), what))
     return found
 
 
-def _ascending(values: Iterable[int], of: str) -> tuple[int, ...]:
+def _ascending(values: Iterable[int], what: str) -> tuple[int, ...]:
     ordered = sorted(values)
     twice = next((one for one, other in itertools.pairwise(ordered) if one == other), None)
     if twice is not None:
-        raise ArgumentError(f"{of} has the number {twice} twice. Write each number once.")
+        raise ArgumentError(f"{what} has the number {twice} twice. Write each number once.")
     return tuple(ordered)
 
 
@@ -253,15 +253,15 @@ def _check_given(given: Mapping[str, Numbers], entries: Sequence[Entry], op: str
             )
 
 
-def _parse_range(text: str, label: str, of: str) -> Numbers:
+def _parse_range(text: str, label: str, what: str) -> Numbers:
     """Parse the range of a label, such as `3..` or `0,3,7`."""
     if re.fullmatch(r"[0-9]+(,[0-9]+)*", text):
-        return Numbers(text, values=_ascending(map(int, text.split(",")), of))
+        return Numbers(text, values=_ascending(map(int, text.split(",")), what))
     match = _RANGE.fullmatch(text)
     is_reversed = match is not None and match[2] and int(match[2]) < int(match[1] or 0)
     if match is None or text == ".." or match[3] == "0" or is_reversed:
         raise ArgumentError(
-            f"{of} has the range {text!r}, which is not valid. Write {{{label}:3..}},"
+            f"{what} has the range {text!r}, which is not valid. Write {{{label}:3..}},"
             f" {{{label}:..3}} (0, 1, 2), {{{label}:1..24:2}} (1, 3, ..., 23) or {{{label}:0,3,7}}."
         )
     start, step = int(match[1] or 0), int(match[3] or 1)
@@ -272,7 +272,7 @@ def _parse_range(text: str, label: str, of: str) -> Numbers:
 def _parse_key(key: str, given: Mapping[str, Numbers], op: str) -> tuple[str, dict[str, Numbers]]:
     """Return a key pattern without ranges, and the ranges of its labels."""
     ranges: dict[str, Numbers] = {}
-    of = f"{op}: the key pattern {key!r}"
+    what = f"{op}: the key pattern {key!r}"
     for content in _PLACEHOLDER.findall(key):
         label, colon, text = content.partition(":")
         if not label.isidentifier():
@@ -280,23 +280,23 @@ def _parse_key(key: str, given: Mapping[str, Numbers], op: str) -> tuple[str, di
         if not colon:
             ranges.setdefault(label, given.get(label, Numbers()))
             continue
-        parsed = _parse_range(text, label, of)
+        parsed = _parse_range(text, label, what)
         if label in given or ranges.get(label, parsed) != parsed:
             where = "numbers= has others" if label in given else "has another one"
             raise ArgumentError(
-                f"{of} has the range {text!r} of {label!r}, but {where}. Write the numbers once."
+                f"{what} has the range {text!r} of {label!r}, but {where}. Write the numbers once."
             )
         ranges[label] = parsed
     else:
         if not re.search(r"[{}]", _PLACEHOLDER.sub("", key)):
             return re.sub(r"\{(\w+):[^{}]*\}", r"{\1}", key), ranges
     raise ArgumentError(
-        f"{of} has braces that are not a name. Write a name for each number, such as"
+        f"{what} has braces that are not a name. Write a name for each number, such as"
         " 'layers.{layers}.weight'."
     )
 
 
-def _parse_place(place: str, of: str) -> dict[str, Part | None]:
+def _parse_place(place: str, what: str) -> dict[str, Part | None]:
     """Return the parts of a tensor by their places."""
     found = _PLACEHOLDER.findall(place)
     label, _, text = found[0].partition(":") if found else ("", "", "")
@@ -307,8 +307,8 @@ def _parse_place(place: str, of: str) -> dict[str, Part | None]:
         valid = not found or (label.isidentifier() and len({*names} - {""}) == len(names) > 1)
     if not valid:
         raise ArgumentError(
-            f"{of} has the place {place!r} with braces that are not a label and names. For a tensor"
-            " with two parts along its axis 'part', write 'layers/{part:gate,up}'."
+            f"{what} has the place {place!r} with braces that are not a label and names. For a"
+            " tensor with two parts along its axis 'part', write 'layers/{part:gate,up}'."
         )
     if not found:
         return {place: None}
@@ -333,15 +333,15 @@ def _parse_entry(
         )
     template, ranges = _parse_key(key, given, op)
     written, pattern = value
-    of = f"{op}: spec[{key!r}]"
-    for place, part in _parse_place(written, of).items():
+    what = f"{op}: spec[{key!r}]"
+    for place, part in _parse_place(written, what).items():
         path = tuple(place.split("/"))
         if not all(path):
             raise ArgumentError(
-                f"{of} has the place {place!r} with an empty part. Write names with '/' between"
+                f"{what} has the place {place!r} with an empty part. Write names with '/' between"
                 " them, such as 'layers/query'."
             )
-        parsed = parse_pattern(of, pattern, "tensor")
+        parsed = parse_pattern(what, pattern, "tensor")
         entry = Entry(
             key,
             template,
@@ -354,7 +354,7 @@ def _parse_entry(
             parsed.right,
             part,
         )
-        _check_labels(entry, of)
+        _check_labels(entry, what)
         yield entry
 
 

@@ -14,7 +14,14 @@ from typing import Any
 import jax
 
 import namedax as nx
-from namedax.errors import AxisResourceError, CheckpointError, did_you_mean, show_names
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisResourceError,
+    CheckpointError,
+    did_you_mean,
+    format_value,
+    show_names,
+)
 from namedax.models import common
 
 __all__ = [
@@ -148,7 +155,13 @@ def architecture_of(folder: str | os.PathLike[str]) -> str:
 
     Raises:
       CheckpointError: there is no such file, or no module reads this type.
+      ArgumentTypeError: it is not a path.
     """
+    if not isinstance(folder, (str, os.PathLike)):
+        raise ArgumentTypeError(
+            f"models.load: folder is {format_value(folder)}, not a path. Pass the folder of a"
+            " checkpoint, with config.json and *.safetensors."
+        )
     path = pathlib.Path(folder) / "config.json"
     if not path.exists():
         raise CheckpointError(
@@ -213,6 +226,7 @@ def load(
         keys, shapes or sizes do not match.
       ArgumentError: the method of the `quantization_config` is not supported.
       AxisResourceError: the model has no axis of a name in `axis_resources`.
+      ArgumentTypeError: `folder` is not a path.
       MeshError: there is no mesh, or it lacks a mesh axis or devices.
       ImportError: safetensors is not installed (`pip install 'namedax[safetensors]'`).
 

@@ -285,12 +285,12 @@ class Generator:
         rows = Rows(keys, *nx.named((left, np.ones_like(left)), (["batch"], ["batch"])))
         done = 1
         while done < new:
-            size = min(chunk, new - done)
-            found, count, cache, token, rows = self.extend(size, False)(params, cache, token, rows)
+            extend = self.extend(chunk, False)  # the last chunk ends early: no row has tokens left
+            found, count, cache, token, rows = extend(params, cache, token, rows)
             columns = np.array(nx.positional(found, ["batch", "new"]))
             columns[:, int(count) :] = np.asarray(nx.positional(token, ["batch"]))[:, None]
-            yield columns
-            done += size
+            yield columns[:, : new - done]
+            done += chunk
 
     def __call__(
         self, params: Any, prompts: Sequence[Sequence[int]], new: int, key: jax.Array

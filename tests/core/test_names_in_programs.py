@@ -177,6 +177,8 @@ SAYS = {
     "at": "at.set",
     "where": "where",
     "stack": "stack",
+    "concatenate_parts": "concatenate",
+    "split_parts": "split",
 }
 
 

@@ -204,6 +204,7 @@ EACH = [
 ]
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(("layout", "kind"), EACH)
 def test_every_layout_equals_numpy(layout, kind):

@@ -216,9 +216,11 @@ def test_an_all_reduce_of_four_nodes():
 
 @pytest.mark.full(1)
 @pytest.mark.fast(0)
-@pytest.mark.parametrize("example", ["plan.py", "transformer.py", "models/show.py"])
-def test_examples_take_every_machine(example):
-    folder = pathlib.Path(__file__).parents[2] / "examples"
-    found = subprocess.run([sys.executable, folder / example, "--help"], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(
+    "program", [["examples/plan.py"], ["examples/transformer.py"], ["-m", "namedax.models", "plan"]], ids=" ".join
+)
+def test_programs_take_every_machine(program):
+    options = {"cwd": pathlib.Path(__file__).parents[2], "capture_output": True, "text": True, "check": True}
+    found = subprocess.run([sys.executable, *program, "--help"], **options)
     for name in TPUS + GPUS:
         assert name in found.stdout

@@ -131,13 +131,17 @@ def alone(case, options):
 
 
 @pytest.mark.fast(1)
-@pytest.mark.full(2)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("options", [{}, SAMPLING], ids=["greedy", "drawn"])
 @pytest.mark.parametrize("title", ["one device", "batch+heads", "uneven heads", "cache+heads", "weights"])
 @pytest.mark.parametrize(
     "case",
-    ["llama3", *(pytest.param(case, marks=pytest.mark.fast(0)) for case in ("gemma3", "mamba2", "mixtral", "deepseek_v3"))],
+    [
+        "llama3",
+        *(pytest.param(case, marks=pytest.mark.fast(0)) for case in ("gemma3", "mixtral")),
+        *(pytest.param(case, marks=[pytest.mark.fast(0), pytest.mark.full(0)]) for case in ("mamba2", "deepseek_v3")),
+    ],
 )
 def test_requests_enter_and_leave_the_rows_of_a_cache(case, title, options, axis_types):
     assert batched(case, title, axis_types, **options) == alone(case, tuple(options.items()))

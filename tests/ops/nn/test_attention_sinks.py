@@ -68,7 +68,7 @@ def segments_of(segments):
     return result
 
 
-@pytest.mark.full(5)
+@pytest.mark.full(2)
 @pytest.mark.fast(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[0], PARTITIONER[3]], ids=str)

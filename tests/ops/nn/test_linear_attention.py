@@ -9,6 +9,7 @@ import pytest
 
 import namedax as nx
 from namedax.hlo import collectives
+from tests import make
 from tests.harness import PARTITIONER, PLACEMENTS, Placement, array, check, make_mesh
 
 linear, delta = nx.nn.linear_attention, nx.nn.gated_delta_rule
@@ -16,9 +17,9 @@ E = nx.errors
 NAMES = {"axis": "a", "features": "d"}
 
 # Positions a (8), heads b (4), features d (5) and e (6).
-Q, K, V = array(8, 4, 5), array(8, 5, seed=1), array(8, 4, 6, seed=2)
-STATE = array(4, 5, 6, seed=3)
-BETA, BY_HEAD, BY_FEATURE = (abs(array(*shape, seed=4)) / 2 for shape in ((8, 4), (8, 4), (8, 5)))
+Q, K, V = (np.asarray(x) for x in (array(8, 4, 5), array(8, 5, seed=1), array(8, 4, 6, seed=2)))
+STATE = np.asarray(array(4, 5, 6, seed=3))
+BETA, BY_HEAD, BY_FEATURE = (abs(np.asarray(array(*shape, seed=4))) / 2 for shape in ((8, 4), (8, 4), (8, 5)))
 SEGMENTS = np.array([2, 2, 5, -1, -1, 5, 2, 2])
 AXES = {
     "query": ["a", "b", "d"], "key": ["a", "d"], "value": ["a", "b", "e"], "state": ["b", "d", "e"], "beta": ["a", "b"],
@@ -26,8 +27,9 @@ AXES = {
 }  # fmt: skip
 ARRAYS = {
     "query": Q, "key": K / 2, "value": V, "state": STATE, "beta": BETA, "by_head": -BY_HEAD, "by_feature": -BY_FEATURE,
-    "constant": -BY_HEAD[0], "segments": jnp.asarray(SEGMENTS),
+    "constant": -BY_HEAD[0], "segments": SEGMENTS,
 }  # fmt: skip
+ARRAYS = {name: make.array(value) for name, value in ARRAYS.items()}
 OUT = ["a", "b", "e"], ["b", "d", "e"]
 # The operands of each kind, beside query, key and value.
 KINDS = {
@@ -98,7 +100,7 @@ def check_kind(kind, placement, **options):
     check(by_name(kind, **options), oracle(kind), args, tuple(AXES[name] for name in names), OUT, placement, tol=5e-5)
 
 
-@pytest.mark.full(8)
+@pytest.mark.full(4)
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[0], PARTITIONER[3]], ids=str)
@@ -121,7 +123,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.full(8)
+@pytest.mark.full(4)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["by feature", "delta by head"])
 @pytest.mark.parametrize("label", LAYOUTS)
@@ -140,7 +142,7 @@ LONG |= {"segments": np.repeat([3, 3, -1, 4, 5, -1, 5, 7, 7], 10)[:83], "constan
 
 
 @pytest.mark.fast(2)
-@pytest.mark.full(6)
+@pytest.mark.full(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("chunk_size", [1, 5, 32, 200])
 def test_chunks(kind, chunk_size):
