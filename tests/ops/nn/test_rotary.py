@@ -347,7 +347,7 @@ def test_communication(resources, options, kinds):
 
 X = nx.named(array(4, 6), ["pos", "d"])
 POSITIONS = nx.named(make.arange(4), ["pos"])
-GRID = nx.named(np.zeros((2, 4), np.int32), ["of", "pos"])
+GRID = nx.named(make.array(np.zeros((2, 4), np.int32)), ["of", "pos"])
 
 
 @pytest.mark.parametrize(
