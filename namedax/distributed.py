@@ -38,12 +38,11 @@ from namedax.ops.shape.conversion import attach_names, map_with_mappings
 from namedax.resources.assignment import (
     Assignment,
     check_mesh_axes,
-    parse_resources,
+    parse_placement,
     partition_spec,
 )
 from namedax.resources.mesh import mesh_with_devices
 from namedax.resources.processes import compare, mesh_text, spans_processes, stable_text
-from namedax.resources.serial import on_devices, with_loops
 
 __all__ = ["bytes_per_device", "from_process_local", "process_entries"]
 
@@ -62,8 +61,7 @@ def placement(
             f"{op}: this function cannot be called inside a mapped function. Call it before the"
             " mapped function."
         )
-    # Loops do not affect the sharding.
-    assignment = on_devices(with_loops(parse_resources(axis_resources, op)))
+    assignment = parse_placement(axis_resources, op)
     found = mesh_with_devices(mesh, op)
     check_mesh_axes(assignment, found, op)
     return assignment, found

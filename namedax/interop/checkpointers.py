@@ -16,9 +16,8 @@ from namedax.errors import (
 from namedax.messages.call_errors import checks_signature
 from namedax.messages.layout_names import check_layout_names
 from namedax.ops.operands.pytree import data_of
-from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
+from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_placement
 from namedax.resources.mesh import any_mesh
-from namedax.resources.serial import on_devices, with_loops
 from namedax.resources.stored_padding import padding_for, without_padding
 
 __all__ = ["abstract"]
@@ -69,7 +68,7 @@ def abstract(
             " mapped function."
         )
     # Loops do not affect the sharding.
-    assignment = on_devices(with_loops(parse_resources(axis_resources, "abstract")))
+    assignment = parse_placement(axis_resources, "abstract")
     mesh = any_mesh(mesh, "abstract")
     check_mesh_axes(assignment, mesh, "abstract")
     arrays = filter(is_named, jax.tree.leaves(tree, is_leaf=is_named))

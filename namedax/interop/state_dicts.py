@@ -55,9 +55,8 @@ from namedax.interop.tensors import Target, header_of, host_tensor, placed, tens
 from namedax.messages.call_errors import checks_signature
 from namedax.messages.layout_names import check_layout_names
 from namedax.ops.operands.pytree import data_of
-from namedax.resources.assignment import check_mesh_axes, parse_resources
+from namedax.resources.assignment import check_mesh_axes, parse_placement
 from namedax.resources.mesh import mesh_with_devices
-from namedax.resources.serial import on_devices, with_loops
 from namedax.resources.stored_padding import on_host
 
 __all__ = [
@@ -216,7 +215,7 @@ def target_of(
     if axis_resources is None and mesh is None:
         return None
     # Loops do not affect the sharding.
-    assignment = on_devices(with_loops(parse_resources(axis_resources or {}, op)))
+    assignment = parse_placement(axis_resources, op)
     found = mesh_with_devices(mesh, op)
     check_mesh_axes(assignment, found, op)
     return assignment, found

@@ -12,13 +12,14 @@ from namedax.core.names import Dims, Mesh, is_name
 from namedax.core.region import Region
 from namedax.errors import AxisResourceError, MeshError, did_you_mean, format_value, show_names
 from namedax.resources.mesh import HOW_TO_GIVE_A_MESH
-from namedax.resources.serial import SerialLoop, loop_axis
+from namedax.resources.serial import SerialLoop, loop_axis, on_devices, with_loops
 
 __all__ = [
     "Assignment",
     "check_mesh_axes",
     "dividing",
     "named_sharding",
+    "parse_placement",
     "parse_resources",
     "partition_spec",
 ]
@@ -79,6 +80,15 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
         if entries:
             assignment[name] = tuple(entries)
     return assignment
+
+
+def parse_placement(axis_resources: Mapping[Hashable, Any] | None, op: str) -> Assignment:
+    """Parse the `axis_resources` of arrays outside of mapped functions, where loops have no effect.
+
+    Raises:
+      AxisResourceError: as `parse_resources`.
+    """
+    return on_devices(with_loops(parse_resources(axis_resources, op)))
 
 
 def check_mesh_axes(

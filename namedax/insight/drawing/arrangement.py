@@ -28,10 +28,9 @@ from namedax.resources.assignment import (
     Assignment,
     check_mesh_axes,
     named_sharding,
-    parse_resources,
+    parse_placement,
 )
 from namedax.resources.mesh import any_mesh, entry_of
-from namedax.resources.serial import on_devices, with_loops
 
 __all__ = [
     "MOST_BLOCKS",
@@ -155,8 +154,7 @@ def given_layout(
             f"{op}: it shows global arrays and cannot run in a mapped function. Call it before the"
             " mapped function."
         )
-    # Loops have no devices.
-    assignment = on_devices(with_loops(parse_resources(axis_resources, op)))
+    assignment = parse_placement(axis_resources, op)
     mesh = any_mesh(mesh, op)
     check_mesh_axes(assignment, mesh, op)
     return assignment, mesh

@@ -36,11 +36,10 @@ from namedax.resources.assignment import (
     Assignment,
     check_mesh_axes,
     named_sharding,
-    parse_resources,
+    parse_placement,
 )
 from namedax.resources.communication import is_keys
 from namedax.resources.mesh import entry_of
-from namedax.resources.serial import on_devices, with_loops
 from namedax.resources.stored_padding import mesh_shape, padding_for
 
 __all__ = [
@@ -112,7 +111,7 @@ def parse_layout(layout: object, what: str) -> Side:
         raise MeshError(
             f"{op}: the mesh of {what} has no devices. Pass one from jax.make_mesh(shape, names)."
         )
-    assignment = on_devices(with_loops(parse_resources(axis_resources, f"{op}, {what}")))
+    assignment = parse_placement(axis_resources, f"{op}, {what}")
     check_mesh_axes(assignment, mesh, f"{op}, {what}")
     return Side(mesh, assignment)
 
