@@ -186,14 +186,18 @@ def open_model(source: str | os.PathLike[str]) -> Model:
 
     Args:
       source: the folder of a checkpoint, or an architecture, such as `"llama"`, for its smallest
-        configuration `TINY`.
+        configuration `TINY`. A folder with this name is read instead.
     """
-    if str(source) in ARCHITECTURES:
+    if source in ARCHITECTURES and not (pathlib.Path(source) / "config.json").exists():
         module = module_of(str(source))
         return Model(str(source), module, module.TINY)
-    architecture = architecture_of(source)
+    return _of_folder(source)
+
+
+def _of_folder(folder: str | os.PathLike[str]) -> Model:
+    architecture = architecture_of(folder)
     module = module_of(architecture)
-    return Model(architecture, module, module.Config.from_json(source), folder=pathlib.Path(source))
+    return Model(architecture, module, module.Config.from_json(folder), folder=pathlib.Path(folder))
 
 
 def load(
@@ -242,7 +246,7 @@ def load(
     >>> model.architecture, model.params["layers"]["up"].dims
     ('llama', ('layers', 'embed_fsdp', 'hidden'))
     """
-    model = open_model(folder)
+    model = _of_folder(folder)
     spec, sizes = model.spec, model.sizes
     ignore = common.ignored_keys(model.config)
     layout = None if axis_resources is None else model.layout_of_parameters(axis_resources)

@@ -10,6 +10,7 @@ import pytest
 import namedax as nx
 from namedax.errors import AxisResourceError, CheckpointError, MeshError
 from namedax.models import common, llama
+from namedax.models.architectures import open_model
 from namedax.models.command import main
 from tests.models.loading import golden
 from tests.models.test_models import model_of, params_of
@@ -47,6 +48,14 @@ def test_a_checkpoint_is_read_by_its_configuration(folder, layout):
     assert set(dims) == {"batch", "pos", "vocab"}
 
 
+def test_a_folder_may_have_the_name_of_an_architecture(folder, tmp_path, monkeypatch):
+    (tmp_path / "mixtral").symlink_to(folder)
+    monkeypatch.chdir(tmp_path)
+    for model in (nx.models.load("mixtral"), open_model("mixtral")):
+        assert (model.architecture, model.config) == ("llama", model_of("llama3")[1])
+    assert open_model("llama").config == llama.TINY
+
+
 def test_parameters_have_the_dtype_that_is_asked_for(folder):
     assert nx.models.load(folder, dtype="bfloat16").params["norm"].dtype == jax.numpy.bfloat16
 
@@ -63,8 +72,9 @@ def test_mistakes_are_errors_before_anything_is_read(folder, tmp_path, monkeypat
             match=re.escape("axis_resources has the name 'kv_head', but llama has no such axis. Did you mean 'kv_heads'?"),
         ):
             nx.models.load(folder, {"kv_head": "model"}, mesh)
-        with pytest.raises(CheckpointError, match=r"there is no file .*config\.json"):
-            nx.models.load(tmp_path)
+        for missing in (tmp_path, "llama"):  # also if it is the name of an architecture
+            with pytest.raises(CheckpointError, match=r"there is no file .*config\.json"):
+                nx.models.load(missing)
         entries = json.loads(str(golden("llama3")["config"]))
         for changed, text in (
             ({"model_type": "lama"}, r"model_type 'lama', which no model reads\. Did you mean 'llama'\?"),
