@@ -17,7 +17,8 @@ from namedax.core.display import type_text
 from namedax.core.element_types import common_type, to_type
 from namedax.core.names import PyTree
 from namedax.errors import ArgumentError, did_you_mean
-from namedax.interop.adapters import Adapted, Adapter, Adapters, check_adapters, listed, places
+from namedax.interop.adapters import Adapted, Adapter, Adapters, check_adapters, places
+from namedax.interop.key_texts import listed
 from namedax.interop.low_rank import scaled_sum
 from namedax.messages.call_errors import checks_signature
 from namedax.ops.contraction import einsum as contractions
@@ -128,8 +129,8 @@ def _replaced(
         if place not in leaves:
             raise ArgumentError(
                 f"{op}: adapters has the path {place!r}, which is not in params."
-                f"{did_you_mean(place, leaves)} The paths are {listed(leaves)}. Pass the tree from"
-                " which the adapters were made."
+                f"{did_you_mean(place, leaves)} The paths are {listed(leaves, 8)}. Pass the tree"
+                " from which the adapters were made."
             )
         weight = leaves[place]
         have = {*adapter.a.named_shape, *adapter.b.named_shape} - {adapter.axis}
@@ -176,7 +177,7 @@ def stack(adapters: Sequence[Adapters], axis: Hashable = "adapter") -> dict[str,
         if {*tree} != {*trees[0]}:
             different = sorted({*tree} ^ {*trees[0]})
             raise ArgumentError(
-                f"{op}: of the adapters 0 and {number}, only one has {listed(different)}. Stack"
+                f"{op}: of the adapters 0 and {number}, only one has {listed(different, 8)}. Stack"
                 " adapters of the same weights."
             )
         for place, one in tree.items():

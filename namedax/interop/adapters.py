@@ -13,7 +13,7 @@ import functools
 import math
 import numbers
 import zlib
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import jax
@@ -34,6 +34,7 @@ from namedax.errors import (
     format_value,
     show_names,
 )
+from namedax.interop.key_texts import listed
 from namedax.messages.call_errors import checks_signature
 from namedax.ops.operands.along_axes import entries_of
 from namedax.ops.shape.creation import zeros
@@ -45,7 +46,6 @@ __all__ = [
     "check_adapters",
     "check_number",
     "init",
-    "listed",
     "places",
 ]
 
@@ -266,19 +266,13 @@ def _chosen(
         if not any(fnmatch.fnmatchcase(place, pattern) for place in leaves):
             raise ArgumentError(
                 f"{op}: the pattern {pattern!r} of targets matches no path of params."
-                f"{did_you_mean(pattern, leaves)} The paths are {listed(leaves)}."
+                f"{did_you_mean(pattern, leaves)} The paths are {listed(leaves, 8)}."
             )
     for place, leaf in leaves.items():
         for pattern, inputs in targets.items():
             if fnmatch.fnmatchcase(place, pattern):
                 yield place, leaf, _names(inputs)
                 break
-
-
-def listed(places: Collection[str]) -> str:
-    """Return the text of at most eight paths."""
-    shown = ", ".join(repr(place) for place in [*places][:8])
-    return f"{shown} and {len(places) - 8} more" if len(places) > 8 else shown
 
 
 def _sides(

@@ -1,10 +1,11 @@
-"""Keys of state dicts in messages, with the ranges of their numbers."""
+"""Keys and paths in messages, with the ranges of their numbers."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 __all__ = ["collapsed", "listed", "text_of_numbers"]
 
@@ -56,8 +57,7 @@ def text_of_numbers(numbers: Sequence[int]) -> str:
     return texts[0] if len(numbers) == 1 else f"{{{','.join(texts)}}}"
 
 
-def listed(keys: Sequence[str]) -> str:
-    """Return the first keys as text, and the number of the others."""
-    shown = [repr(key) for key in keys[:4]]
-    more = f" and {len(keys) - 4} more" if len(keys) > 4 else ""
-    return ", ".join(shown) + more
+def listed(keys: Collection[str], most: int = 4) -> str:
+    """Return the first keys as text, by default 4, and the number of the others."""
+    shown = ", ".join(map(repr, itertools.islice(keys, most)))
+    return f"{shown} and {len(keys) - most} more" if len(keys) > most else shown

@@ -57,17 +57,18 @@ def read_layout(
     Raises:
       AxisResourceError: as `layout_and_axes`.
     """
-    axes, resources = layout_and_axes(options, titles, names)
+    axes, resources = layout_and_axes(options.layout, options.mesh, titles, names)
     return common.make_mesh(axes, axis_types), resources
 
 
 def layout_and_axes(
-    options: argparse.Namespace, titles: Titles, names: Collection[str]
+    text: str, mesh: dict[str, int] | None, titles: Titles, names: Collection[str]
 ) -> tuple[dict[str, int], dict[str, Any]]:
     """Return the mesh axes with their sizes, and `axis_resources`.
 
     Args:
-      options: the arguments of the command line.
+      text: a title, or a layout written as a dict.
+      mesh: the axes and sizes of the mesh; `None` for those of the title, or for all devices.
       titles: layouts with titles. Of these, names that the model lacks are left out.
       names: the axis names of the model.
 
@@ -75,10 +76,9 @@ def layout_and_axes(
       AxisResourceError: the layout is neither a dict nor a title, it has a name that the model
         lacks, or its mesh is not given.
     """
-    text = options.layout
     if text in titles:
         axes, resources = titles[text]
-        axes = axes if options.mesh is None else options.mesh
+        axes = axes if mesh is None else mesh
         chosen = {name: entry for name, entry in resources.items() if name in names}
         return axes, chosen
     if not text.lstrip().startswith("{"):
@@ -98,8 +98,8 @@ def layout_and_axes(
         for entry in resources.values()
         for axis in ((entry,) if isinstance(entry, str) else tuple(entry))
     ]
-    axes = options.mesh or dict.fromkeys(places, jax.device_count())
-    if len(axes) > 1 and options.mesh is None:
+    axes = mesh or dict.fromkeys(places, jax.device_count())
+    if len(axes) > 1 and mesh is None:
         raise AxisResourceError(
             f"models: --layout has the mesh axes {show_names(list(axes))}, whose sizes are not"
             f" known. Pass them, such as --mesh {','.join(f'{axis}=2' for axis in axes)}."

@@ -13,7 +13,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import namedax as nx
 from namedax.errors import CheckpointError
 from namedax.interop import lora
+from namedax.interop.adapters import places as places
 from namedax.interop.entries import parse_spec
 
 Params = dict[str, Any]
@@ -181,15 +182,6 @@ def init(
         array = nx.positional(drawn, list(shape)).astype(dtype)
         put(params, place, nx.named(array, list(shape)))
     return params
-
-
-def places(tree: Params, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every array with its place, such as `"layers/query"`."""
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            yield from places(value, f"{prefix}{name}/")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def put(tree: Params, place: str, value: Any) -> None:
@@ -353,6 +345,13 @@ def next_positions(x: nx.NamedArray, cache: Any) -> Any:
 def last_token(x: nx.NamedArray, lengths: Any) -> nx.NamedArray:
     """Return the residual stream at the last token of every row, without the axis of positions."""
     return x[{"pos_sp": x.named_shape["pos_sp"] - 1 if lengths is None else lengths - 1}]
+
+
+def logits(x: nx.NamedArray, params: Params, config: Any, cache: Any, lengths: Any) -> Any:
+    """Return the logits of the residual stream: of all tokens, or of the last one with a cache."""
+    x = x if cache is None else last_token(x, lengths)
+    x = nx.nn.rms_norm(x, "embed", scale=params["norm"], epsilon=config.epsilon)
+    return read(x, params["embed" if config.tied else "unembed"], "vocab")
 
 
 # --- losses ---------------------------------------------------------------------------------------

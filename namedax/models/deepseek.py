@@ -154,9 +154,7 @@ def forward(
         key = None if dropout_key is None else jax.random.fold_in(dropout_key, number)
         part = None if cache is None else cache[axis]
         x, after[axis] = common.apply_layers(layer, x, params[axis], of, key, axis, cache=part)
-    x = x if cache is None else common.last_token(x, rows.get("lengths"))
-    x = nx.nn.rms_norm(x, "embed", scale=params["norm"], epsilon=config.epsilon)
-    logits = read(x, params["embed" if config.tied else "unembed"], "vocab")
+    logits = common.logits(x, params, config, cache, rows.get("lengths"))
     return logits if cache is None else (logits, after)
 
 

@@ -177,9 +177,7 @@ def route(
     is_local = nx.named(np.resize(config.local, config.layers), ["layers"])
     stacked = (params["layers"], is_local)
     x, output = common.apply_layers(layer, x, stacked, config, dropout_key, cache=cache)
-    x = x if cache is None else common.last_token(x, rows.get("lengths"))
-    x = nx.nn.rms_norm(x, "embed", scale=params["norm"], epsilon=config.epsilon)
-    return read(x, params["unembed"], "vocab"), output
+    return common.logits(x, params, config, cache, rows.get("lengths")), output
 
 
 def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:

@@ -175,9 +175,7 @@ def forward(
 
     x = common.embedding(params["embed"], tokens)
     x, cache = common.apply_layers(layer, x, params["layers"], config, dropout_key, cache=cache)
-    x = x if cache is None else common.last_token(x, rows.get("lengths"))
-    x = nx.nn.rms_norm(x, "embed", scale=params["norm"], epsilon=config.epsilon)
-    logits = read(x, params["embed" if config.tied else "unembed"], "vocab")
+    logits = common.logits(x, params, config, cache, rows.get("lengths"))
     return logits if cache is None else (logits, cache)
 
 

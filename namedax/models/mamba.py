@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import namedax as nx
 from namedax.errors import CheckpointError, UnsupportedArgumentError
 from namedax.models import common, convolution
-from namedax.models.common import Params, read, write
+from namedax.models.common import Params, write
 from namedax.models.mamba_keys import ENTRIES, FIXED, IGNORED, SPEC
 
 
@@ -170,9 +170,7 @@ def forward(
 
     x = common.embedding(params["embed"], tokens)
     x, cache = common.apply_layers(layer, x, params["layers"], config, dropout_key, cache=cache)
-    x = x if cache is None else common.last_token(x, lengths)
-    x = nx.nn.rms_norm(x, "embed", scale=params["norm"], epsilon=config.epsilon)
-    logits = read(x, params["embed" if config.tied else "unembed"], "vocab")
+    logits = common.logits(x, params, config, cache, lengths)
     return logits if cache is None else (logits, cache)
 
 

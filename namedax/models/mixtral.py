@@ -157,10 +157,7 @@ def route(
 
     x = common.embedding(params["embed"], tokens)
     x, output = common.apply_layers(layer, x, params["layers"], config, dropout_key, cache=cache)
-    x = x if cache is None else common.last_token(x, rows.get("lengths"))
-    x = nx.nn.rms_norm(x, "embed", scale=params["norm"], epsilon=config.epsilon)
-    logits = read(x, params["embed" if config.tied else "unembed"], "vocab")
-    return logits, output
+    return common.logits(x, params, config, cache, rows.get("lengths")), output
 
 
 def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:

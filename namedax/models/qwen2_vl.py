@@ -125,9 +125,7 @@ def forward(
         return llama.feed_forward(x, p, config), part
 
     x, cache = common.apply_layers(layer, x, params["layers"], config, dropout_key, cache=cache)
-    x = x if cache is None else common.last_token(x, lengths)
-    x = nx.nn.rms_norm(x, "embed", scale=params["norm"], epsilon=config.epsilon)
-    logits = read(x, params["embed" if config.tied else "unembed"], "vocab")
+    logits = common.logits(x, params, config, cache, lengths)
     return logits if cache is None else (logits, cache)
 
 

@@ -14,13 +14,14 @@ import dataclasses
 import math
 import pathlib
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 import namedax as nx
+from namedax.core.text_tables import aligned
 from namedax.models import common, train
 from namedax.models.architectures import Model, module_of, open_model
 from namedax.models.arguments import add_layout, add_model, layout_and_axes
@@ -136,17 +137,12 @@ PLANNED: dict[str, tuple[list[int], int, dict[str, Any]]] = {
 }
 
 
-def typed(make: Callable[[], Any]) -> Any:
-    """Return the types of what a function makes."""
-    return jax.eval_shape(make)
-
-
 def batch_types(config: Any, sizes: Mapping[str, int], chips: int) -> dict[str, Any]:
     """Return the types of a batch, whose number of rows grows with the chips."""
     rows = {"batch": sizes["batch"] * chips}
 
     def make(dtype: Any, **axes: int) -> Any:
-        return typed(lambda: nx.zeros(named_shape=rows | axes, dtype=dtype))
+        return jax.eval_shape(lambda: nx.zeros(named_shape=rows | axes, dtype=dtype))
 
     if hasattr(config, "image"):
         image = {"channel": config.channels, "row": config.image, "column": config.image}
@@ -181,7 +177,7 @@ class Step:
         self.module, self.config = self.model.module, self.model.config
         self.options = train.parse(["--bf16"])
         self.optimizer, _ = train.make_optimizer(self.options, self.config)
-        self.params = typed(lambda: self.module.init(self.config, jax.random.key(0)))
+        self.params = jax.eval_shape(lambda: self.module.init(self.config, jax.random.key(0)))
         self.count = sum(leaf.size for leaf in jax.tree.leaves(self.params))
 
     def arguments(self, chips: int) -> tuple[Any, ...]:
@@ -220,15 +216,10 @@ def parameters(step: Step) -> str:
     return "\n".join([title, "", *aligned(rows)])
 
 
-def communication(step: Step, title: str) -> str:
-    """Summarize `nx.explain` of a step on the devices of a layout."""
-    options = argparse.Namespace(layout=title, mesh=None)
-    return communication_of(step, options)
-
-
-def communication_of(step: Step, options: argparse.Namespace) -> str:
-    """Summarize `nx.explain` of a step on the devices of `--layout` and `--mesh`."""
-    axes, resources = layout_and_axes(options, common.LAYOUTS, common.axis_names(step.config))
+def communication(step: Step, layout: str, axes: dict[str, int] | None = None) -> str:
+    """Summarize `nx.explain` of a step in a layout, as `layout_and_axes` reads it."""
+    known = common.axis_names(step.config)
+    axes, resources = layout_and_axes(layout, axes, common.LAYOUTS, known)
     chips = math.prod(axes.values())
     mesh = jax.sharding.AbstractMesh(tuple(axes.values()), tuple(axes)) if axes else None
     names = step.names(chips)
@@ -249,7 +240,7 @@ def communication_of(step: Step, options: argparse.Namespace) -> str:
     ]
     where = ", ".join(f"{axis}={size}" for axis, size in axes.items()) or "one device"
     return "\n".join([
-        textwrap.fill(f"A step under {options.layout!r} on {where}: {resources}", 100),
+        textwrap.fill(f"A step under {layout!r} on {where}: {resources}", 100),
         f"computes {report.flops / 1e12:.0f} TFLOP, sends {amount(report.wire_bytes)}, holds"
         f" {amount(report.memory.peak)} at its peak",
         "",
@@ -260,12 +251,6 @@ def communication_of(step: Step, options: argparse.Namespace) -> str:
 def amount(size: float) -> str:
     """Return a number of bytes as text."""
     return f"{size / 2**30:.2f} GiB" if size >= 2**30 / 10 else f"{size / 2**20:.1f} MiB"
-
-
-def aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    """Return rows as lines with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def planned(step: Step) -> tuple[list[int], int, dict[str, Any]]:
@@ -300,7 +285,8 @@ def explain(argv: Sequence[str] | None = None) -> None:
     add_layout(parser.add_argument, common.LAYOUTS, "fsdp+tp")
     options = parser.parse_args(argv)
     step = Step(options.model)
-    print(parameters(step), communication_of(step, options), sep="\n\n", flush=True)
+    sent = communication(step, options.layout, options.mesh)
+    print(parameters(step), sent, sep="\n\n", flush=True)
 
 
 def plans(argv: Sequence[str] | None = None) -> None:
