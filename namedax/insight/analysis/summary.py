@@ -88,7 +88,7 @@ class Summary:
     _items: tuple[_Item, ...] = dataclasses.field(compare=False)
 
     def __repr__(self) -> str:
-        lines = aligned(self._columns([_TITLES, *_text_rows(self._items, "")]), left={0, 1})
+        lines = aligned(self._columns([_TITLES, *_text_rows(self._items)]), left={0, 1})
         return "\n".join([self._head(), "", *lines, *(f"- {text}" for text in self.findings)])
 
     def _repr_html_(self) -> str:
@@ -110,12 +110,12 @@ class Summary:
         for is_group, some in itertools.groupby(items, lambda item: isinstance(item, _Group)):
             if is_group:
                 for item in some:
-                    (head,) = _text_rows([item], "", 1)
-                    words = ", ".join(cell for cell in self._columns([head])[0] if cell)
+                    (head,) = self._columns([_row_of(item)])
+                    words = ", ".join(filter(None, head))
                     body = "".join(self._html_parts(item.items)) if isinstance(item, _Group) else ""
                     yield details(words, body, is_open=False)
             else:
-                rows = self._columns([_TITLES, *_text_rows(tuple(some), "")])
+                rows = self._columns([_TITLES, *_text_rows(some)])
                 yield html_table(rows, left={0, 1})
 
     def _head(self) -> str:
@@ -182,8 +182,9 @@ def summary(
     scale        f32[]{embed:8@data}                 32 B            16 B
     """
     place = given_layout("summary", axis_resources, mesh)
-    paths, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)
-    leaves = [(_texts(keys), *_described(keys, leaf, place)) for keys, leaf in paths]
+    flat = jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_named)
+    paths = [(_texts(keys), leaf) for keys, leaf in flat]
+    leaves = [(texts, *_described(".".join(texts), leaf, place)) for texts, leaf in paths]
     held = [holding for _, _, holding in leaves if holding is not None]
     load: dict[int, int] = {}
     for _, row, holding in leaves:
@@ -216,10 +217,9 @@ def _texts(keys: tuple[Any, ...]) -> tuple[str, ...]:
 
 
 def _described(
-    keys: tuple[Any, ...], leaf: Any, place: tuple[Assignment, Mesh] | None
+    path: str, leaf: Any, place: tuple[Assignment, Mesh] | None
 ) -> tuple[SummaryRow, Holding | None]:
     """Return the row of a leaf, and its placement on devices if it has one."""
-    path = jax.tree_util.keystr(keys, simple=True, separator=".")
     data = leaf.data if isinstance(leaf, NamedArray) else leaf
     if not hasattr(data, "dtype") or not hasattr(data, "shape"):
         text = shortened(format_value(leaf), _LONGEST)
@@ -321,22 +321,30 @@ def _total(item: _Item, of: Callable[[SummaryRow], int]) -> int:
     return of(item)
 
 
-def _text_rows(items: Iterable[_Item], indent: str, depth: int = -1) -> Iterator[tuple[str, ...]]:
-    """Return the rows of a table: those of groups are indented, `depth` levels deep."""
+def _row_of(item: _Item) -> tuple[str, ...]:
+    """Return the row of an item: its path, its type or number, and its bytes."""
+    total = size_text(_total(item, lambda row: row.bytes))
+    each = size_text(_total(item, lambda row: row.bytes_per_device or 0))
+    if isinstance(item, _Group):
+        single = _only_leaf(item)
+        times = f"{item.count} times"
+        return item.path, times if single is None else f"{times} {single.type}", total, each
+    if not item.is_array:
+        return item.path, item.type, "", ""
+    return item.path, item.type, total, "" if item.bytes_per_device is None else each
+
+
+def _only_leaf(group: _Group) -> SummaryRow | None:
+    """Return the leaf of a group of leaves, which needs no row of its own."""
+    first = group.items[0]
+    is_leaf = len(group.items) == 1 and isinstance(first, SummaryRow) and not first.path
+    return first if is_leaf else None
+
+
+def _text_rows(items: Iterable[_Item], indent: str = "") -> Iterator[tuple[str, ...]]:
+    """Return the rows of a table; those within groups are indented."""
     for item in items:
-        total = size_text(_total(item, lambda row: row.bytes))
-        each = size_text(_total(item, lambda row: row.bytes_per_device or 0))
-        if isinstance(item, _Group):
-            times = f"{item.count} times"
-            single = item.items[0] if len(item.items) == 1 else None
-            if isinstance(single, SummaryRow) and not single.path:
-                yield indent + item.path, f"{times} {single.type}", total, each
-                continue
-            yield indent + item.path, times, total, each
-            if depth != 1:
-                yield from _text_rows(item.items, indent + "  ", depth - 1)
-        elif item.is_array:
-            on_device = "" if item.bytes_per_device is None else each
-            yield indent + item.path, item.type, total, on_device
-        else:
-            yield indent + item.path, item.type, "", ""
+        path, *cells = _row_of(item)
+        yield indent + path, *cells
+        if isinstance(item, _Group) and _only_leaf(item) is None:
+            yield from _text_rows(item.items, indent + "  ")

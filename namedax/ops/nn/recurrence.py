@@ -115,11 +115,10 @@ class Recurrence:
         self._places = {name: place(name) for name in (axis, self._features)}
         self.place, self.feature_axes = map(plain, self._places.values())
 
-        datas, self._dims, shape = align_ranks(op, *blocks.values())
+        datas, self._dims, self._shape = align_ranks(op, *blocks.values())
         self.variance = frozenset[str]().union(*map(varying, datas))
         datas = [cast_data(jnp.asarray(data), self.variance) for data in datas]
         self._order(blocks)
-        self._shape = dict(zip(range(len(shape)), shape, strict=True))
         self._result_type = _common_type([blocks[which] for which in _REQUIRED])
         ordered = map(self._canonical, blocks, datas)
         self._prepare(dict(zip(blocks, ordered, strict=True)), chunk_size)
@@ -349,7 +348,7 @@ def _check(op: str, axis: Hashable, features: Hashable, blocks: Mapping[str, Any
         raise AxisNameError(
             f"{op}: axis= and features= are both {axis!r}. Positions and features are two axes."
         )
-    without = [which for which, block in blocks.items() if axis in dims_of(block)] == []
+    without = not any(axis in dims_of(block) for block in blocks.values())
     is_step = without and "state" in blocks
     for which, name in (
         ("query", axis),
