@@ -48,6 +48,7 @@ def to_xarray(
     name: Hashable | None = None,
     *,
     dims: Sequence[Hashable] | None = None,
+    like: Any = None,
 ) -> Any:
     """Convert an array to an `xarray.DataArray`, or a dict of arrays to an `xarray.Dataset`.
 
@@ -62,6 +63,9 @@ def to_xarray(
       name: the name of the `DataArray`. Default: none.
       dims: names for the positional axes, in order. Default: `dim_0`, `dim_1`, ... For a dict, each
         variable uses the first names.
+      like: the `DataArray` or, for a dict, the `Dataset` from which the values were computed. Its
+        attributes, its name and the coordinates along axes that `x` still has are kept; a variable
+        has those of the variable of its name. `coords` and `name` take precedence. Default: none.
 
     Returns:
       A `DataArray` with dimensions in the order of `x.dims`, or a `Dataset`.
@@ -71,7 +75,7 @@ def to_xarray(
     Raises:
       AxisNameError: a positional axis would get the name of another axis.
       PositionalAxisError: the number of names in `dims` is not the number of positional axes.
-      AxisMappingError: `name` is given for a dict.
+      AxisMappingError: `name` is given for a dict, or `like` is not of the kind of the result.
       ImportError: xarray is not installed.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -81,20 +85,42 @@ def to_xarray(
     (('city', 'month'), [1.0, 4.0])
     """
     xarray = _xarray("to_xarray")
+    if like is not None:
+        kind = xarray.Dataset if isinstance(x, Mapping) else xarray.DataArray
+        if not isinstance(like, kind):
+            raise AxisMappingError(
+                f"to_xarray: like= is of type {type(like).__name__}, and the result is a"
+                f" {kind.__name__}. Pass the {kind.__name__} whose coordinates and attributes the"
+                " result keeps."
+            )
+        coords = like.coords if coords is None else coords
     if isinstance(x, Mapping):
         if name is not None:
             raise AxisMappingError(
                 f"to_xarray: name={name!r} is given for a dict, whose keys {list(x)} name the"
                 " variables. Omit name=."
             )
+        known = {} if like is None else like.data_vars
         variables = {
-            key: (_xarray_dims(value, dims, prefix=True), _values(value))
+            key: (
+                _xarray_dims(value, dims, prefix=True),
+                _values(value),
+                known[key].attrs if key in known else None,
+            )
             for key, value in x.items()
         }
-        found = {dim for of_variable, _ in variables.values() for dim in of_variable}
-        return xarray.Dataset(variables, coords=_along(coords, found))
+        found = {dim for of_variable, *_ in variables.values() for dim in of_variable}
+        attributes = None if like is None else like.attrs
+        return xarray.Dataset(variables, coords=_along(coords, found), attrs=attributes)
     named = _xarray_dims(x, dims)
-    return xarray.DataArray(_values(x), coords=_along(coords, named), dims=named, name=name)
+    attributes, kept = (None, None) if like is None else (like.attrs, like.name)
+    return xarray.DataArray(
+        _values(x),
+        coords=_along(coords, named),
+        dims=named,
+        name=kept if name is None else name,
+        attrs=attributes,
+    )
 
 
 def _along(coords: Mapping[Any, Any] | None, dims: Collection[Hashable | None]) -> Any:

@@ -742,6 +742,31 @@ def test_results_take_the_coordinates_of_the_data_set():
         to_xarray(x["lat", :2], coords=source.coords)
 
 
+def test_results_are_like_the_data_set():
+    coords = {"time": [5, 6, 7, 8], "lat": ("lat", [10.0, 20.0, 30.0], {"units": "degrees_north"}), "level": 2.0}
+    source = xarray.DataArray(np.asarray(array(4, 3)), dims=("time", "lat"), coords=coords, name="t", attrs={"units": "K"})
+    x = nx.shard(from_xarray(source), {"time": "x"}, make_mesh((4,)))
+    with xarray.set_options(keep_attrs=True):
+        for have, want in [
+            (to_xarray(x, like=source), source),
+            (to_xarray(nx.max(x, "lat"), like=source), source.max("lat")),
+            (to_xarray(x, like=source, name="s"), source.rename("s")),
+        ]:
+            xarray.testing.assert_identical(have, want)
+        dataset = xarray.Dataset(
+            {"t": source, "p": source.isel(lat=0, drop=True).assign_attrs(units="Pa")}, attrs={"source": "station"}
+        )
+        tree = from_xarray(dataset)
+        xarray.testing.assert_identical(to_xarray(tree, like=dataset), dataset)
+        tops = {key: nx.max(value, "time") for key, value in tree.items()}
+        xarray.testing.assert_identical(to_xarray(tops, like=dataset), dataset.max("time"))
+        new = to_xarray({"t": tree["t"], "sum": tree["t"] + tree["p"]}, like=dataset)
+        assert new["t"].attrs == {"units": "K"}
+        assert not new["sum"].attrs
+    with pytest.raises(ValueError, match="lat"):  # labels of other elements would be wrong
+        to_xarray(x["lat", :2], like=source)
+
+
 @pytest.mark.parametrize("kind", ["Variable", "NamedArray", "IndexVariable", "DataArray"])
 def test_from_xarray_of_every_array_with_names(kind):
     make = getattr(xarray, kind)
@@ -806,6 +831,11 @@ def test_from_xarray_in_a_mapped_body():
             ["to_xarray", "would get the name of its named axis 'dim_0'", "dims="],
         ),
         (lambda x: to_xarray({"x": x}, name="y"), AxisMappingError, ["to_xarray: name='y'", "['x']"]),
+        (
+            lambda x: to_xarray({"x": x}, like=to_xarray(x)),
+            AxisMappingError,
+            ["to_xarray: like= is of type DataArray", "the result is a Dataset", "Pass the Dataset"],
+        ),
         (lambda x: from_xarray(x), AxisMappingError, ["from_xarray", "got a value of type NamedArray", "nx.named"]),
         (
             lambda x: from_xarray(to_xarray(x), ["dim_1"]),
