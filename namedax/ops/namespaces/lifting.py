@@ -145,7 +145,7 @@ class Namespace:
                 always=name in _TAKE_FUNCTIONS | _WITHOUT_JAX,
                 also=also,
             )
-            at_home = vars(sys.modules[face.__module__]).get(face.__name__, face)
+            at_home = vars(sys.modules[face.__module__]).get(face.__name__)
             if face is self.own[name] and at_home is not face:
                 face.__module__ = self.name  # where pickle finds it by its name
             if name not in _COLLECTIVES:

@@ -6,6 +6,7 @@ The function is vectorized over every named axis of its arguments, with one `jax
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
@@ -158,8 +159,13 @@ class Lifted:
         #: True if `nx.strict_broadcasting` checks the operands.
         self.is_elementwise = False
 
-    def __reduce__(self) -> tuple[type[Lifted], tuple[object, ...]]:
-        return (Lifted, (self.__wrapped__, self._op, self._like))
+    def __reduce__(self) -> str | tuple[type[Lifted], tuple[object, ...], dict[str, bool]]:
+        """By name where a module has it, as a function; those of JAX cannot all be pickled."""
+        module = self.__module__
+        if module != "__main__" and getattr(sys.modules.get(module), self.__name__, None) is self:
+            return self.__name__
+        arguments = (self.__wrapped__, self._op, self._like)
+        return (type(self), arguments, {"is_elementwise": self.is_elementwise})
 
     @property
     def _shown(self) -> str:
