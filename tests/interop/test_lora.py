@@ -205,7 +205,7 @@ EACH = [
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("layout", "kind"), EACH)
 def test_every_layout_equals_numpy(layout, kind):
     """Values of both, and gradients of attached adapters; those of merged ones are those of the test of training."""

@@ -91,6 +91,7 @@ MXFP4 = {
 }
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("resources", PLACEMENTS, ids=str)
 def test_experts_as_in_gpt_oss(resources, kind, tmp_path, monkeypatch):
@@ -147,6 +148,7 @@ FP8_SPEC = {
 }
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("resources", PLACEMENTS, ids=str)
 def test_experts_as_in_deepseek(resources, kind, tmp_path, monkeypatch):

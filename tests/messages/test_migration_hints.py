@@ -286,6 +286,7 @@ def test_every_hint_of_the_tables_runs(part, tmp_path, monkeypatch):
 IN_PLACE_WORDS = "relu_ round_ clip_ masked_fill_ unsqueeze_ scatter_ index_add_ exp_ neg_ eq_ clamp_ sigmoid_ softmax_ sqrt_"
 
 
+@pytest.mark.fast(7)
 @pytest.mark.parametrize("word", IN_PLACE_WORDS.split())
 def test_methods_in_place_are_assignments(word):
     text = missing(word, nx.named(array(8, 6), ["b", "k"]))

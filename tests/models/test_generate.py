@@ -159,7 +159,7 @@ def kept(logits, temperature, top_k, top_p):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(3)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("top_k", "top_p", "candidates"),
     [(0, 1.0, 128), (3, 1.0, 128), (0, 0.6, 128), (5, 0.6, 128), (0, 0.6, 8), (0, 0.9, 2), (0, 0.999, 11)],
@@ -186,7 +186,7 @@ def test_only_likely_tokens_are_drawn(monkeypatch, resources, top_k, top_p, cand
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("case", "title"),
     [("llama3", "one device"), ("llama3", "batch+heads"), ("llama3", "cache"), ("mixtral", "heads"), ("gemma3", "one device")],

@@ -25,6 +25,7 @@ def folder(tmp_path_factory):
     return path
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     "layout", [None, {"embed_fsdp": "data", "batch": "data", "kv_heads": "model"}], ids=["whole", "sharded"]
 )

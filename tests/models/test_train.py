@@ -118,6 +118,7 @@ def test_a_training_begins_with_the_parameters_of_the_model():
         assert not any(params[place].data.any() for place in places)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("model", ["dit", "qwen2_vl"])
 def test_the_inputs_of_a_model_of_images_fit_to_it(tmp_path, model):
     options = train.parse([model, *SMALL, "--layout", "one device", "--out", str(tmp_path)])

@@ -61,7 +61,7 @@ PROGRAMS = {
 
 
 @pytest.mark.full(3)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", [p for p in PLACEMENTS if p in FEW or str(p) == "two-reversed-auto"], ids=str)
 def test_values_and_gradients(placement, smooth):
@@ -226,7 +226,7 @@ def test_steps_use_neither_an_exchange():
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{"a": "x"}, {"a": "x", "b": "y"}, {"a": ("x", "y")}, {"c": "x", "a": "y"}], ids=str)
 @pytest.mark.parametrize("label", ["fftn", "ifftn", "fft2", "dctn"])
 def test_transforms_of_all_axes_gather_none(label, resources):

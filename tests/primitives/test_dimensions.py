@@ -126,7 +126,7 @@ def test_a_permutation_of_numpy_integers():
     assert by_alignment(facts(eqn).aligned(eqn), eqn, [(x, none, y)]) == ([(y, x, none)], none)
 
 
-@pytest.mark.fast(12)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize(("name", "i"), CASES)
 def test_blocks(name, i, monkeypatch):
     """Blocks of the operands give the block of the result; what is needed whole says so."""
@@ -151,7 +151,7 @@ def test_blocks(name, i, monkeypatch):
     assert tried or facts(eqn).in_blocks is None
 
 
-@pytest.mark.fast(23)
+@pytest.mark.fast(5)
 @pytest.mark.parametrize(("name", "i"), CASES)
 def test_equal_elements_stay_equal(name, i):
     eqn, values = equation(name, PROGRAMS[name][i])

@@ -269,6 +269,7 @@ def test_names_and_parameters(name):
     assert not missing, broken(name, f"it has the parameters {sorted(eqn.params)}, and not {missing}.")
 
 
+@pytest.mark.fast(11)
 @pytest.mark.parametrize("name", [name for name in PLAIN if TABLE[name].linear])
 def test_linear_operands(name):
     function, *operands = PLAIN[name]
@@ -376,6 +377,7 @@ def test_what_collectives_give(name):
     np.testing.assert_array_equal(have, wanted, broken(name, "it gives something else."))
 
 
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("name", [name for name in COLLECTIVES if TABLE[name].linear and name != "psum"])
 def test_collectives_are_linear(name):
     function, out_specs, _ = COLLECTIVES[name]

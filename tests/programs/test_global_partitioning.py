@@ -286,7 +286,7 @@ def all_of(functions):
 
 
 @pytest.mark.full(8)
-@pytest.mark.fast(7)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -391,7 +391,7 @@ SENT = {
 
 
 @pytest.mark.full(6)
-@pytest.mark.fast(10)
+@pytest.mark.fast(5)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("name", SENT)
 def test_collectives(name, kind):
@@ -523,7 +523,7 @@ def test_custom_rules_of_arrays(layout, kind, shape):
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", [jax.custom_jvp, jax.custom_vjp, nx.custom_jvp, nx.custom_vjp])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("axes", ["auto", "explicit"])
@@ -569,6 +569,7 @@ def test_raw_collectives_are_rejected(body):
         mapped(lambda x: body(x.data), {"rows": "x"})(X)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", [jax.custom_jvp, jax.custom_vjp])
 def test_raw_collectives_in_rules_that_jax_calls_later(kind):
     f = mapped(lambda x: bad_rule(kind)(x.data), {"rows": "x"})
@@ -633,6 +634,7 @@ def test_arguments_that_are_stored_padded(resources):
     close(nx.shard(gradient, {}, mesh).data, jax.grad(lambda v: jnp.sum(centered_oracle(v) * weights))(v), 1e-4)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_values_that_a_body_closes_over(kind):
     """Arrays, named arrays, and values that are differentiated."""
@@ -678,6 +680,7 @@ def test_transformations_of_mapped_functions(name, resources):
     close(have, want, 1e-4)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", [{"n": "x"}, {"n": ("x", "y")}], ids=str)
 def test_second_derivatives_are_those_of_the_rule(resources):
     """A rule that avoids a division by zero is differentiated itself; the function is not."""
@@ -709,6 +712,7 @@ def test_elements_that_stop_separately():
     close(mapped(lambda x: halved(x.data), {"n": "x"}, in_axes=(["n"],))(v), halved(v))
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("dtype", ["uint32", "int8", "int32"])
 @pytest.mark.parametrize("mode", ["clip", "fill", "wrap"])
 def test_rows_out_of_bounds(dtype, mode):
@@ -745,6 +749,7 @@ def test_two_names_of_one_mesh_axis_do_not_meet():
         )
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("name", ["softmax", "logsumexp", "max", "a function"])
 def test_reductions_of_other_dimensions_send_nothing(name):
     """Also by a function (`lax.reduce`), as in the softmax of namedax on CPUs."""

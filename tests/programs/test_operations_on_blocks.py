@@ -110,6 +110,7 @@ def test_what_does_not_support_padding_runs_on_global_shapes():
     np.testing.assert_array_equal(f(x).data, body(x).data)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     "resources",
     [{"a": "x", "b": nx.SerialLoop(2)}, {"a": ("x", nx.SerialLoop(2))}, {"a": "x", "z": ("y", nx.SerialLoop(2))}],
@@ -126,7 +127,7 @@ def test_beside_and_along_loops(resources):
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 def test_sizes_that_do_not_divide(name):
     if name == "segment_max":
         pytest.skip("the segments are those of eight elements")
@@ -184,7 +185,7 @@ EXPERTS = {
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     "resources", [{"token": "x", "expert": "x"}, {"expert": "x", "out": "y"}, {"token": ("x", "y"), "expert": "y"}], ids=str
 )
@@ -235,7 +236,7 @@ def layer_that_gathers(w, x):
     return with_data(y, y.data + jnp.sort(y.data, y.dims.index("c")))
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("layer", [layer, layer_of_data, layer_that_gathers])
 @pytest.mark.parametrize("resources", [{"layers": "x", "batch": "y"}, {"layers": ("x", "y")}], ids=str)
 def test_layers_of_pipelines_get_global_arrays(layer, resources):

@@ -73,7 +73,7 @@ def check(found, wanted):
 
 
 @pytest.mark.full(3)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("is_outside", [False, True])
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -83,6 +83,7 @@ def test_values_and_gradients(layout, kind, is_outside):
 
 
 # Of a gradient inside of the body, two products of each layer stand between equal parts.
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("is_outside", "most"), [(False, 2), (True, 0)])
 def test_a_layer_adds_calls_to_the_text_and_not_its_six_products(is_outside, most):
     def products(layers):
@@ -161,7 +162,7 @@ ALIKE = [
 
 
 @pytest.mark.full(3)
-@pytest.mark.fast(7)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("is_outside", [False, True])
 @pytest.mark.parametrize("program", ALIKE)
 def test_layers_that_look_alike(program, is_outside):
@@ -176,6 +177,7 @@ def test_layers_that_look_alike(program, is_outside):
     check(mapped(f, "both", is_outside=is_outside)(*args), jax.value_and_grad(plain, (0, 1))(*args))
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("layers", [8, 9])
 def test_runs_that_meet_within_a_layer(layers):
     """The last equations of one run are not the first ones of the next one."""

@@ -301,7 +301,7 @@ SCALED = {
 }
 
 
-@pytest.mark.fast(3)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("scaled", SCALED)
 @pytest.mark.parametrize("cut", CUT)
 def test_what_is_cut_is_scaled_after_the_sum_to_the_last_bit(cut, scaled):

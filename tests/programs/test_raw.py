@@ -177,7 +177,7 @@ SOLVERS = {
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(3)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("what", REDUCTIONS)
 def test_raw_reductions_of_a_block_are_refused(what):
     message = rf"<lambda> \(test_raw.py:\d+\): a function of JAX takes {what.removesuffix(' of all')} of all elements .* of the axes 'a', .*nx.sum"
@@ -325,6 +325,7 @@ def test_what_is_no_raw_reduction():
     np.testing.assert_allclose(have, jax.jit(jax.grad(lambda x: jnp.sum(oracle(x))))(X), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_what_a_nested_function_takes_from_around_and_hands_to_jax(kind):
     """In JAX it belongs to the mesh axes around. Operations of namedax take it."""

@@ -153,7 +153,7 @@ LEFT_ALONE = {**{what: on_leaves(function) for what, function in BY_ENTRY.items(
 
 
 @pytest.mark.full(3)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("what", LEFT_ALONE)
 def test_what_acts_along_other_dimensions_passes(what):
     want = mapped(LEFT_ALONE[what], {})(X)
@@ -396,6 +396,7 @@ def test_a_square_block_costs_no_collective():
     assert counts == [3, 3]
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("options", [{"padding": ((1, -1),)}, {"padding": ((-1, 1),)}], ids=str)
 def test_windows_of_one_element_with_padding(options):
     def window(v):

@@ -117,6 +117,7 @@ def test_gradients_of_reduced_weights(layout, body):
             assert nx.explain(step, w, x).summary() == {}
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     "options", [{"axis_resources": {"b": ("x", nx.SerialLoop(2))}}, {"partitioning": "auto"}, {"axis_resources": {}}], ids=str
 )

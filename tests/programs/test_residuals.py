@@ -34,7 +34,7 @@ def by_hand(plain, placement: Placement, axes):
     return jax.jit(jax.shard_map(plain, mesh=make_mesh(placement.shape), in_specs=tuple(ins), out_specs=out))
 
 
-@pytest.mark.fast(3)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_no_more_than_by_hand(placement: Placement):
     x, y = array(8, 4, 3), jnp.abs(array(4, seed=1)) + 0.5
@@ -53,6 +53,7 @@ def test_eager_named_arrays():
         assert of_names <= kept(plain, x, y[:, None]), operation
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_a_stack_of_layers(placement: Placement):
     x, scale, weights = array(8, 4, 3), array(5, 3, seed=1), array(5, 3, 3, seed=2)

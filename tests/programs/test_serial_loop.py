@@ -131,7 +131,7 @@ EVERYWHERE = ("sum", "batch norm", "matmul")
 
 
 @pytest.mark.full(3)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("name", EVERYWHERE)
 def test_everywhere(name, placement):
@@ -144,7 +144,7 @@ ALONE = sorted(set(PROGRAMS).difference(EVERYWHERE))
 
 
 @pytest.mark.full(3)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("name", ALONE)
 def test_programs(name):
     placement = next(p for p in PLACEMENTS if str(p) == "devices-and-steps-auto")
@@ -540,7 +540,7 @@ GATHERING = {
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("resources", STEPS_AND_DEVICES, ids=str)
 @pytest.mark.parametrize("axis", ["a", "b"])
 @pytest.mark.parametrize("name", GATHERING)

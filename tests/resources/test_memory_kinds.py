@@ -183,7 +183,7 @@ def copies(f, *args):
 
 
 @pytest.mark.full(8)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("options", [{}, {"prefetch": 1}, {"remat": "full"}, {"remat": "gathers", "prefetch": 1}], ids=str)
 @pytest.mark.parametrize("wrapped", ["direct", "manual", "global", "steps"])
 def test_loops_copy_one_slice_in_each_step(mesh, options, wrapped):

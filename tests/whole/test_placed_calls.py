@@ -260,6 +260,7 @@ def test_every_namespace_has_calls():
 
 # Each takes another path to its program: a kernel with options, an argument that loops close over, a sampler that rejects, rows that
 # move between devices, an operation that is composed of others, and functions of the type alone.
+@pytest.mark.fast(5)
 @pytest.mark.parametrize(
     ("call", "kind", "mode"),
     [
@@ -282,14 +283,14 @@ def test_one_call_of_each_path(call, kind, mode):
 
 
 @pytest.mark.full(46)
-@pytest.mark.fast(14)
+@pytest.mark.fast(7)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_public_function_on_a_placement_equals_the_call_without(name):
     check(CALLS[name], *way_of(name, CALLS[name]))
 
 
 @pytest.mark.full(48)
-@pytest.mark.fast(12)
+@pytest.mark.fast(6)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: f"{way[0]} {way[1]}{' under set_mesh' if way[2] else ''}")
 @pytest.mark.parametrize("operation", CORE)
 def test_an_operation_on_every_placement_equals_the_call_without(operation, way):

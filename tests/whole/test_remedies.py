@@ -230,7 +230,7 @@ def attempt(program):
 
 
 @pytest.mark.full(42)
-@pytest.mark.fast(51)
+@pytest.mark.fast(14)
 @pytest.mark.parametrize(("program", "wrong"), MISTAKES)
 def test_the_remedies_of_a_message_run(program, wrong):
     error = attempt(program)

@@ -31,7 +31,7 @@ def message(call, kind):
 # --- an index over axes without an order -------------------------------------------------------------------------------------
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("name", ["argmax", "argmin", "nanargmax", "nanargmin"])
 def test_an_index_over_all_axes_requires_an_order(name):
     for function in (getattr(nx, name), getattr(nx.numpy, name)):

@@ -627,6 +627,7 @@ def test_numpy_takes_a_placed_array_through_positional():
     )
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     "scalar", [np.float32(2), np.int8(2), np.float64(2.0), np.array(2.0, np.float32), np.arange(3.0, dtype=np.float32)]
 )

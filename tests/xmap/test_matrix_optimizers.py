@@ -263,7 +263,7 @@ def run_short(optimizer, params, gradients):
     return updates, state
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(0)
 @pytest.mark.parametrize("scale", [300, 0])
 @pytest.mark.parametrize("types", [*itertools.product(TYPES, TYPES)], ids="-".join)
@@ -334,6 +334,7 @@ def exact(x, count=5):
     return x
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("condition", [1e2, 1e4, 1e8])
 def test_sums_of_products_are_as_exact_as_steps_on_matrices(condition):
     """Three steps on a product and a new one. All five on one would be wrong by 1e-4 here."""
@@ -465,7 +466,7 @@ def check_shampoo(have, options):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 @pytest.mark.parametrize("case", SHAMPOO)
 def test_shampoo_of_the_papers(case, placement):

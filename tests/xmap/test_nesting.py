@@ -124,7 +124,7 @@ AFTERWARDS = {
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("case", "outer", "kind"),
     [
@@ -649,7 +649,7 @@ OF_B = [{}, {"b": "x", "a": "y"}, {"b": ("x", nx.SerialLoop(2))}]
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(6)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize(
     ("how", "resources", "kind"),
     [

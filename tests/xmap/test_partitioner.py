@@ -158,7 +158,7 @@ def test_the_second_opinion_does_not_lie(label):
             np.testing.assert_allclose(h, w, rtol=1e-3, atol=tol, err_msg=f"{layout} {jax.tree_util.keystr(path)}")
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int32", "complex64"])
 def test_extrema_of_other_types(dtype):
     x = inputs()[1 if dtype != "int32" else 0]

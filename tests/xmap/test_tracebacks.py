@@ -270,6 +270,7 @@ def roots(x):
     return nx.sum(rooted(x), ["batch", "k"])
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("axis_type", ["Explicit", "Auto"])
 @pytest.mark.parametrize("call", ["eager", "jit of grad"])
 def test_debug_nans_points_at_the_line_of_a_mapped_function(call, axis_type):

@@ -151,7 +151,7 @@ def entered_for_each_parameter(program):
 SMALL = [("devices", N, 1.2), ("layers", 4, 1.26), ("scanned", 4, 1.25), ("names", 2, 1.05)]
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("curve", "size", "most", "kind"),
     # The arguments of the first have no shardings, which JAX wants on Explicit axes.

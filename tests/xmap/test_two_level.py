@@ -67,6 +67,7 @@ def near(got, expected):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5), got, expected)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("inside", [False, True])
 def test_gradients_are_reduced_in_two_levels_as_by_hand(kind, inside):
@@ -182,7 +183,7 @@ def test_gathered_parameters_are_scattered_in_two_levels(kind):
     assert found[("all-gather", ("ici",))] == found[("reduce-scatter", ("ici",))] == w.nbytes
 
 
-@pytest.mark.fast(5)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("wrap", ["checkpoint", "scan", "cond", "vmap", "loop", "second", "jvp"])
 def test_two_levels_within_transformations(wrap):
     resources, body, f = dict(OPTIONS["axis_resources"]), loss, None

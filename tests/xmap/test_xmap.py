@@ -598,7 +598,7 @@ STALE = {
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("make", "function"), STALE.values(), ids=STALE)
 @pytest.mark.parametrize("options", [{}, {"axis_resources": {"a": "x"}, "mesh": make_mesh()}], ids=["unmapped", "mapped"])
 def test_what_may_have_changed_is_traced_again(make, function, options):
@@ -732,6 +732,7 @@ def test_what_is_no_function_and_no_partitioning():
 # --- resources and meshes -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("mode", ["auto-argument", "explicit-context", "mixed-argument", "auto-partitioner"])
 @pytest.mark.parametrize(
     "resources", [{"a": "x"}, {"a": ("x", "y")}, {"a": ("y", "x")}, {"b": "y", "k": None}, {"a": "y", "b": "x"}]
@@ -936,7 +937,7 @@ TRANSFORMS = {
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("transform", list(TRANSFORMS))
 @pytest.mark.parametrize("mode", ["auto-argument", "explicit-context", "explicit-partitioner"])
 def test_transformations_outside(transform, mode):
@@ -958,7 +959,7 @@ def test_hessian(mode):
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(4)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("mode", MODES)
 def test_gradients_inside_are_those_of_the_whole_program(mode):
     def step(x, y):
@@ -972,7 +973,7 @@ def test_gradients_inside_are_those_of_the_whole_program(mode):
         assert [spec[:1] for spec in specs] == [(), ("x",), ("y",)]
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("mode", ["unmapped", "auto-argument", "explicit-context", "auto-partitioner"])
 def test_transformations_inside(mode):
     def f(x, y):
@@ -989,7 +990,7 @@ def test_transformations_inside(mode):
 # --- the second opinion ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("kind", "resources"),
     [("auto", RESOURCES), ("explicit", RESOURCES), ("mixed", {"k": "x", "a": "y"}), ("auto", {"a": ("y", "x")})],

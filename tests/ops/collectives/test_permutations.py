@@ -147,6 +147,7 @@ def test_permutations(placement):
     check(ours, theirs, (x, only_b), (["a", "b", ...], ["b", ...]), out, placement, axis_sizes={"a": 8})
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", [p for p in FEW if "b" not in dict(p.resources)], ids=str)
 def test_integers_truth_values_and_trees(placement):
     n, t = array(8, 8, kind="int"), array(8, 8, kind="bool")
@@ -218,6 +219,7 @@ MOVING = {
 }
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["Auto", "Explicit"])
 @pytest.mark.parametrize("axes", ORDERS, ids="".join)
 def test_mesh_axes_in_another_order_than_the_mesh(axes, kind):
@@ -234,6 +236,7 @@ def test_mesh_axes_in_another_order_than_the_mesh(axes, kind):
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")], ids="".join)
 @pytest.mark.parametrize("resources", [{"a": "y", "b": "x"}, {"a": ("z", "x"), "b": "y"}], ids=str)
 def test_two_names_and_their_gradient_in_another_order_than_the_mesh(names, resources):

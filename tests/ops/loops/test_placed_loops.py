@@ -313,7 +313,7 @@ def numbers(results, dims):
     return [np.asarray(nx.positional(r, list(d)) if isinstance(r, nx.NamedArray) else r) for r, d in pairs]
 
 
-@pytest.mark.fast(6)
+@pytest.mark.fast(3)
 @pytest.mark.full(6)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -330,7 +330,9 @@ def test_faces_can_be_pickled():
         assert function.__module__.startswith("namedax.")
 
 
-@pytest.mark.parametrize("path", ["numpy.argwhere", "numpy.dot", "lax.abs", "zeros_like", "scipy.linalg.cho_solve", "lax.reduce_or"])
+@pytest.mark.parametrize(
+    "path", ["numpy.argwhere", "numpy.dot", "lax.abs", "zeros_like", "scipy.linalg.cho_solve", "lax.reduce_or"]
+)
 def test_lifted_faces_can_be_pickled(path):
     function = ours(path)
     assert pickle.loads(pickle.dumps(function)) is function

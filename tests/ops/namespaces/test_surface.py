@@ -339,7 +339,7 @@ def traceable(name):
     return None
 
 
-@pytest.mark.fast(5)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("first", range(0, len(LIFTED), CHUNK), ids=lambda first: f"{LIFTED[first]}-")
 @pytest.mark.filterwarnings("ignore")
 def test_takes_named_arrays(first):

@@ -69,7 +69,7 @@ def segments_of(segments):
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(5)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[0], PARTITIONER[3]], ids=str)
 def test_values_and_gradients(placement, kind):

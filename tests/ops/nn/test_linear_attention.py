@@ -101,7 +101,7 @@ def check_kind(kind, placement, **options):
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(3)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[0], PARTITIONER[3]], ids=str)
 def test_values_and_gradients(placement, kind):

@@ -73,6 +73,7 @@ ACTIVATIONS = (
 ).split()
 
 
+@pytest.mark.fast(11)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations(name):
     x = array(4, 2, 3)

@@ -149,7 +149,7 @@ LENGTHS = np.array([40, 5, 9])
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", MORE, ids=str)
 def test_every_placement_of_components_and_of_lengths(placement):
     """Features {a}, positions {b} with components {of}, and a length for each row {c}."""
@@ -182,6 +182,7 @@ def test_components_on_devices():
     np.testing.assert_allclose(nx.positional(f(x, positions), ["b", "a"]), want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.fast(8)
 @pytest.mark.parametrize(
     "scaling",
     [
@@ -320,6 +321,7 @@ def test_rows_of_a_ragged_array_count_for_themselves():
     np.testing.assert_allclose(have.data[:8], rotated(rows.values.data, positions)[:8], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize(
     ("resources", "options", "kinds"),
     [

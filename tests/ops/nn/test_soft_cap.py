@@ -61,7 +61,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", KEYS, ids=str)
 def test_sharded_keys(placement):
     def named(q, k, v, lengths):

@@ -40,7 +40,7 @@ def by_hand(start, stop, is_causal=False, local_window_size=None, balance=None):
 
 
 @pytest.mark.full(5)
-@pytest.mark.fast(5)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("part", [slice(0, 4), slice(2, None), None], ids=str)
 @pytest.mark.parametrize("placement", FEW, ids=str)
@@ -51,6 +51,7 @@ def test_values_and_gradients(placement, part, kind):
     check(named, by_hand(start, stop, **KINDS[kind]), (Q, K), (["a", "b", "d"], ["a", "d"]), out, placement, tol=1e-4)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("part", [{"v": slice(0, 4)}, None], ids=str)
 @pytest.mark.parametrize("resources", [{"d": "y"}, {"a": "x", "d": "y"}, {"a": "x", "v": "y"}], ids=str)
 def test_sharded_features(resources, part):
@@ -64,6 +65,7 @@ def test_sharded_features(resources, part):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), got, want)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["all", "causal", "zigzag"])
 def test_the_ring_moves_only_the_key(kind):
     q, k = nx.named(Q, ["a", "b", "d"]), nx.named(K, ["a", "d"])
@@ -195,7 +197,7 @@ CACHES = [
 
 
 @pytest.mark.full(3)
-@pytest.mark.fast(3)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("placement", CACHES, ids=str)
 def test_prompts_and_steps_of_a_cache_of_keys(placement, part):
@@ -211,6 +213,7 @@ def test_prompts_and_steps_of_a_cache_of_keys(placement, part):
     )
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("is_traced", [False, True], ids=["eager", "jit"])
 def test_a_cache_of_keys_outside_of_bodies_with_a_window(is_traced):
     mesh = make_mesh((4, 2), "explicit")

@@ -101,6 +101,7 @@ CONTAINERS = {
 }
 
 
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_an_array_that_comes_from_elsewhere_later_is_moved(container):
     mesh = make_mesh((8,))

@@ -73,6 +73,7 @@ def compilations():
     jax.monitoring.unregister_event_duration_listener(listen)
 
 
+@pytest.mark.fast(11)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_other_names_and_places_compile_nothing(operation, compilations):
     call, want = OPERATIONS[operation]

@@ -189,7 +189,7 @@ def repeat(call, times):
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(8)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_repeated_call_traces_and_compiles_nothing(name, events):
     repeat(CALLS[name], 2)
@@ -198,7 +198,7 @@ def test_a_repeated_call_traces_and_compiles_nothing(name, events):
     assert events == []
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("name", WITH_NUMBERS)
 def test_a_call_with_numbers_traces_and_compiles_nothing_after_some(name, events):
     call = WITH_NUMBERS[name]
@@ -232,7 +232,7 @@ def test_an_initializer_of_another_zero_is_another_initializer():
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", CALLS)
 def test_repeated_calls_keep_no_memory(name, events):
     call, number = CALLS[name], 1000

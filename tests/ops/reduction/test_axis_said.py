@@ -33,7 +33,7 @@ MIRRORED = {  # by JAX's place
 }
 
 
-@pytest.mark.fast(26)
+@pytest.mark.fast(12)
 @pytest.mark.parametrize("place", MIRRORED)
 def test_without_an_axis_in_the_namespaces_of_jax(place):
     ours, theirs = nx, jax

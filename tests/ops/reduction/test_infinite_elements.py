@@ -55,7 +55,7 @@ GRADIENTS = {
 
 
 @pytest.mark.full(8)
-@pytest.mark.fast(8)
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name, layout):

@@ -118,6 +118,7 @@ def test_a_type_without_zero_sign_and_infinity(layout):
     _check("float8_e8m0fnu", layout, _OPERATIONS)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("name", ["float8_e5m2", "int4", "int2"])
 def test_reductions_round_once(name):
     _check(name, "uneven", ["sum", "prod", "mean", "max", "argmax", "all_gather"])

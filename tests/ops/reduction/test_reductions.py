@@ -153,7 +153,7 @@ def test_placements(placement):
 
 
 @pytest.mark.full(9)
-@pytest.mark.fast(19)
+@pytest.mark.fast(9)
 @pytest.mark.parametrize("label", [*CORE, *MORE])
 def test_eager(label):
     """Outside of mapped functions, through the kernels: named arrays in any physical order, and arrays without names."""

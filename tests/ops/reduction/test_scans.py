@@ -99,7 +99,7 @@ def by_definition(x):
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("layout", ["unmapped", "entries", "chunks", "uneven", "steps", "explicit"])
 def test_the_gradient_of_masked_elements_is_zero(layout, reverse):
