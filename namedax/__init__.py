@@ -13,6 +13,7 @@ writes them.
 import importlib as _importlib
 import os as _os
 import sys as _sys
+import warnings as _warnings
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -22,6 +23,8 @@ from namedax.core.array import NamedArray as NamedArray
 from namedax.errors import hints as _hints
 from namedax.errors import install_hints as _install_hints
 from namedax.ops.namespaces.operators import install as _install
+from namedax.ops.namespaces.public_names import DEPRECATED as _DEPRECATED
+from namedax.ops.namespaces.public_names import DEPRECATED_UNTIL as _DEPRECATED_UNTIL
 from namedax.ops.namespaces.public_names import homes as _homes
 from namedax.xmap.explicit_axes import install as _install_explicit_axes
 from namedax.xmap.wrapper import xmap as xmap
@@ -38,6 +41,14 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> _Any:
+    if name in _DEPRECATED:
+        _warnings.warn(
+            f"{__name__}.{name} is deprecated, and an error in namedax {_DEPRECATED_UNTIL}. Write"
+            f" {__name__}.{_DEPRECATED[name]}, or {__name__}.numpy.{name}.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return getattr(_importlib.import_module(f"{__name__}.numpy"), name)
     if name not in _HOMES:
         hint = _hints().function(name, __name__)
         raise AttributeError(

@@ -765,7 +765,7 @@ def _namespace_function(
     signature = inspect.signature(value)
     scope = _Scope.of(value, theirs)
     doc = _without_examples(inspect.getdoc(value) or "")
-    if name in space.own and getattr(nx, name, value) is not value:
+    if name in space.own and name in nx.__all__ and getattr(nx, name) is not value:
         doc = f"{_first_paragraph(doc)}\n\nSee `nx.{name}`."
     elif scope.is_lifted:
         doc = _first_paragraph(doc)

@@ -79,6 +79,7 @@ LOOK_UP_BY_NAME = {
     "models.architectures": "imports the module of the architecture that a checkpoint names",
     "models.command": "imports the module of the command that is called, since others need more packages",
     "insight.planning.command": "imports the module of the user's program that the command line names",
+    "ops.operands.nmap": "finds a lifted function in the module that has it, which pickles it by its name",
     "checkpoints.written_names": "finds the enumeration of a stored name in a module that the user's program has imported",
 }
 

@@ -3,7 +3,10 @@
 import pathlib
 import re
 
+import pytest
+
 import namedax as nx
+from namedax.ops.namespaces import public_names
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -29,3 +32,23 @@ def test_the_changelog_has_only_what_changed_for_users():
     entries = re.findall(r"^- (?:.|\n(?!-|\n))*", changelog, re.M)
     assert len(entries) > 40
     assert [entry for entry in entries if len(entry) > 700] == []
+
+
+@pytest.mark.parametrize("name", public_names.DEPRECATED)
+def test_deprecated_names_warn_and_work(name):
+    new = public_names.DEPRECATED[name]
+    with pytest.warns(
+        DeprecationWarning, match=rf"^namedax\.{name} is deprecated.* Write namedax\.{new}, or namedax\.numpy\.{name}\.$"
+    ) as warned:
+        function = getattr(nx, name)
+    assert warned[0].filename == __file__
+    assert function is getattr(nx.numpy, name)
+    assert new in nx.__all__
+    assert name not in nx.__all__
+
+
+def test_deprecated_names_end_as_announced():
+    def numbers(version):
+        return tuple(map(int, version.split(".")))
+
+    assert numbers(nx.__version__) < numbers(public_names.DEPRECATED_UNTIL), "remove the names of public_names.DEPRECATED"

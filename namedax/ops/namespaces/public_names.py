@@ -6,7 +6,15 @@ The rest is derived from the table: the lazy imports of `namedax/__init__.py`, `
 
 from __future__ import annotations
 
-__all__ = ["ABOVE", "NAMES", "NUMPY_ONLY", "SECOND", "homes"]
+__all__ = [
+    "ABOVE",
+    "DEPRECATED",
+    "DEPRECATED_UNTIL",
+    "NAMES",
+    "NUMPY_ONLY",
+    "SECOND",
+    "homes",
+]
 
 #: The public names of each module. Public modules of the package are listed under "".
 NAMES: dict[str, str] = {
@@ -95,6 +103,37 @@ SECOND: dict[str, str] = {"amax": "max", "amin": "min", "concat": "concatenate"}
 NUMPY_ONLY: dict[str, str] = {
     "ops.reduction.cumulative": "cumulative_prod cumulative_sum",
     "ops.shape.transposition": "permute_dims",
+}
+
+#: What `nx` had in the last minor release, with what to write. Each warns, and is an error in the
+#: minor release after this one.
+DEPRECATED_UNTIL = "0.4.0"
+DEPRECATED: dict[str, str] = {
+    "absolute": "abs",
+    "acos": "arccos",
+    "acosh": "arccosh",
+    "amax": "max",
+    "amin": "min",
+    "around": "round",
+    "asin": "arcsin",
+    "asinh": "arcsinh",
+    "atan": "arctan",
+    "atan2": "arctan2",
+    "atanh": "arctanh",
+    "bitwise_invert": "bitwise_not",
+    "bitwise_left_shift": "left_shift",
+    "bitwise_right_shift": "right_shift",
+    "concat": "concatenate",
+    "conjugate": "conj",
+    "cumulative_prod": "cumprod",
+    "cumulative_sum": "cumsum",
+    "degrees": "rad2deg",
+    "invert": "bitwise_not",
+    "permute_dims": "transpose",
+    "pow": "power",
+    "radians": "deg2rad",
+    "remainder": "mod",
+    "true_divide": "divide",
 }
 
 
