@@ -3,13 +3,15 @@
 #   make demo | test | test-all | test-versions | fuzz | lint | stubs | docs | docs-check | bench | clean | distclean
 #
 # Variables: PYTHON (3.11 or later), VENV, PYTEST_ARGS, X64_ARGS, LEAKS_ARGS, FULL_ARGS, OPTIMIZED_ARGS, FLAGS_ARGS, FUZZ_ARGS, DEMO_ARGS,
-# VERSIONS, NEWEST, OLDEST.
+# VERSIONS, JAX_VERSIONS, NEWEST, OLDEST.
 
 PYTHON ?= python3
 # Every other Python has a virtual environment of its own: make test PYTHON=python3.13.
 VENV ?= .venv$(patsubst %,-%,$(filter-out python3,$(notdir $(PYTHON))))
 # What make test-versions looks for: on the PATH, among pyenv's versions, and among those of uv.
 VERSIONS ?= 3.11 3.12 3.13 3.14
+# And with which JAX besides that which pip takes: images for GPUs have 0.11.2.
+JAX_VERSIONS ?= 3.12:0.11.2
 # The Pythons of the newest JAX, the first of which that is here is taken; and the Python of the oldest JAX that is supported.
 NEWEST ?= 3.13 3.12
 OLDEST ?= 3.11
@@ -59,7 +61,8 @@ help:
 	@echo "make bench-check     the same, and ratios of times: on a machine that does nothing else"
 	@echo "make test-fuzz       random programs for three minutes, and for two over special values"
 	@echo "make test-products   before a release: all tests, with the combinations that only multiply"
-	@echo "make test-versions   test-fast on every Python of $(VERSIONS) that is here; make test PYTHON=python3.13 takes one"
+	@echo "make test-versions   test-fast on every Python of $(VERSIONS) that is here, and with the JAX of $(JAX_VERSIONS);"
+	@echo "                     make test PYTHON=python3.13 takes one"
 	@echo "make fuzz        random programs in random layouts against an interpreter of its own (FUZZ_ARGS)"
 	@echo "make lint        ruff, codespell, and mypy in strict mode"
 	@echo "make stubs       write what editors and type checkers know of namedax (*.pyi, by tools/stubs.py)"
@@ -126,10 +129,14 @@ test-flags: $(VENV)/.ready-test
 
 test-versions:
 	@failed=; missing=; \
-	for version in $(VERSIONS); do \
-	  found=$$(tools/find-python $$version 2>/dev/null) || { missing="$$missing $$version"; continue; }; \
+	for version in $(VERSIONS) $(JAX_VERSIONS); do \
+	  found=$$(tools/find-python $${version%%:*} 2>/dev/null) || { missing="$$missing $$version"; continue; }; \
 	  echo "== Python $$version ($$found)"; \
-	  $(MAKE) test-fast PYTHON="$$found" VENV=.venv-python$$version || failed="$$failed $$version"; \
+	  venv=.venv-python$$(echo $$version | sed s/:/-jax/); \
+	  case $$version in *:*) \
+	    mkdir -p $$venv; printf 'jax==%s\njaxlib==%s\n' $${version#*:} $${version#*:} >$$venv/constraints.txt; \
+	    export PIP_CONSTRAINT=$$PWD/$$venv/constraints.txt;; esac; \
+	  $(MAKE) test-fast PYTHON="$$found" VENV=$$venv || failed="$$failed $$version"; \
 	done; \
 	[ -z "$$missing" ] || echo "No Python of the version(s)$$missing was found here."; \
 	[ -z "$$failed" ] || { echo "The tests failed on Python$$failed." >&2; exit 1; }

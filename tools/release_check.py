@@ -3,7 +3,8 @@
     make release-check
 
 The examples of README.md run there, outside of the checkout; names, types and stubs have to be in
-the wheel, and the metadata has to be what an index accepts. Nothing is uploaded.
+the wheel, and the metadata has to be what an index accepts. On every supported Python that is here,
+the wheel is installed with each of its extras into an environment of its own. Nothing is uploaded.
 """
 
 from __future__ import annotations
@@ -33,8 +34,17 @@ FIELDS = (
     "Description-Content-Type",
 )
 
-# What documentation tells readers to install besides.
-EXTRAS = ("all", "draw", "checkpoints", "safetensors", "interop", "examples")
+# What documentation tells readers to install besides, and a module that each brings.
+EXTRAS = {
+    "all": "treescope",
+    "draw": "matplotlib",
+    "checkpoints": "orbax.checkpoint",
+    "safetensors": "safetensors",
+    "interop": "equinox",
+    "examples": "sklearn",
+}
+# On each of these that is here; JAX has wheels for them.
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 
 
 def main() -> int:
@@ -59,6 +69,8 @@ def main() -> int:
             " m.version('namedax')",
             cwd=out,
         )
+        for version in VERSIONS:
+            with_extras(version, wheel, out)
         # A checkout that is installed as it is wins over its own folder, which is no package, in
         # the directory above.
         (out / "namedax").symlink_to(ROOT)
@@ -89,6 +101,30 @@ def installed(wheel: Path, folder: Path) -> Path:
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel)
     return python
+
+
+def with_extras(version: str, wheel: Path, out: Path) -> None:
+    """Install the wheel with each extra on a Python, if that is here, and import what it brings."""
+    found = subprocess.run(
+        [ROOT / "tools" / "find-python", version], capture_output=True, text=True, check=False
+    )
+    if found.returncode:
+        print(f"release-check: there is no Python {version} here, so it was not tried")
+        return
+    for extra, module in EXTRAS.items():
+        folder = out / f"{version}-{extra}"
+        run(found.stdout.strip(), "-m", "venv", folder)
+        python = folder / "bin" / "python"
+        install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        run(python, *install, f"{wheel}[{extra}]")
+        run(
+            python,
+            "-c",
+            f"import {module}, jax, namedax as nx;"
+            " print(jax.__version__, nx.sum(nx.ones(named_shape={'k': 3}), 'k'))",
+            cwd=out,
+        )
+        shutil.rmtree(folder)
 
 
 def in_the_wheel(wheel: Path) -> list[str]:

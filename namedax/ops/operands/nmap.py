@@ -161,9 +161,9 @@ class Lifted:
 
     def __reduce__(self) -> str | tuple[type[Lifted], tuple[object, ...], dict[str, bool]]:
         """By name where a module has it, as a function; those of JAX cannot all be pickled."""
-        module = self.__module__
-        if module != "__main__" and getattr(sys.modules.get(module), self.__name__, None) is self:
-            return self.__name__
+        module, name = self.__module__, str(vars(self).get("__name__", ""))
+        if module != "__main__" and getattr(sys.modules.get(module), name, None) is self:
+            return name
         arguments = (self.__wrapped__, self._op, self._like)
         return (type(self), arguments, {"is_elementwise": self.is_elementwise})
 
