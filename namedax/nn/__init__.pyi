@@ -474,11 +474,11 @@ def gated_delta_rule(
     Returns:
       As `nx.nn.linear_attention`.
 
-    Communication: none, unless positions or features are sharded. Over sharded positions one
-    all-gather of two matrices of each device, {features, value features} and {features, features},
-    and one reduce-scatter in the gradient; positions are never sent. `segments` add one number of
-    each row. `return_state` adds one all-reduce of the state. Over sharded features one all-gather
-    of each array that has them.
+    Communication: none, unless positions or features are sharded. Over positions on n devices
+    ceil(log2(n)) permutes of two matrices, {features, value features} and {features, features}, and
+    as many in the gradient; positions are never sent. `segments` add one number of each row.
+    `return_state` adds one all-reduce of the state. Over sharded features one all-gather of each
+    array that has them.
 
     Raises:
       AxisNotFoundError: an array lacks an axis.
@@ -691,8 +691,8 @@ def linear_attention(
     **Decoding.** With `state`, the arrays may have one position, or lack `axis`. A sequence in
     parts, each with the state of the part before, has the result of the complete sequence.
 
-    Communication: none, unless positions or features are sharded. Over sharded positions one
-    all-gather of the state and of the total decay of each device, and one reduce-scatter in the
+    Communication: none, unless positions or features are sharded. Over positions on n devices
+    ceil(log2(n)) permutes of the state and of the total decay of each device, and as many in the
     gradient; positions are never sent. `segments` add one number of each row. `return_state` adds
     one all-reduce of the state. Over sharded features one all-reduce of the result.
 

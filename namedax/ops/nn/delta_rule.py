@@ -79,11 +79,11 @@ def gated_delta_rule(
     Returns:
       As `nx.nn.linear_attention`.
 
-    Communication: none, unless positions or features are sharded. Over sharded positions one
-    all-gather of two matrices of each device, {features, value features} and {features, features},
-    and one reduce-scatter in the gradient; positions are never sent. `segments` add one number of
-    each row. `return_state` adds one all-reduce of the state. Over sharded features one all-gather
-    of each array that has them.
+    Communication: none, unless positions or features are sharded. Over positions on n devices
+    ceil(log2(n)) permutes of two matrices, {features, value features} and {features, features}, and
+    as many in the gradient; positions are never sent. `segments` add one number of each row.
+    `return_state` adds one all-reduce of the state. Over sharded features one all-gather of each
+    array that has them.
 
     Raises:
       AxisNotFoundError: an array lacks an axis.

@@ -89,8 +89,8 @@ def linear_attention(
     **Decoding.** With `state`, the arrays may have one position, or lack `axis`. A sequence in
     parts, each with the state of the part before, has the result of the complete sequence.
 
-    Communication: none, unless positions or features are sharded. Over sharded positions one
-    all-gather of the state and of the total decay of each device, and one reduce-scatter in the
+    Communication: none, unless positions or features are sharded. Over positions on n devices
+    ceil(log2(n)) permutes of the state and of the total decay of each device, and as many in the
     gradient; positions are never sent. `segments` add one number of each row. `return_state` adds
     one all-reduce of the state. Over sharded features one all-reduce of the result.
 

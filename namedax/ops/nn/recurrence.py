@@ -220,21 +220,50 @@ class Recurrence:
 
         Args:
           block: the map of all positions of this device.
-          combine: combines two maps; their arrays have a leading dimension.
+          combine: combines two maps; their arrays may have a leading dimension.
           apply: applies a map to a state, or to the state 0 (`None`).
 
-        Communication: one all-gather of each array of `block`.
+        Communication: of n devices, ceil(log2(n)) collective-permutes of each array of `block`; one
+        all-gather if the positions also have a `SerialLoop`.
         """
         if not self.place:
             return self.state
-        exists, found = before_this_device(
-            [data[None] for data in block],
-            self.place,
-            lambda *datas: list(lax.associative_scan(combine, list(datas))),
-        )
+        if comm.loops_among(self.place)[1]:
+            exists, found = before_this_device(
+                [data[None] for data in block],
+                self.place,
+                lambda *datas: list(lax.associative_scan(combine, list(datas))),
+            )
+        else:
+            exists, found = self._scan_over_devices(list(block), combine)
         state = apply(found, self.state)
         first = jnp.zeros((), state.dtype) if self.state is None else self.state
         return jnp.where(exists, state, first)
+
+    def _scan_over_devices(
+        self, block: list[jax.Array], combine: Callable[[Map, Map], Map]
+    ) -> tuple[jax.Array, list[jax.Array]]:
+        """Combine the maps of all devices before this one.
+
+        Return True if there is one, and the map, which is arbitrary on the first device. A round
+        doubles the number of devices that are combined (Hillis & Steele 1986, "Data parallel
+        algorithms").
+        """
+        devices, index = math.prod(map(lax.axis_size, self.place)), comm.block_index(self.place)
+
+        def only_if(exists: jax.Array, new: Map, old: Map) -> list[jax.Array]:
+            return [jnp.where(exists, x, y) for x, y in zip(new, old, strict=True)]
+
+        before: list[jax.Array] = []
+        through, distance = block, 1
+        while distance < devices or not before:
+            pairs = [(i, i + distance) for i in range(devices - distance)]
+            found = [comm.ppermute(data, self.place, pairs) for data in through]
+            before = only_if(index >= distance, combine(found, before), before) if before else found
+            distance *= 2
+            if distance < devices:
+                through = only_if(index > 0, combine(before, block), block)
+        return index > 0, before
 
     # --- from dimensions to names -----------------------------------------------------------------
 
