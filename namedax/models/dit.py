@@ -68,14 +68,20 @@ def attention(h: nx.NamedArray, p: Params) -> nx.NamedArray:
     return write(attended, p["out"], "kv_heads, key") + p["out_bias"]
 
 
-def embed(params: Params, images: nx.NamedArray, config: Config) -> nx.NamedArray:
-    """Project the patches, and add the waves of their columns and rows."""
-    pixels = nx.rearrange(
-        images.astype(params["patches"].dtype),
-        "{row=(r patch_row), column=(c patch_column)} -> {pos_sp=(r c), patch_row, patch_column}",
+def patches(images: nx.NamedArray, config: Config) -> Any:
+    """Split rows and columns into positions and the pixels of a patch."""
+    return nx.rearrange(
+        images,
+        "{row=(r patch_row), column=(c patch_column)} -> {pos=(r c), patch_row, patch_column}",
         patch_row=config.patch,
         patch_column=config.patch,
     )
+
+
+def embed(params: Params, images: nx.NamedArray, config: Config) -> nx.NamedArray:
+    """Project the patches, and add the waves of their columns and rows."""
+    pixels = patches(images.astype(params["patches"].dtype), config)
+    pixels = nx.rename(pixels, {"pos": "pos_sp"})
     pattern = "{channel, patch_row, patch_column}, {channel, patch_row, patch_column, %s} -> {%s}"
     x = nx.einsum(pattern % ("embed:embed_fsdp", "embed"), pixels, params["patches"])
     number, width = nx.arange(config.sizes()["pos"], axis="pos_sp"), config.image // config.patch
@@ -86,16 +92,15 @@ def embed(params: Params, images: nx.NamedArray, config: Config) -> nx.NamedArra
     return x + params["patches_bias"] + waves
 
 
-def forward(
+def predict(
     params: Params,
     images: nx.NamedArray,
     times: nx.NamedArray,
     labels: nx.NamedArray,
     config: Config,
-    *,
     dropout_key: Any = None,
 ) -> Any:
-    """Return images with the axis `output`: the noise first, and what its variance depends on."""
+    """Return patches with the axis `output`: the noise first, and what its variance depends on."""
 
     def layer(x: nx.NamedArray, p: Params) -> tuple[nx.NamedArray, None]:
         c = condition(times, labels, p, x.dtype)
@@ -111,8 +116,21 @@ def forward(
     c = condition(times, labels, first, x.dtype)
     h = modulated(x, *modulation(c, params, "final"))
     pixels = read(h, params["pixels"], "patch_row, patch_column, output, channel")
+    return pixels + params["pixels_bias"]
+
+
+def forward(
+    params: Params,
+    images: nx.NamedArray,
+    times: nx.NamedArray,
+    labels: nx.NamedArray,
+    config: Config,
+    *,
+    dropout_key: Any = None,
+) -> Any:
+    """Return images with the axis `output`: the noise first, and what its variance depends on."""
     return nx.rearrange(
-        pixels + params["pixels_bias"],
+        predict(params, images, times, labels, config, dropout_key),
         "{pos=(r c), patch_row, patch_column} -> {row=(r patch_row), column=(c patch_column)}",
         r=config.image // config.patch,
     )
@@ -131,5 +149,5 @@ def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
         for table in (kept, 1 - kept)
     )
     noisy, key = signal * images + error * noise, batch.get("dropout_key")
-    predicted = forward(params, noisy, times, labels, config, dropout_key=key)
-    return nx.mean((predicted["output", 0] - noise) ** 2, ...)
+    predicted = predict(params, noisy, times, labels, config, key)
+    return nx.mean((predicted["output", 0] - patches(noise, config)) ** 2, ...)

@@ -120,10 +120,12 @@ def embed(params: Params, images: nx.NamedArray, config: Config) -> nx.NamedArra
         patch_row=config.patch,
         patch_column=config.patch,
     )
+    # A row of zeros for the learned vector: each device projects the patches of its positions only.
+    pixels = nx.rename(nx.pad(pixels, {"patch": (1, 0)}), {"patch": "pos_sp"})
     pattern = "{channel, patch_row, patch_column}, {channel, patch_row, patch_column, %s} -> {%s}"
-    patches = nx.einsum(pattern % ("embed:embed_fsdp", "embed"), pixels, params["patches"])
-    first = nx.rearrange(params["first"], "-> {patch=1}")
-    x = nx.concatenate([first, patches + params["patches_bias"]], "patch", out_axis="pos_sp")
+    x = nx.einsum(pattern % ("embed:embed_fsdp", "embed"), pixels, params["patches"])
+    is_first = nx.arange(config.sizes()["pos"], axis="pos_sp") == 0
+    x = x + nx.where(is_first, params["first"], params["patches_bias"])
     return x + params["positions"]
 
 
