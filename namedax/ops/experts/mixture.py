@@ -37,7 +37,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from namedax.core.annotations import AnyArray, ArrayLike, EitherArray
 from namedax.core.array import NamedArray, dims_of
@@ -67,6 +67,7 @@ from namedax.ops.experts.slots import Exchange, Slots, rank_among_equals, rank_i
 from namedax.ops.operands.broadcasting import as_block, make_result, to_local
 from namedax.ops.operands.operation import operation
 from namedax.ops.operands.pytree import array_of, flatten, names_of
+from namedax.primitives.equations import cast_axes
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded_size
 from namedax.resources.padding_masks import masked, refilled
@@ -519,6 +520,10 @@ class _Mixture:
             return ()
 
         jax.eval_shape(trace, self.rows, number)
+        if axes := _cast_axes_of_slots(traced[-1].jaxpr):
+            # Cast the tokens before the rounds: the gradient is summed once, and over tokens.
+            self.rows = cast_data(self.rows, axes)
+            jax.eval_shape(trace, self.rows, number)
         closed = traced[-1]
         shape, dims = noted[-1]
         weight = cast_data(self.weight, varying_of(closed.out_avals[0]))
@@ -531,6 +536,17 @@ class _Mixture:
             self.rows, weight, number, rank, rounds, closed.consts, datas
         )
         return self._finish(comm.psum(rows, exchange.own), shape, dims)
+
+
+def _cast_axes_of_slots(jaxpr: Jaxpr) -> frozenset[str]:
+    """Return the mesh axes over which the experts' function casts its slots before any other use.
+
+    They are those of sharded hidden features, over which the function sums its results.
+    """
+    slots = jaxpr.invars[0]
+    casts = {cast_axes(eqn) for eqn in jaxpr.eqns if slots in eqn.invars}
+    axes = casts.pop() if len(casts) == 1 and slots not in jaxpr.outvars else frozenset[str]()
+    return frozenset(axis for axis in axes if not isinstance(axis, LoopAxis))
 
 
 def _is_array(leaf: object) -> bool:

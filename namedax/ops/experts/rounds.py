@@ -4,7 +4,8 @@ Each round has a fixed number of slots, and the fullest expert determines the nu
 The number of slots matches an even load, so that one or two rounds usually suffice. All devices
 that communicate agree on the number of rounds, by one all-reduce of a number. The gradient runs the
 rounds again and keeps no residuals of them. It sends the results' gradients to the experts along
-with the tokens, in one all-to-all per round. It returns the tokens' gradients in another.
+with the tokens, in one all-to-all per round. It returns the tokens' gradients in another. Tokens
+that are cast for sharded hidden features have another variance, so each all-to-all becomes two.
 """
 
 from __future__ import annotations

@@ -434,6 +434,16 @@ def test_what_other_placements_send(capacity):
 
 @pytest.mark.full(1)
 @pytest.mark.fast(0)
+def test_hidden_features_sum_the_gradient_of_tokens_once():
+    # A round sums its slots, 256 for 256 choices. The gradient runs the rounds again, and sums that of the 128 tokens after them.
+    forward, gradient = costs(mapped({"hidden": "x"}), example())
+    assert forward == {"all-reduce in a loop": (1, 4 * 256 * OUT)}
+    assert gradient.pop("all-gather")  # the gradients of parameters, whose blocks are uneven
+    assert gradient == {"all-reduce in a loop": (2, 2 * 4 * 256 * OUT), "all-reduce": (1, 4 * 128 * EMBED)}
+
+
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 def test_rounds_need_no_memory_for_all_tokens_and_experts():
     tokens, experts, size = 4096, 64, 64
     types = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((experts, size, size), (tokens, size), (tokens, experts))]
