@@ -29,6 +29,7 @@ from namedax import hlo as hlo
 from namedax import image as image
 from namedax import interop as interop
 from namedax import lax as lax
+from namedax import linalg as linalg
 from namedax import machines as machines
 from namedax import models as models
 from namedax import nn as nn

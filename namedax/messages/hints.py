@@ -146,7 +146,7 @@ def at_face(word: str) -> str:
 
 # Modules with functions, in the order of the search. The first group with the name counts.
 _SPACES = (
-    ("numpy", "lax", "nn", "random", "interop", "image"),
+    ("numpy", "linalg", "lax", "nn", "random", "interop", "image"),
     ("numpy.linalg", "numpy.fft"),
     ("scipy.special", "scipy.linalg"),
     ("errors", "testing", "checkpoints", "distributed", "debug", "hlo", "machines", "typing"),

@@ -208,8 +208,8 @@ def norm(
       An array with the remaining axes.
 
     Communication: over a sharded axis, one all-reduce of a sum, maximum or minimum; for matrices
-    one for each axis. The orders 2, -2 and `"nuc"` of a matrix need its singular values: a sharded
-    axis is gathered for them (one all-gather).
+    one for each axis. The orders 2, -2 and `"nuc"` of a matrix need its singular values, and
+    communicate as `nx.linalg.svd`. With positional rows or columns the other axis is gathered.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.

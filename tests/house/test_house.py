@@ -33,15 +33,19 @@ ROOMS = (
     "ops.indexing",
     "ops.window",
     "ops.sorting",  # reads by index, which reductions do not
+    "ops.linalg.tall",  # factorizations of blocks
+    "ops.linalg.matrix",  # norms are statistics, and need singular values
     "ops.statistics",  # quantiles sort
     "ops.loops",
     "ops.random",
+    "ops.linalg",  # draws random vectors
     "ops.nn",
     "ops.experts",  # a router is a softmax, and a sort
     "ops.ragged",  # an attention, and experts
     "ops.namespaces",
     "image",
     "lax",
+    "linalg",
     "nn",
     "numpy",
     "random",

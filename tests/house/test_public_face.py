@@ -72,11 +72,11 @@ def test_own_functions_of_numpy_are_names_of_jax():
 def test_modules_that_are_shown_are_faces():
     shown = {name for name in public(nx) if isinstance(getattr(nx, name), types.ModuleType)}
     assert shown == set(
-        "checkpoints debug distributed errors hlo image interop lax machines models nn numpy random scipy testing typing".split()
+        "checkpoints debug distributed errors hlo image interop lax linalg machines models nn numpy random scipy testing typing".split()
     )
 
 
-@pytest.mark.parametrize("name", ["debug", "distributed", "hlo", "interop", "machines", "testing", "typing"])
+@pytest.mark.parametrize("name", ["debug", "distributed", "hlo", "interop", "linalg", "machines", "testing", "typing"])
 def test_faces_show_nothing_else(name):
     module = getattr(nx, name)
     assert public(module) == sorted(module.__all__)
@@ -170,7 +170,7 @@ LOADED = {
 OWN = (
     "core errors messages.call_errors messages.argument_kinds messages.jax_errors messages.layout_names messages.tracebacks "
     "messages.tree_differences primitives programs resources xmap ops.namespaces.operators ops.namespaces.public_names ops.operands "
-    "ops.contraction ops.elementwise ops.indexing ops.reduction ops.shape ops.sorting ops.statistics"
+    "ops.contraction ops.elementwise ops.indexing ops.linalg ops.reduction ops.shape ops.sorting ops.statistics"
 ).split()
 
 

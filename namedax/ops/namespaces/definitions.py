@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from namedax import image as image
     from namedax import interop as interop
     from namedax import lax as lax
+    from namedax import linalg as linalg
     from namedax import machines as machines
     from namedax import nn as nn
     from namedax import numpy as numpy

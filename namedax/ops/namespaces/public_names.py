@@ -19,8 +19,8 @@ __all__ = [
 #: The public names of each module. Public modules of the package are listed under "".
 NAMES: dict[str, str] = {
     "": (
-        "checkpoints debug distributed errors hlo image interop lax machines models nn numpy random"
-        " scipy testing typing"
+        "checkpoints debug distributed errors hlo image interop lax linalg machines models nn numpy"
+        " random scipy testing typing"
     ),
     "core.array": "NamedArray",
     "core.strict_broadcasting": "strict_broadcasting",

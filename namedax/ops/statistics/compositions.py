@@ -1,7 +1,7 @@
 """Weighted means, ranges and norms over axes: `average`, `ptp`, `norm`, `vector_norm`.
 
-They are compositions of reductions, with the same communication. Norms from singular values gather
-the axes.
+They are compositions of reductions, with the same communication. Norms from singular values
+communicate as `nx.linalg.svd`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from namedax.core.region import ambient
 from namedax.errors import ArgumentError, PositionalAxisError, format_value, naming
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.elementwise import apply_elementwise
+from namedax.ops.linalg.matrix import matrix_of, singular_norm
 from namedax.ops.operands import kernels
-from namedax.ops.operands.axes import axis_key, resolve_axis
+from namedax.ops.operands.along_axes import entries_of
+from namedax.ops.operands.axes import axis_key, is_axis_name, resolve_axis
 from namedax.ops.operands.broadcasting import make_result
 from namedax.ops.operands.operation import REDUCED, Explicit, operation
 from namedax.ops.reduction.plan import reduction_plan
@@ -231,8 +233,8 @@ def norm(
       An array with the remaining axes.
 
     Communication: over a sharded axis, one all-reduce of a sum, maximum or minimum; for matrices
-    one for each axis. The orders 2, -2 and `"nuc"` of a matrix need its singular values: a sharded
-    axis is gathered for them (one all-gather).
+    one for each axis. The orders 2, -2 and `"nuc"` of a matrix need its singular values, and
+    communicate as `nx.linalg.svd`. With positional rows or columns the other axis is gathered.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -283,9 +285,13 @@ def norm(
 def _singular_norm(
     op: str, axes: AxisSpec, ord: float | str | None, keepdims: bool, x: AnyArray
 ) -> AnyArray:
+    region = ambient()
+    names = entries_of(axes)
+    if region is not None and region.manual and all(map(is_axis_name, names)):
+        resolve_axis(op, x, axes)
+        return singular_norm(matrix_of(op, x, names[:1], names[1:]), ord)
     plan = reduction_plan(op, x, axes, keepdims)
     data = plan.data
-    region = ambient()
     for i in plan.named:
         placement = (
             region.placement(plan.dims_in[i]) if region is not None and plan.mesh_axes else ()
