@@ -30,6 +30,8 @@ OPERANDS = {
     "m": 'nx.named(jnp.eye(2) + jnp.arange(1.0, N + 1)[:, None, None] / N, ["k", None, None])',
     "m2": 'nx.named(jnp.eye(2) + jnp.arange(4.0 * N).reshape(N, 2, 2) / 9, ["k", None, None])',
     "cube": 'nx.named(jnp.arange(8.0 * N).reshape(N, 2, 2, 2), ["k", None, None, None])',
+    "tall": 'nx.named(jnp.cos(jnp.arange(16.0 * N) ** 2).reshape(8 * N, 2), ["k", "out"])',
+    "square": 'nx.named(3 * jnp.eye(N) + 0.1, ["k", "k2"])',
     "img": 'nx.named(jnp.arange(16.0 * N).reshape(N, 1, 1, 16) % 7, ["k", None, None, None])',
 }
 
@@ -576,6 +578,13 @@ CALLS |= {
     "numpy.vectorize": 'F(jnp.dot, signature="(n),(n)->()")(jnp.ones((2, 3)), jnp.ones(3))',
     "numpy.fft.fftfreq": 'F(N, axis="k")',
     "numpy.fft.rfftfreq": 'F(2 * N - 2, axis="k")',
+    **dict.fromkeys(
+        ("linalg.svd", "linalg.qr", "linalg.pinv", "linalg.norm", "linalg.pca"),
+        'F(tall, "k", "out")',
+    ),
+    **dict.fromkeys(("linalg.eigh", "linalg.cholesky", "linalg.det"), 'F(square, "k", "k2")'),
+    "linalg.lstsq": 'F(tall, tall["out", 0], "k", "out")',
+    "linalg.solve": 'F(square, x, "k", "k2")',
     "numpy.linalg.matrix_power": "F(m, 2)",
     "numpy.linalg.multi_dot": "F([m, m2, m])",
     "numpy.linalg.tensordot": "F(m, m2, axes=1)",

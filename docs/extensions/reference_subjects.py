@@ -126,6 +126,7 @@ _PATHS = {
     "ops/experts/": EXPERTS,
     "ops/ragged/": RAGGED,
     "ops/random/": RANDOM,
+    "ops/linalg/": LINALG,
     "ops/elementwise": ELEMENTWISE,
     **dict.fromkeys(
         ("insight/", "debug/", "machines/", "hlo", "testing"),

@@ -177,7 +177,7 @@ BY_SUBJECT = {
     "Neighbors, windows and convolutions": (40, "nx.conv nx.halo nx.roll nx.pad nx.diff nx.nn.max_pool nx.scipy.signal.convolve"),
     "Interpolation and polynomials": (19, "nx.image.resize nx.numpy.interp nx.numpy.polyfit"),
     "Fourier transforms": (33, "nx.numpy.fft.fft nx.numpy.fft.rfftn nx.numpy.fft.fftshift nx.scipy.fft.dct nx.lax.fft"),
-    "Linear algebra": (84, "nx.norm nx.numpy.linalg.svd nx.scipy.linalg.solve nx.lax.linalg.qr"),
+    "Linear algebra": (99, "nx.norm nx.linalg.svd nx.linalg.pca nx.numpy.linalg.svd nx.scipy.linalg.solve nx.lax.linalg.qr"),
     "Special functions": (66, "nx.scipy.special.gammaln nx.lax.erf nx.scipy.special.softmax"),
     "Random numbers": (50, "nx.random.normal nx.random.key nx.random.choice nx.random.permutation"),
     "Probability distributions": (112, "nx.scipy.stats.norm.logpdf nx.scipy.stats.beta.cdf"),

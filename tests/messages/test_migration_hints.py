@@ -345,7 +345,7 @@ def test_functions_of_matrices_take_the_last_two_axes(word):
         ("manual_seed", ". Write key = jax.random.key(0), the first argument of the functions of nx.random"),
         ("load", ". There is namedax.numpy.load. Write nx.checkpoints.restore('here')"),
         ("reduce_mean", ". Write nx.mean(x, 'k')"),
-        ("cholesky", ". There is namedax.numpy.linalg.cholesky"),
+        ("cholesky", ". There is namedax.linalg.cholesky"),
         ("apply_ufunc", ". Write nx.nmap(function)(x)"),
         ("parse_shape", ". Write x.named_shape"),
         ("ds", ". Write x['k', 2:5]"),

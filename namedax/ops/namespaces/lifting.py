@@ -189,6 +189,14 @@ _NAMESAKES = {
 }
 
 
+# Namespaces of functions of matrices, which are positional axes.
+_MATRICES = ("namedax.numpy.linalg.", "namedax.lax.linalg.", "namedax.scipy.linalg.")
+_OF_MATRICES = (
+    "Communication: none over named axes. Rows and columns are positional axes, which every device\n"
+    "has completely. In a mapped function `nx.positional` gathers a sharded axis before the call;\n"
+    "outside, sharded positional axes of a matrix are gathered. The functions of `nx.linalg` take\n"
+    "names for rows and columns."
+)
 # Namespaces of functions whose parameter `n` or `s` is the size of axes of the result.
 _TRANSFORMS = frozenset({"namedax.numpy.fft", "namedax.scipy.fft"})
 # Transforms of several axes that are transforms of one axis after the other.
@@ -352,7 +360,7 @@ def _documentation(summary: str, path: str, axes: tuple[str, ...], renames: bool
     else:
         paragraphs += [
             "Named axes of array arguments are batch axes of the result.",
-            "Communication: none.",
+            _OF_MATRICES if path.startswith(_MATRICES) else "Communication: none.",
         ]
     if renames:
         paragraphs.append(
