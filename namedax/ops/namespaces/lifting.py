@@ -192,10 +192,10 @@ _NAMESAKES = {
 # Namespaces of functions of matrices, which are positional axes.
 _MATRICES = ("namedax.numpy.linalg.", "namedax.lax.linalg.", "namedax.scipy.linalg.")
 _OF_MATRICES = (
-    "Communication: none over named axes. Rows and columns are positional axes, which every device\n"
-    "has completely. In a mapped function `nx.positional` gathers a sharded axis before the call;\n"
-    "outside, sharded positional axes of a matrix are gathered. The functions of `nx.linalg` take\n"
-    "names for rows and columns."
+    "Communication: none over named axes. Rows and columns are positional axes, which every\n"
+    "device has completely. In a mapped function `nx.positional` gathers a sharded axis before\n"
+    "the call; outside, sharded positional axes of a matrix are gathered. The functions of\n"
+    "`nx.linalg` take names for rows and columns."
 )
 # Namespaces of functions whose parameter `n` or `s` is the size of axes of the result.
 _TRANSFORMS = frozenset({"namedax.numpy.fft", "namedax.scipy.fft"})

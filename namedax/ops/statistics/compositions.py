@@ -24,7 +24,6 @@ from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.linalg.matrix import matrix_of, singular_norm
 from namedax.ops.operands import kernels
-from namedax.ops.operands.along_axes import entries_of
 from namedax.ops.operands.axes import axis_key, is_axis_name, resolve_axis
 from namedax.ops.operands.broadcasting import make_result
 from namedax.ops.operands.operation import REDUCED, Explicit, operation
@@ -279,19 +278,25 @@ def norm(
             "norm: the order of a matrix norm must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, got"
             f" ord={format_value(ord)}."
         )
+    if all(map(is_axis_name, axes)):
+        resolve_axis("norm", x, axes)
+        return _norm_of_names(x, axes, ord)
     return kernels.run("norm", _singular_norm, axis_key("norm", axes), (ord, keepdims), x)
+
+
+@operation("axes", name="norm", on_blocks=True, scope=True)
+def _norm_of_names(
+    x: ArrayLike, axes: tuple[Hashable, Hashable], ord: float | str | None
+) -> AnyArray:
+    return singular_norm(matrix_of("norm", x, axes[:1], axes[1:]), ord)
 
 
 def _singular_norm(
     op: str, axes: AxisSpec, ord: float | str | None, keepdims: bool, x: AnyArray
 ) -> AnyArray:
-    region = ambient()
-    names = entries_of(axes)
-    if region is not None and region.manual and all(map(is_axis_name, names)):
-        resolve_axis(op, x, axes)
-        return singular_norm(matrix_of(op, x, names[:1], names[1:]), ord)
     plan = reduction_plan(op, x, axes, keepdims)
     data = plan.data
+    region = ambient()
     for i in plan.named:
         placement = (
             region.placement(plan.dims_in[i]) if region is not None and plan.mesh_axes else ()
