@@ -5,14 +5,14 @@ decays by a number. Positions can be sharded. As in grouped-query attention, the
 share one head of `kv_heads`. Tensor parallelism shards `kv_heads`, or `group` if `kv_heads` has
 size 1. A checkpoint has one matrix for the gate, the inputs, both projections and the time steps.
 Its axis `projected` cannot be sharded over heads. It is stored over `embed_fsdp` and split in the
-layer. Each device multiplies only the columns of its heads. Source: Dao and Gu, "Transformers are
-SSMs", 2024.
+layer. Each device multiplies only the columns of its heads. Rows may have packed documents: each
+begins with an empty state, and its convolution reads no other document. Source: Dao and Gu,
+"Transformers are SSMs", 2024.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 import namedax as nx
-from namedax.errors import CheckpointError, UnsupportedArgumentError
+from namedax.errors import CheckpointError
 from namedax.models import common, convolution
 from namedax.models.common import Params, write
 from namedax.models.mamba_keys import ENTRIES, FIXED, IGNORED, SPEC
@@ -115,18 +115,13 @@ def init_cache(config: Config, batch: int, capacity: int = 0, dtype: Any = jnp.f
 
 def split(array: Any, axis: str, parts: Sequence[str], config: Config) -> dict[str, Any]:
     """Split the axis of several parts into their axes; no part leaves its device."""
-    sizes, found = config.sizes(), {}
-    shapes = {part: {f"all {name}": sizes[name] for name in PARTS[part]} for part in parts}
-    ends = [*itertools.accumulate(math.prod(shape.values()) for shape in shapes.values())]
-    arrays = nx.split(array, ends[:-1], axis, out_axis=[f"{axis} {part}" for part in parts])
-    for part, one in zip(parts, arrays, strict=True):
-        one = nx.split_axis(one, f"{axis} {part}", shapes[part])
-        found[part] = nx.rename(one, {f"all {name}": name for name in PARTS[part]})
-    return found
+    sizes = config.sizes()
+    shapes = {part: {name: sizes[name] for name in PARTS[part]} for part in parts}
+    return convolution.split(array, axis, shapes)
 
 
 def mixer(
-    x: nx.NamedArray, p: Params, config: Config, cache: Any, lengths: Any
+    x: nx.NamedArray, p: Params, config: Config, cache: Any, rows: Mapping[str, Any]
 ) -> tuple[nx.NamedArray, Any]:
     """Project, convolve, apply the recurrence and the gate, and project back."""
     h = nx.nn.rms_norm(x, "embed", scale=p["norm"], epsilon=config.epsilon)
@@ -142,16 +137,16 @@ def mixer(
     new = {}
     for name in CONVOLVED:
         past = None if cache is None else cache[name]
-        y, new[name] = convolution.convolve(parts[name], taps[name], past, lengths)
+        y, new[name] = convolution.convolve(parts[name], taps[name], past, rows)
         parts[name] = nx.nn.silu(y + biases[name]).astype(jnp.float32)
     values, b, c = (parts[name] for name in CONVOLVED)
     dt = nx.clip(nx.nn.softplus(parts["dt"].astype(jnp.float32) + p["dt_bias"]), *config.limit)
-    if lengths is not None:  # padding does not change the state
-        dt = nx.where(nx.arange(dt.named_shape["pos"], axis="pos") < lengths, dt, 0.0)
+    if rows.get("lengths") is not None:  # padding does not change the state
+        dt = nx.where(nx.arange(dt.named_shape["pos"], axis="pos") < rows["lengths"], dt, 0.0)
     state = None if cache is None else cache["state"]
     y, new["state"] = nx.nn.linear_attention(
         c, b, values * dt, features="state", decay=-nx.exp(p["rate"]) * dt, state=state,
-        chunk_size=config.chunk, return_state=True,
+        segments=rows.get("segments"), chunk_size=config.chunk, return_state=True,
     )  # fmt: skip
     y = (y + p["skip"] * values) * nx.nn.silu(parts["gate"])
     y = nx.nn.rms_norm(y, ("group", "key"), scale=p["gate_norm"], epsilon=config.epsilon)
@@ -161,24 +156,20 @@ def mixer(
 
 def forward(
     params: Params, tokens: nx.NamedArray, config: Config, *,
-    cache: Any = None, lengths: Any = None, dropout_key: Any = None,
+    cache: Any = None, dropout_key: Any = None, **rows: Any,
 ) -> Any:  # fmt: skip
-    """Return the logits of the next token at every position; with a cache, see `llama.forward`."""
+    """Return the logits of the next token at every position; `rows` and `cache` as in `llama`."""
 
     def layer(x: nx.NamedArray, p: Params, part: Any = None) -> tuple[nx.NamedArray, Any]:
-        return mixer(x, p, config, part, lengths)
+        return mixer(x, p, config, part, rows)
 
     x = common.embedding(params["embed"], tokens)
     x, cache = common.apply_layers(layer, x, params["layers"], config, dropout_key, cache=cache)
-    logits = common.logits(x, params, config, cache, lengths)
+    logits = common.logits(x, params, config, cache, rows.get("lengths"))
     return logits if cache is None else (logits, cache)
 
 
 def loss(params: Params, batch: Mapping[str, Any], config: Config) -> Any:
     """Return the mean cross-entropy of the next tokens, in nats."""
-    if batch.get("segments") is not None:
-        raise UnsupportedArgumentError(
-            "models.mamba: packed documents are not supported. Use one document in a row."
-        )
-    logits = forward(params, batch["tokens"], config, dropout_key=batch.get("dropout_key"))
-    return common.cross_entropy(logits, batch)
+    more = {name: batch.get(name) for name in ("segments", "dropout_key")}
+    return common.cross_entropy(forward(params, batch["tokens"], config, **more), batch)

@@ -33,13 +33,8 @@ from namedax.models.architectures import Model, open_model, parameters
 from namedax.models.arguments import add_layout, add_model, read_layout
 
 SUMMARY = "Train a model, or fine-tune a published one, under any layout."
-PACKED = (
-    "llama",
-    "mixtral",
-    "gemma",
-    "gpt_oss",
-    "deepseek",
-)  # whose attention stays within documents
+# Models in which packed documents do not see each other.
+PACKED = ("llama", "mixtral", "gemma", "gpt_oss", "deepseek", "mamba")
 
 
 @dataclasses.dataclass(frozen=True)

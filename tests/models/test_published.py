@@ -280,9 +280,3 @@ def test_random_parameters(module):
             assert (array.data == 1).all()
         if place.endswith("bias") and not place.endswith("dt_bias"):
             assert not array.data.any()
-
-
-def test_packed_documents_of_mamba_are_an_error():
-    mamba = module_of("mamba")
-    with pytest.raises(ValueError, match="packed documents are not supported"):
-        mamba.loss({}, {"tokens": None, "segments": 0}, mamba.TINY)

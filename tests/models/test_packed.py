@@ -1,0 +1,101 @@
+"""Packed documents in the recurrent models of namedax.models: each has the logits, loss and gradients that it has alone, in every layout."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+
+import namedax as nx
+from namedax.errors import UnsupportedArgumentError
+from namedax.models import common, mamba
+from tests.models.loading import golden
+from tests.models.test_models import TOLERANCE, model_of, names_of, params_of
+
+# The lengths of the documents in each row of 16 positions; padding follows them.
+ROWS = [[5, 11], [1, 1, 2, 9, 3], [16], [7, 2, 4]]
+LONGEST = 16
+
+
+@functools.cache
+def rows_of(case):
+    """The rows, and the same documents alone in rows of their own, with a mask for the tokens."""
+    tokens, targets = (golden(case)[name][: len(ROWS)] for name in ("tokens", "targets"))
+    segments, positions = np.full(tokens.shape, -1, np.int32), np.zeros(tokens.shape, np.int32)
+    alone = {"tokens": [], "targets": [], "mask": []}
+    for row, lengths in enumerate(ROWS):
+        start = 0
+        for number, length in enumerate(lengths):
+            part = slice(start, start := start + length)
+            segments[row, part], positions[row, part] = 3 * number, np.arange(length)
+            for name, array in (("tokens", tokens), ("targets", targets), ("mask", np.ones_like(tokens))):
+                alone[name].append(np.pad(array[row, part], (0, LONGEST - length)))
+    packed = {"tokens": tokens, "targets": targets, "segments": segments, "positions": positions, "mask": segments >= 0}
+    named = lambda rows: {name: nx.named(np.stack(array), ["batch", "pos"]) for name, array in rows.items()}  # noqa: E731
+    return named(packed), named(alone)
+
+
+def run(case, batch, title="one device", axis_types=None):
+    """The logits of the tokens, the loss and its gradients."""
+    module, config = model_of(case)
+    config = dataclasses.replace(config, microbatches=2 * title.startswith("pipeline"))
+    mesh, resources = common.layout(title, names_of(case), axis_types)
+
+    def body(params, batch):
+        rows = {name: batch[name] for name in ("segments", "positions") if name in batch}
+        value, grads = jax.value_and_grad(module.loss)(params, batch, config)
+        return module.forward(params, batch["tokens"], config, **rows), value, grads
+
+    f = nx.xmap(body, axis_resources=resources, axis_sizes=config.sizes(), mesh=mesh)
+    logits, value, grads = f(params_of(case), batch)
+    is_token = np.asarray(nx.positional(batch["mask"], ["batch", "pos"])).astype(bool)
+    return nx.positional(logits, ["batch", "pos", "vocab"])[is_token], value, dict(common.places(grads))
+
+
+@functools.cache
+def alone(case):
+    return run(case, rows_of(case)[1])
+
+
+TITLES = [
+    "ring+fsdp",
+    *(
+        pytest.param(title, marks=[pytest.mark.fast(0), pytest.mark.full(0)])
+        for title in common.LAYOUTS
+        if title not in ("ring+fsdp", "ep", "ep+fsdp")
+    ),
+]
+
+
+@pytest.mark.parametrize("axis_types", [AxisType.Explicit, AxisType.Auto], ids=str)
+@pytest.mark.parametrize("title", TITLES)
+@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.parametrize("case", ["mamba2"])
+def test_packed_documents_are_as_alone(case, title, axis_types):
+    if title == "one device" and axis_types == AxisType.Auto:
+        axis_types = None
+    logits, value, grads = run(case, rows_of(case)[0], title, axis_types)
+    wanted_logits, wanted_value, wanted_grads = alone(case)
+    np.testing.assert_allclose(logits, wanted_logits, **TOLERANCE)
+    np.testing.assert_allclose(value, wanted_value, **TOLERANCE)
+    for place, want in wanted_grads.items():
+        names = list(want.named_shape)
+        np.testing.assert_allclose(nx.positional(grads[place], names), nx.positional(want, names), err_msg=place, **TOLERANCE)
+
+
+def test_packed_documents_with_a_cache_are_an_error():
+    """A document would continue the one before, also in the convolution."""
+    config = mamba.TINY
+
+    def forward():
+        tokens = nx.zeros(named_shape={"batch": 2, "pos": 4}, dtype=np.int32)
+        params, cache = mamba.init(config, jax.random.key(0)), mamba.init_cache(config, 2)
+        return mamba.forward(params, tokens, config, cache=cache, segments=tokens)
+
+    with pytest.raises(UnsupportedArgumentError, match="packed documents cannot continue the states of a cache"):
+        jax.eval_shape(forward)
