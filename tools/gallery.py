@@ -31,7 +31,7 @@ Each example is one program that runs under several layouts. The results are the
 communication (payload) of a step on eight devices, simulated on two cores. These times show the cost of communication on that machine. They
 do not predict the speedup on eight real devices. `tools/gallery.py` wrote this page.
 
-[Models](models/index.md) has published architectures: Llama, Mixtral, GPT-OSS, DeepSeek, Gemma, T5, Whisper, ViT and Mamba.
+[Models](models/index.md) has published architectures: Llama, Mixtral, GPT-OSS, DeepSeek, Gemma, T5, Whisper, ViT, Mamba and Qwen3-Next.
 
 ```{toctree}
 :hidden:

@@ -49,6 +49,7 @@ TYPES = {
     "qwen2_vl": "qwen2_vl",
     "qwen3": "llama",
     "qwen3_moe": "mixtral",
+    "qwen3_next": "qwen3_next",
     "t5": "t5",
     "Transformer2DModel": "dit",
     "vit": "vit",

@@ -243,19 +243,21 @@ def apply_layers(
 
 
 def layer_of(cache: Any, axis: str, number: Any) -> Any:
-    """Return the cache of one layer: of keys and values, or a dictionary of states."""
+    """Return the cache of one layer: of keys and values, or dictionaries of states."""
     if isinstance(cache, nx.nn.KVCache):
         return cache.select(axis, number)
-    return {name: state[axis, number] for name, state in cache.items()}
+    if isinstance(cache, dict):
+        return {name: layer_of(of, axis, number) for name, of in cache.items()}
+    return cache[axis, number]
 
 
 def with_layer(cache: Any, axis: str, number: Any, part: Any) -> Any:
     """Return the cache of all layers with the new cache of one layer."""
     if isinstance(cache, nx.nn.KVCache):
         return part.whole()
-    return {
-        name: state.at[axis, number].set(part[name], mode="clip") for name, state in cache.items()
-    }
+    if isinstance(cache, dict):
+        return {name: with_layer(of, axis, number, part[name]) for name, of in cache.items()}
+    return cache.at[axis, number].set(part, mode="clip")
 
 
 def embedding(table: nx.NamedArray, tokens: Any, pos: str = "pos") -> Any:
@@ -373,7 +375,8 @@ def cross_entropy(logits: nx.NamedArray, batch: Mapping[str, Any], axis: str = "
 OTHERS = {"query_fsdp": "data", "latent_fsdp": "data"}  # of weights that neither read nor write it
 FSDP = {"embed_fsdp": "data", "embed_expert": "data", "image_embed_fsdp": "data", **OTHERS}
 TENSOR = dict.fromkeys(
-    ("kv_heads", "hidden", "dense_hidden", "vocab", "image_heads", "image_hidden"), "model"
+    "kv_heads state_heads hidden dense_hidden shared_hidden vocab image_heads image_hidden".split(),
+    "model",
 )
 ACCUMULATE = ("data", nx.SerialLoop(2))
 RING = dict.fromkeys(("pos", "pos_sp", "source", "source_sp", "frame"), "context")

@@ -1,4 +1,4 @@
-"""The causal convolution of Mamba 2 over names."""
+"""The causal convolution of Mamba 2 and Qwen3-Next over names."""
 
 from __future__ import annotations
 

@@ -115,14 +115,19 @@ def expert(p: Params, x: nx.NamedArray) -> nx.NamedArray:
     return nx.dot(nx.nn.silu(gate) * up, p["down"], "hidden")
 
 
-def feed_forward(x: nx.NamedArray, p: Params, config: Config) -> tuple[nx.NamedArray, Any]:
-    """Add the weighted results of the chosen experts; also return the routing."""
-    h = nx.nn.rms_norm(x, "embed", scale=p["norm2"], epsilon=config.epsilon)
-    h = nx.rename(h, {"pos_sp": "pos"})
+def mixture(h: nx.NamedArray, p: Params, config: Config) -> tuple[nx.NamedArray, nx.nn.Routing]:
+    """Return the weighted results of the chosen experts, and the routing."""
     logits = read(h, p["router"], "route")
     routing = nx.nn.top_k_routing(logits, "route", config.chosen, normalize=config.normalize)
     weights = {name: p[name] for name in ("gate", "up", "down")}
-    return x + common.mixture(expert, weights, h, routing), routing
+    return common.mixture(expert, weights, h, routing), routing
+
+
+def feed_forward(x: nx.NamedArray, p: Params, config: Config) -> tuple[nx.NamedArray, Any]:
+    """Add the weighted results of the chosen experts; also return the routing."""
+    h = nx.nn.rms_norm(x, "embed", scale=p["norm2"], epsilon=config.epsilon)
+    y, routing = mixture(nx.rename(h, {"pos_sp": "pos"}), p, config)
+    return x + y, routing
 
 
 def balance_loss(routing: nx.nn.Routing) -> Any:

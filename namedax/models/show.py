@@ -116,24 +116,34 @@ PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, int]]] = {
          "tied": True},
         {"batch": 1, "pos": 4096},
     ),
+    "qwen3_next": (
+        "Qwen3-Next 80B-A3B",
+        "Qwen3-Next-80B-A3B-Instruct",
+        {"vocab": 151936, "embed": 2048, "hidden": 512, "shared_hidden": 512, "layers": 12,
+         "heads": 16, "kv_heads": 2, "key": 256, "theta": 10_000_000.0, "experts": 512,
+         "scaling": {"rope_type": "default", "partial_rotary_factor": 0.25}, "chosen": 10,
+         "balance": 0.001, "state_heads": 16, "value_heads": 32, "feature": 128, "value": 128},
+        {"batch": 4, "pos": 4096},
+    ),
 }  # fmt: skip
 #: The meshes of the chips that are planned, as the torus of the machine has them.
 MESHES = {4: (2, 2), 8: (4, 2), 16: (4, 4), 64: (8, 8), 256: (16, 16)}
 #: The names that `nx.plan` may map, and the number of layouts that it tries.
 NAMES = (
     "batch embed_fsdp embed_expert image_embed_fsdp query_fsdp latent_fsdp expert hidden"
-    " dense_hidden kv_heads vocab pos_sp source_sp"
+    " dense_hidden shared_hidden kv_heads state_heads vocab pos_sp source_sp"
 ).split()
 HEADS = {"kv_heads": "group"}
 TRIES = 24
 #: What is planned: the numbers of chips, the number of layouts that are tried, and names with a
-#: given place. A model that fits on no 8 chips, and whose step takes longer to trace, has less.
+#: given place. Models that fit on no 8 chips have more chips, or fewer layouts if a step is large.
 PLANNED: dict[str, tuple[list[int], int, dict[str, Any]]] = {
     "deepseek": (
         [256],
         4,
         dict.fromkeys(("batch", "expert", "embed_fsdp", "query_fsdp", "latent_fsdp"), ("x", "y")),
     ),
+    "qwen3_next": ([64, 256], TRIES, {}),
 }
 
 
@@ -297,7 +307,7 @@ def plans(argv: Sequence[str] | None = None) -> None:
     )
     add = parser.add_argument
     add_model(add)
-    add("--chips", type=int, nargs="*", help="(8 256, or 256 for deepseek)")
+    add("--chips", type=int, nargs="*", help="(8 256; 64 256 for qwen3_next, 256 for deepseek)")
     add("--machine", choices=MACHINES, default="v5p", help="(%(default)s)")
     add("--tries", type=int, help="layouts to try (24, or 4 for deepseek)")
     options = parser.parse_args(argv)

@@ -34,7 +34,7 @@ from namedax.models.arguments import add_layout, add_model, read_layout
 
 SUMMARY = "Train a model, or fine-tune a published one, under any layout."
 # Models in which packed documents do not see each other.
-PACKED = ("llama", "mixtral", "gemma", "gpt_oss", "deepseek", "mamba")
+PACKED = ("llama", "mixtral", "gemma", "gpt_oss", "deepseek", "mamba", "qwen3_next")
 
 
 @dataclasses.dataclass(frozen=True)

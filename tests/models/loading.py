@@ -30,8 +30,8 @@ def golden(case: str) -> dict[str, Any]:
 def state(case: str) -> dict[str, np.ndarray]:
     """Return the state dict of the tiny model, by the keys of a published checkpoint."""
     found = golden(case)
-    shapes = json.loads(str(found["shapes"]))
-    return {str(key): make(str(key), tuple(shape)) for key, shape in zip(found["keys"], shapes, strict=True)}
+    shapes, factors = json.loads(str(found["shapes"])), json.loads(str(found.get("factors", "{}")))
+    return {str(key): make(str(key), tuple(shape), factors) for key, shape in zip(found["keys"], shapes, strict=True)}
 
 
 def write_config(case: str, folder: Path) -> Path:
@@ -44,16 +44,19 @@ def write_config(case: str, folder: Path) -> Path:
 def _entries(spec: Mapping[str, tuple[str, str]], sizes: Mapping[str, int]) -> Any:
     """Yield for every entry its places, its keys by index, the stacked axes, and einops patterns with their sizes.
 
-    The parts of a tensor are its first axis "part", with one place each; other tensors have one part.
+    The parts of a tensor are its first axis "part", with one place each; other tensors have one part. A range such as
+    `{layers:3..:4}` has the numbers 3, 7, 11, ...
     """
     for key, (place, pattern) in spec.items():
         left, _, right = (part.strip() for part in pattern.partition("->"))
         axes = [tuple(axis.split("=")) for axis in re.split(r"[, ]+", right.strip("{}").strip()) if axis]
-        numbers = re.findall(r"{(\w+)(?::(\d*)\.\.\d*)?}", key)
-        stacked = [name for name, _ in numbers]
-        template = re.sub(r":[\d.]+}", "}", key)
+        numbers = re.findall(r"{(\w+)(?::(\d*)\.\.\d*(?::(\d+))?)?}", key)
+        stacked = [name for name, _, _ in numbers]
+        template = re.sub(r":[\d.:]+}", "}", key)
         keys = {
-            index: template.format(**{name: i + int(first or 0) for (name, first), i in zip(numbers, index, strict=True)})
+            index: template.format(
+                **{name: int(first or 0) + int(step or 1) * i for (name, first, step), i in zip(numbers, index, strict=True)}
+            )
             for index in np.ndindex(*[sizes[name] for name in stacked])
         }
         pairs = [(axis[0], axis[-1]) for axis in axes]

@@ -16,7 +16,11 @@ from tests.models.loading import golden
 from tests.models.test_models import CASES, model_of, params_of
 
 #: Decoders; the first two cases of a module are those with other attention.
-DECODERS = [case for case, module in CASES.items() if module in ("llama", "mixtral", "gemma", "gpt_oss", "deepseek", "mamba")]
+DECODERS = [
+    case
+    for case, module in CASES.items()
+    if module in ("llama", "mixtral", "gemma", "gpt_oss", "deepseek", "mamba", "qwen3_next")
+]
 NEW = 6
 
 
@@ -140,7 +144,10 @@ def alone(case, options):
     [
         "llama3",
         *(pytest.param(case, marks=pytest.mark.fast(0)) for case in ("gemma3", "mixtral")),
-        *(pytest.param(case, marks=[pytest.mark.fast(0), pytest.mark.full(0)]) for case in ("mamba2", "deepseek_v3")),
+        *(
+            pytest.param(case, marks=[pytest.mark.fast(0), pytest.mark.full(0)])
+            for case in ("mamba2", "deepseek_v3", "qwen3_next")
+        ),
     ],
 )
 def test_requests_enter_and_leave_the_rows_of_a_cache(case, title, options, axis_types):

@@ -14,7 +14,7 @@ import namedax as nx
 from tests.models.loading import golden
 from tests.models.test_models import TOLERANCE, batch_of, common, model_of, names_of, params_of
 
-CASES = ["mixtral", "qwen3_moe", "gpt_oss"]
+CASES = ["mixtral", "qwen3_moe", "gpt_oss", "qwen3_next"]
 
 
 @functools.cache

@@ -35,8 +35,9 @@ CASES = {
     "dit": "dit",
     "qwen2_vl": "qwen2_vl",
     "mamba2": "mamba",
+    "qwen3_next": "qwen3_next",
 }
-EXPERTS = ("mixtral", "gpt_oss", "deepseek")  # modules with a mixture of experts
+EXPERTS = ("mixtral", "gpt_oss", "deepseek", "qwen3_next")  # modules with a mixture of experts
 TOLERANCE = {"rtol": 2e-5, "atol": 2e-5}
 INPUTS = {  # in the order of the arguments of `forward`
     "inputs": ["batch", "source"],

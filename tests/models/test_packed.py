@@ -16,27 +16,30 @@ from namedax.models import common, mamba
 from tests.models.loading import golden
 from tests.models.test_models import TOLERANCE, model_of, names_of, params_of
 
-# The lengths of the documents in each row of 16 positions; padding follows them.
-ROWS = [[5, 11], [1, 1, 2, 9, 3], [16], [7, 2, 4]]
+# The lengths of the documents in each row of 16 positions; padding follows them. Each is the beginning of a row of the golden file, of those
+# with the smallest rounding errors: the first results of Qwen3-Next may be almost 0 before their norm.
+ROWS = [[5, 11], [1, 2, 9], [16], [7, 4]]
+SOURCES = [1, 2, 3, 4, 6, 1, 2, 3]
 LONGEST = 16
 
 
 @functools.cache
 def rows_of(case):
     """The rows, and the same documents alone in rows of their own, with a mask for the tokens."""
-    tokens, targets = (golden(case)[name][: len(ROWS)] for name in ("tokens", "targets"))
-    segments, positions = np.full(tokens.shape, -1, np.int32), np.zeros(tokens.shape, np.int32)
-    alone = {"tokens": [], "targets": [], "mask": []}
-    for row, lengths in enumerate(ROWS):
-        start = 0
-        for number, length in enumerate(lengths):
-            part = slice(start, start := start + length)
-            segments[row, part], positions[row, part] = 3 * number, np.arange(length)
-            for name, array in (("tokens", tokens), ("targets", targets), ("mask", np.ones_like(tokens))):
-                alone[name].append(np.pad(array[row, part], (0, LONGEST - length)))
-    packed = {"tokens": tokens, "targets": targets, "segments": segments, "positions": positions, "mask": segments >= 0}
-    named = lambda rows: {name: nx.named(np.stack(array), ["batch", "pos"]) for name, array in rows.items()}  # noqa: E731
-    return named(packed), named(alone)
+    names = ("tokens", "targets")
+    found = {name: golden(case)[name][SOURCES] for name in names}
+    lengths = np.concatenate(ROWS)
+    alone = {name: found[name] for name in names} | {"mask": np.arange(LONGEST) < lengths[:, None]}
+    packed = {name: np.zeros((len(ROWS), LONGEST), np.int32) for name in (*names, "positions")}
+    packed["segments"] = np.full((len(ROWS), LONGEST), -1, np.int32)
+    places = [(row, sum(of[:number])) for row, of in enumerate(ROWS) for number in range(len(of))]
+    for number, ((row, start), length) in enumerate(zip(places, lengths, strict=True)):
+        part = slice(start, start + length)
+        for name in names:
+            packed[name][row, part] = found[name][number, :length]
+        packed["segments"][row, part], packed["positions"][row, part] = 3 * number, np.arange(length)
+    packed["mask"] = packed["segments"] >= 0
+    return tuple({name: nx.named(array, ["batch", "pos"]) for name, array in rows.items()} for rows in (packed, alone))
 
 
 def run(case, batch, title="one device", axis_types=None):
@@ -53,12 +56,12 @@ def run(case, batch, title="one device", axis_types=None):
     f = nx.xmap(body, axis_resources=resources, axis_sizes=config.sizes(), mesh=mesh)
     logits, value, grads = f(params_of(case), batch)
     is_token = np.asarray(nx.positional(batch["mask"], ["batch", "pos"])).astype(bool)
-    return nx.positional(logits, ["batch", "pos", "vocab"])[is_token], value, dict(common.places(grads))
+    return np.asarray(nx.positional(logits, ["batch", "pos", "vocab"]))[is_token], value, dict(common.places(grads))
 
 
 @functools.cache
 def alone(case):
-    return run(case, rows_of(case)[1])
+    return run(case, rows_of(case)[1], "tp")  # JAX 0.10.2 crashes in the gradient of Mamba 2 on one CPU device
 
 
 TITLES = [
@@ -73,9 +76,13 @@ TITLES = [
 
 @pytest.mark.parametrize("axis_types", [AxisType.Explicit, AxisType.Auto], ids=str)
 @pytest.mark.parametrize("title", TITLES)
-@pytest.mark.fast(1)
-@pytest.mark.full(1)
-@pytest.mark.parametrize("case", ["mamba2"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param("mamba2", marks=[pytest.mark.fast(1), pytest.mark.full(1)]),
+        pytest.param("qwen3_next", marks=[pytest.mark.fast(0), pytest.mark.full(1)]),
+    ],
+)
 def test_packed_documents_are_as_alone(case, title, axis_types):
     if title == "one device" and axis_types == AxisType.Auto:
         axis_types = None

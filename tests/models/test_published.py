@@ -172,6 +172,47 @@ QWEN2_VL = {
     "vision_token_id": 151654,
     "vocab_size": 151936,
 }
+QWEN_NEXT = {
+    "architectures": ["Qwen3NextForCausalLM"],
+    "attention_dropout": 0.0,
+    "bos_token_id": 151643,
+    "decoder_sparse_step": 1,
+    "eos_token_id": 151645,
+    "full_attention_interval": 4,
+    "head_dim": 256,
+    "hidden_act": "silu",
+    "hidden_size": 2048,
+    "initializer_range": 0.02,
+    "intermediate_size": 5120,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "linear_value_head_dim": 128,
+    "max_position_embeddings": 262144,
+    "mlp_only_layers": [],
+    "model_type": "qwen3_next",
+    "moe_intermediate_size": 512,
+    "norm_topk_prob": True,
+    "num_attention_heads": 16,
+    "num_experts": 512,
+    "num_experts_per_tok": 10,
+    "num_hidden_layers": 48,
+    "num_key_value_heads": 2,
+    "output_router_logits": False,
+    "partial_rotary_factor": 0.25,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": None,
+    "rope_theta": 10000000,
+    "router_aux_loss_coef": 0.001,
+    "shared_expert_intermediate_size": 512,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "transformers_version": "4.57.0.dev0",
+    "use_cache": True,
+    "use_sliding_window": False,
+    "vocab_size": 151936,
+}
 # The module, the entries, and sizes of axes of the published checkpoint.
 PUBLISHED = {
     "google/vit-base-patch16-224": ("vit", VIT, {"kv_heads": 12, "key": 64, "classes": 1000, "pos": 197}),
@@ -199,6 +240,20 @@ PUBLISHED = {
         "mamba",
         CODESTRAL | {"time_step_limit": [0.0, {"__float__": "Infinity"}]},
         {"state": 128},
+    ),
+    "Qwen/Qwen3-Next-80B-A3B-Instruct": (
+        "qwen3_next",
+        QWEN_NEXT,
+        {
+            "layers": 12,
+            "kv_heads": 2,
+            "group": 8,
+            "state_heads": 16,
+            "share": 2,
+            "projected": 768,
+            "convolved": 8192,
+            "hidden": 512,
+        },
     ),
 }
 
@@ -251,6 +306,17 @@ UNSUPPORTED = {
         "has different sizes of kv_heads in the encoder and the decoder",
     ),
     "another expansion": ("mamba", CODESTRAL | {"expand": 3}, r"has expand \* hidden_size that is not num_heads \* head_dim"),
+    "other groups of layers": ("qwen3_next", QWEN_NEXT | {"full_attention_interval": 2}, "this model supports only 4"),
+    "another order of layers": (
+        "qwen3_next",
+        QWEN_NEXT | {"layer_types": ["full_attention"] * 48},
+        "has layers that are not groups of three layers with linear_attention and one with full_attention",
+    ),
+    "a part of a group": (
+        "qwen3_next",
+        QWEN_NEXT | {"num_hidden_layers": 46},
+        "has layers that are not groups of three layers",
+    ),
     "a missing entry": (
         "mamba",
         {"model_type": "mamba2", "hidden_size": 64, "num_heads": 2, "head_dim": 64},
@@ -279,4 +345,32 @@ def test_random_parameters(module):
         if place.endswith("norm"):
             assert (array.data == 1).all()
         if place.endswith("bias") and not place.endswith("dt_bias"):
+            assert not array.data.any()
+
+
+@pytest.mark.parametrize(
+    "scaling", [{}, {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 65536}}]
+)
+@pytest.mark.parametrize("share", [{}, {"partial_rotary_factor": 0.5}])
+def test_a_part_of_the_features_is_rotated(scaling, share, tmp_path):
+    """Files without the entry rely on a quarter."""
+    entries = {entry: value for entry, value in QWEN_NEXT.items() if entry != "partial_rotary_factor"}
+    config = read(tmp_path, "qwen3_next", entries | scaling | share)
+    found = scaling.get("rope_scaling", {"rope_type": "default"})
+    assert config.scaling == {"partial_rotary_factor": 0.25} | found | share
+    assert config.theta == 1e7
+
+
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
+def test_random_parameters_of_qwen3_next():
+    """A norm multiplies by one plus its weight; that of linear attention by its weight."""
+    module = module_of("qwen3_next")
+    params = dict(common.places(module.init(module.TINY, jax.random.key(0))))
+    assert {*params} == {place for place, _ in module.spec(module.TINY).values()}
+    for place, array in params.items():
+        assert np.isfinite(array.data).all()
+        if place.endswith(("gate_norm", "dt_bias")):
+            assert (array.data == 1).all()
+        elif "norm" in place:
             assert not array.data.any()

@@ -20,6 +20,7 @@ SIZES = {
     "mamba": 2.70,
     "mixtral": 30.53,
     "qwen2_vl": 2.21,
+    "qwen3_next": 79.67,
     "t5": 2.85,
     "vit": 0.30,
     "whisper": 1.54,

@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Mapping
 
 import numpy as np
 
 
-def make(key: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the tensor of a state dict: random numbers that depend on the key and the shape alone."""
+def make(key: str, shape: tuple[int, ...], factors: Mapping[str, float] = {}) -> np.ndarray:
+    """Return the tensor of a state dict: random numbers that depend on the key and the shape alone.
+
+    They are multiplied by the factor whose text the key contains.
+    """
+    factor = next((factor for text, factor in factors.items() if text in key), None)
+    if factor is not None:
+        return np.float32(factor) * make(key, shape)
     rng = np.random.default_rng(zlib.crc32(key.encode()))
     if key.endswith("A_log"):  # Mamba: decay rates from 1 to 4
         return np.log(rng.uniform(1, 4, shape)).astype(np.float32)
