@@ -156,6 +156,7 @@ from namedax.ops.contraction.einsum import dot as dot
 from namedax.ops.contraction.einsum import einsum as einsum
 from namedax.ops.contraction.einsum import tensordot as tensordot
 from namedax.ops.contraction.einsum import vecdot as vecdot
+from namedax.ops.groups.reductions import group_reduce as group_reduce
 from namedax.ops.indexing.diagonal import diagonal as diagonal
 from namedax.ops.indexing.diagonal import trace as trace
 from namedax.ops.indexing.getitem import take_along_axis as take_along_axis
@@ -254,6 +255,51 @@ from namedax.xmap.wrapper import xmap as xmap
 
 __version__: str
 __all__: list[str]
+@overload
+def rolling_reduce(
+    x: NamedArray,
+    axis: Hashable,
+    *,
+    size: int,
+    reduction: str | Callable[..., Any] = 'mean',
+    center: bool = False,
+    min_count: int | None = None,
+    stride: int = 1,
+    out_axis: Hashable | None = None,
+) -> NamedArray: ...
+@overload
+def rolling_reduce(
+    x: ArrayLike,
+    axis: Hashable,
+    *,
+    size: int,
+    reduction: str | Callable[..., Any] = 'mean',
+    center: bool = False,
+    min_count: int | None = None,
+    stride: int = 1,
+    out_axis: Hashable | None = None,
+) -> AnyArray: ...
+@overload
+def group_accumulate(
+    x: NamedArray, by: Any, axis: Hashable, reduction: str = 'sum', *, nan_policy: str = 'omit',
+) -> NamedArray: ...
+@overload
+def group_accumulate(
+    x: ArrayLike, by: Any, axis: Hashable, reduction: str = 'sum', *, nan_policy: str = 'omit',
+) -> AnyArray: ...
+@overload
+def group_shift(
+    x: NamedArray,
+    offset: int,
+    by: Any,
+    axis: Hashable,
+    *,
+    fill_value: jax.typing.ArrayLike = 0,
+) -> NamedArray: ...
+@overload
+def group_shift(
+    x: ArrayLike, offset: int, by: Any, axis: Hashable, *, fill_value: jax.typing.ArrayLike = 0,
+) -> AnyArray: ...
 @overload
 def tril(
     m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None,
@@ -809,28 +855,6 @@ def diff(
     out_axis: Hashable | None = None,
 ) -> AnyArray: ...
 @overload
-def halo(
-    x: NamedArray,
-    axis: Hashable,
-    before: int = 1,
-    after: int = 1,
-    *,
-    mode: str = 'zero',
-    fill_value: jax.typing.ArrayLike = 0,
-    out_axis: Hashable | None = None,
-) -> NamedArray: ...
-@overload
-def halo(
-    x: ArrayLike,
-    axis: Hashable,
-    before: int = 1,
-    after: int = 1,
-    *,
-    mode: str = 'zero',
-    fill_value: jax.typing.ArrayLike = 0,
-    out_axis: Hashable | None = None,
-) -> AnyArray: ...
-@overload
 def pad(
     array: NamedArray,
     pad_width: Any,
@@ -867,6 +891,54 @@ def shift(
 @overload
 def shift(
     x: ArrayLike, offset: int, axis: Hashable, fill_value: jax.typing.ArrayLike = 0,
+) -> AnyArray: ...
+@overload
+def halo(
+    x: NamedArray,
+    axis: Hashable,
+    before: int = 1,
+    after: int = 1,
+    *,
+    mode: str = 'zero',
+    fill_value: jax.typing.ArrayLike = 0,
+    out_axis: Hashable | None = None,
+) -> NamedArray: ...
+@overload
+def halo(
+    x: ArrayLike,
+    axis: Hashable,
+    before: int = 1,
+    after: int = 1,
+    *,
+    mode: str = 'zero',
+    fill_value: jax.typing.ArrayLike = 0,
+    out_axis: Hashable | None = None,
+) -> AnyArray: ...
+@overload
+def windows(
+    x: NamedArray,
+    axis: Hashable,
+    *,
+    size: int,
+    stride: int = 1,
+    padding: str | tuple[int, int] = 'VALID',
+    mode: str = 'zero',
+    fill_value: jax.typing.ArrayLike = 0,
+    out_axis: Hashable | None = None,
+    rename: Hashable | None = None,
+) -> NamedArray: ...
+@overload
+def windows(
+    x: ArrayLike,
+    axis: Hashable,
+    *,
+    size: int,
+    stride: int = 1,
+    padding: str | tuple[int, int] = 'VALID',
+    mode: str = 'zero',
+    fill_value: jax.typing.ArrayLike = 0,
+    out_axis: Hashable | None = None,
+    rename: Hashable | None = None,
 ) -> AnyArray: ...
 @overload
 def checked(fun: F, *, localns: Mapping[str, object] | None = None) -> F:

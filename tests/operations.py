@@ -71,6 +71,16 @@ OPERATIONS = {
         lambda x: x.reshape(4, 2, 4).sum(0),
         ["q", "b"],
     ),
+    "group_reduce": (
+        lambda x: nx.group_reduce(x, [0, 1] * 4, "a", "max", out_axis="q"),
+        lambda x: x.reshape(4, 2, 4).max(0),
+        ["q", "b"],
+    ),
+    "rolling_reduce": (
+        lambda x: nx.rolling_reduce(x, "a", size=2, reduction="sum", min_count=1),
+        lambda x: x + jnp.pad(x, ((1, 0), (0, 0)))[:-1],
+        ["a", "b"],
+    ),
     "median": (lambda x: nx.median(x, "a"), lambda x: jnp.median(x, 0), ["b"]),
     "convolve": (
         lambda x: nx.convolve(x, TAPS, "same", axis="a"),

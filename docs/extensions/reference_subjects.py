@@ -121,6 +121,8 @@ _PATHS = {
     "ops/window/": WINDOWS,
     "ops/collectives/": COLLECTIVES,
     "ops/loops/": LOOPS,
+    "ops/groups/rolling": WINDOWS,
+    "ops/groups/": STATISTICS,
     "ops/nn/initializers": INITIALIZERS,
     "ops/nn/": NN,
     "ops/experts/": EXPERTS,

@@ -135,7 +135,7 @@ def at_face(word: str) -> str:
 
     >>> from namedax.messages.hints import at_face
     >>> at_face("segment_mean")
-    "nx.segment_sum(x, ids, 12, axis='k') / nx.bincount(ids, axis='k', length=12)"
+    "nx.group_reduce(x, ids, 'k', 'mean', groups=12, out_axis='group')"
     """
     if word.startswith("_"):
         return ""

@@ -168,14 +168,11 @@ ATTRIBUTES: dict[str, str] = {
     "histc": "nx.histogram(x, 100, axis=...)",
     "differentiate": "nx.gradient(x, axis={axis})",
     "integrate": "nx.trapezoid(x, axis={axis})",
-    **dict.fromkeys(("rolling", "unfold"), "nx.nn.avg_pool, nx.conv or nx.halo"),
+    "rolling": "nx.rolling_reduce(x, {axis}, size=3, reduction='mean')",
+    "unfold": "nx.windows(x, {axis}, size=3, stride=2)",
     **dict.fromkeys(
-        ("groupby", "resample", "groupby_bins"),
-        "nx.segment_sum(x, ids, 12, axis={axis}), of the number of each entry's group, and its"
-        " like",
-    ),
-    "segment_mean": (
-        "nx.segment_sum(x, ids, 12, axis={axis}) / nx.bincount(ids, axis={axis}, length=12)"
+        ("groupby", "resample", "groupby_bins", "segment_mean"),
+        "nx.group_reduce(x, ids, {axis}, 'mean', groups=12, out_axis='group')",
     ),
     # products
     **dict.fromkeys(

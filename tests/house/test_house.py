@@ -37,6 +37,7 @@ ROOMS = (
     "ops.linalg.matrix",  # norms are statistics, and need singular values
     "ops.statistics",  # quantiles sort
     "ops.loops",
+    "ops.groups",  # cumulative operations within groups are scans
     "ops.random",
     "ops.linalg",  # draws random vectors
     "ops.nn",

@@ -328,10 +328,10 @@ def test_functions_of_matrices_take_the_last_two_axes(word):
 @pytest.mark.parametrize(
     ("word", "written"),
     [
-        ("segment_mean", ". Write nx.segment_sum(x, ids, 12, axis='k') / nx.bincount(ids, axis='k', length=12)"),
+        ("segment_mean", ". Write nx.group_reduce(x, ids, 'k', 'mean', groups=12, out_axis='group')"),
         ("named_jit", ". Write nx.xmap(f, axis_resources={'b': 'x'}, mesh=mesh)"),
         ("Axis", ". Write names as strings, with sizes where arrays are made: nx.zeros(named_shape={'b': 8})"),
-        ("groupby", ". Write nx.segment_sum(x, ids, 12, axis='k'), of the number of each entry's group, and its like"),
+        ("groupby", ". Write nx.group_reduce(x, ids, 'k', 'mean', groups=12, out_axis='group')"),
         (
             "reshape",
             ". There is namedax.numpy.reshape and namedax.lax.reshape. Write nx.split_axis, nx.merge_axes or nx.rearrange, which take names",

@@ -139,6 +139,10 @@ if TYPE_CHECKING:
     from namedax.ops.contraction.einsum import einsum as einsum
     from namedax.ops.contraction.einsum import tensordot as tensordot
     from namedax.ops.contraction.einsum import vecdot as vecdot
+    from namedax.ops.groups.reductions import group_reduce as group_reduce
+    from namedax.ops.groups.rolling import rolling_reduce as rolling_reduce
+    from namedax.ops.groups.scans import group_accumulate as group_accumulate
+    from namedax.ops.groups.scans import group_shift as group_shift
     from namedax.ops.indexing.diagonal import diagonal as diagonal
     from namedax.ops.indexing.diagonal import trace as trace
     from namedax.ops.indexing.diagonal import tril as tril
@@ -269,10 +273,11 @@ if TYPE_CHECKING:
     from namedax.ops.window.convolution import conv_transpose as conv_transpose
     from namedax.ops.window.convolution import convolve as convolve
     from namedax.ops.window.neighbours import diff as diff
-    from namedax.ops.window.neighbours import halo as halo
     from namedax.ops.window.neighbours import pad as pad
     from namedax.ops.window.neighbours import roll as roll
     from namedax.ops.window.neighbours import shift as shift
+    from namedax.ops.window.sliding import halo as halo
+    from namedax.ops.window.sliding import windows as windows
     from namedax.resources.serial import SerialLoop as SerialLoop
     from namedax.resources.serial import serial_loop as serial_loop
     from namedax.resources.wire import Wire as Wire

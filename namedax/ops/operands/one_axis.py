@@ -55,6 +55,7 @@ class Along(Record):
       region: the ambient region.
       supports_padding: True if the operation excludes padding, where the axis or that of the result
         does not divide; default: False.
+      new_name: the parameter with the name of the axis in the result; default: `out_axis`.
     """
 
     op: str
@@ -65,6 +66,7 @@ class Along(Record):
     old: MeshAxes
     region: Region | None
     supports_padding: bool = False
+    new_name: str = "out_axis"
 
     @property
     def name(self) -> Hashable:
@@ -96,22 +98,24 @@ class Along(Record):
         op, region = self.op, self.region
         new = self.name if out_axis is None else out_axis
         if not is_name(new):
-            raise AxisNameError(f"{op}: out_axis={format_value(new)} is not an axis name.")
+            raise AxisNameError(f"{op}: {self.new_name}={format_value(new)} is not an axis name.")
         if new is not self.name:
             check_name(new, op)
         if new != self.name and new in self.dims:
             raise AxisNameError(
-                f"{op}: the result would have the axis {new!r} twice. Choose another out_axis."
+                f"{op}: the result would have the axis {new!r} twice. Choose another"
+                f" {self.new_name}."
             )
         dims = tuple(new if i == self.dim else dim for i, dim in enumerate(self.dims))
         if region is None:
             return dims, ()
         known = region.sizes.get(new)
         if known is not None and known != size:
+            own = f"a name of its own, {self.new_name}=..."
             raise AxisSizeError(
                 f"{op}: axis {new!r} would have size {size}, but it has size {known} in this mapped"
                 " function; a name has one size. Give the result"
-                f" {'a name of its own, out_axis=...' if out_axis is None else 'another name'}."
+                f" {own if out_axis is None else 'another name'}."
             )
         region.check_placement(op, [dim for dim in dims if dim is not None])
         region.seen.add(new)
@@ -204,7 +208,7 @@ class Along(Record):
         data, dim, size = self.data, self.dim, self.size
         wanted = first + stride * np.arange(self.blocks(new))[:, None] + np.arange(length)
         outside = (wanted < 0) | (wanted >= size)
-        if self.old and self.old == new:
+        if self.old and plain(self.old) == plain(new):
             new = plain(new)
             rows = wanted % size if mode == "wrap" else np.where(outside, FILL, wanted)
             value = move_rows(data, dim, new, rows, fill if mode == "fill" else 0)
@@ -258,7 +262,13 @@ def finish(
     return with_varying_form(compute(frozenset()), dims, gathered, lambda: compute(gathered))
 
 
-def along(op: str, x: ArrayLike, axis: AxisName, supports_padding: bool = False) -> Along:
+def along(
+    op: str,
+    x: ArrayLike,
+    axis: AxisName,
+    supports_padding: bool = False,
+    new_name: str = "out_axis",
+) -> Along:
     """Find a named axis and its placement.
 
     Raises:
@@ -278,11 +288,10 @@ def along(op: str, x: ArrayLike, axis: AxisName, supports_padding: bool = False)
     dim = dims.index(axis)
     n = block._data.shape[dim]
     if region is None or not region.manual:
-        return Along(op, block._data, dims, dim, n, (), region, supports_padding)
+        return Along(op, block._data, dims, dim, n, (), region, supports_padding, new_name)
     old = region.place(axis) if supports_padding else region.placement(axis)
-    return Along(
-        op, block._data, dims, dim, region.global_size(axis, n), old, region, supports_padding
-    )
+    size = region.global_size(axis, n)
+    return Along(op, block._data, dims, dim, size, old, region, supports_padding, new_name)
 
 
 #: `kernels.run` without a kernel in a region, where names have sizes and placements.

@@ -1,4 +1,4 @@
-"""Operations on neighbors along an axis: roll, shift, halo, pad and diff.
+"""Operations on neighbors along an axis: roll, shift, pad and diff.
 
 Along a sharded axis each device needs certain rows of the complete axis, and `move_rows` provides
 them. It splits the requested rows into runs that come from one device each, copies the device's own
@@ -26,12 +26,10 @@ from namedax.core.variance import cast_alike, cast_data
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
-    AxisNameError,
     PositionalAxisError,
     as_integer,
     format_value,
     reject_names,
-    show_names,
 )
 from namedax.ops.operands.along_axes import by_name, entries_of, names_in
 from namedax.ops.operands.axes import new_names, unwrap_single
@@ -41,14 +39,13 @@ from namedax.ops.operands.one_axis import Along, along, data_and_dims, finish, p
 from namedax.ops.operands.operation import MOVED, AxisRequirement, Explicit, operation
 from namedax.ops.operands.pytree import data_of
 from namedax.ops.shape import joining
-from namedax.ops.shape.conversion import named
 from namedax.ops.shape.inspection import size
 from namedax.ops.shape.repeating import apply_to_complete_axis
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import refilled
 from namedax.resources.row_moves import FILL, along_dim
 
-__all__ = ["FFT_FUNCTIONS", "diff", "halo", "pad", "roll", "shift"]
+__all__ = ["FFT_FUNCTIONS", "check_fill", "diff", "pad", "roll", "shift"]
 
 
 @operation(requires_axis=MOVED, on_blocks=True)
@@ -207,7 +204,7 @@ def _shift(
     op: str, axes: tuple[Any], by: int, fill_value: jax.typing.ArrayLike, x: ArrayLike
 ) -> AnyArray:
     (axis,) = axes
-    _check_fill(op, "fill_value", fill_value, x)
+    check_fill(op, "fill_value", fill_value, x)
 
     def whole(data: jax.Array, dim: int) -> jax.Array:
         if comm.is_keys(data):
@@ -236,7 +233,7 @@ def _shift(
     return plan.remap(None, rows, fill_value, lambda data: whole(data, plan.dim))
 
 
-def _check_fill(op: str, parameter: str, value: object, x: Any) -> None:
+def check_fill(op: str, parameter: str, value: object, x: Any) -> None:
     """Raise if an array cannot hold a value.
 
     Random keys can be filled with zeros only, and an integer must be in range for the dtype.
@@ -252,95 +249,6 @@ def _check_fill(op: str, parameter: str, value: object, x: Any) -> None:
             f" of random keys, which can be filled with keys of zeros only. Leave out {parameter},"
             " or insert keys with nx.where."
         )
-
-
-_MODES = {"zero": "fill", "constant": "fill", "wrap": "wrap", "edge": "edge"}
-
-
-@operation(on_blocks=True)
-def halo(
-    x: ArrayLike,
-    axis: Hashable,
-    before: int = 1,
-    after: int = 1,
-    *,
-    mode: str = "zero",
-    fill_value: jax.typing.ArrayLike = 0,
-    out_axis: Hashable | None = None,
-) -> LikeArguments:
-    """Return every element with its neighbors along a named axis, as a window for stencils.
-
-    Args:
-      x: a named array.
-      axis: the axis of the neighbors.
-      before: the number of elements in the window before each element, by default 1.
-      after: the number of elements after it, by default 1.
-      mode: the values beyond the ends: `"zero"` (default), `"constant"` (`fill_value`), `"wrap"`
-        (periodic), or `"edge"` (the last element repeated).
-      fill_value: the value for `mode="constant"`, by default 0.
-      out_axis: the name of the window's axis; by default `None`, the last positional axis.
-
-    Returns:
-      `x` with one more axis of size `before + 1 + after`. Its element `j` at `i` is element `i + j
-      - before` of `x`. Under `jit` the window is not materialized if the next operation is
-      elementwise or a sum.
-
-    Communication: along a sharded axis each device receives the `before` and `after` rows at its
-    boundary. This takes two collective-permutes, or more if a halo is larger than a block.
-
-    Raises:
-      AxisNotFoundError: `x` lacks the axis.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> x = nx.named(jnp.array([1.0, 4.0, 9.0]), ["k"])
-    >>> nx.positional(nx.halo(x, "k"), ["k", ...])
-    Array([[0., 1., 4.],
-           [1., 4., 9.],
-           [4., 9., 0.]], dtype=float32)
-    """
-    before, after = as_integer("halo", "before", before, 0), as_integer("halo", "after", after, 0)
-    axis = unwrap_single(axis, dims_of(x))
-    if mode not in _MODES:
-        raise PositionalAxisError(
-            f"halo: mode must be one of {show_names(_MODES)}, got {format_value(mode)}."
-        )
-    value = 0 if mode == "zero" else fill_value
-    if _MODES[mode] == "fill":
-        _check_fill("halo", "fill_value", value, x)
-    if isinstance(value, (int, float, complex, np.generic)):
-        return run("halo", _halo, (axis, out_axis), (before, after, mode, value), x)
-    return _halo("halo", (axis, out_axis), before, after, mode, value, x)
-
-
-def _halo(
-    op: str,
-    axes: tuple[Any, Any],
-    before: int,
-    after: int,
-    mode: str,
-    value: jax.typing.ArrayLike,
-    x: ArrayLike,
-) -> AnyArray:
-    axis, out_axis = axes
-    plan = along(op, x, axis, supports_padding=True)
-    if out_axis is not None and (not is_name(out_axis) or out_axis in plan.dims):
-        raise AxisNameError(
-            f"{op}: out_axis={format_value(out_axis)} must be an axis name that {type_text(x)}"
-            " lacks."
-        )
-    block = plan.data.shape[plan.dim]
-    data = plan.windows(
-        plan.old, -before, block, before + block + after, _MODES[mode], value, frozenset()
-    )
-    width = before + 1 + after
-    window = jnp.stack(
-        [lax.slice_in_dim(data, j, j + block, axis=plan.dim) for j in range(width)], -1
-    )
-    window = refilled(window, plan.dim, plan.old)
-    if out_axis is None:
-        return make_result(window, (*plan.dims, None))
-    # The window's axis is first a positional axis, so that it is sliced if its name is sharded.
-    return named(make_result(window, (*plan.dims, None)), {plan.dims.count(None): out_axis})
 
 
 _PAD_MODES = (
@@ -462,7 +370,7 @@ def _pad_one(
     out_axis: Hashable | None,
 ) -> AnyArray:
     if mode == "constant":
-        _check_fill("pad", "constant_values", options["constant_values"], x)
+        check_fill("pad", "constant_values", options["constant_values"], x)
 
     def whole(data: jax.Array, dim: int) -> jax.Array:
         if comm.is_keys(data) and mode == "constant":

@@ -59,6 +59,9 @@ class Window:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Window) and self.axis == other.axis
 
+    def __repr__(self) -> str:
+        return f"windows of {self.axis!r}"
+
 
 def whole_for_partitioner(data: jax.Array, dims: Dims, axes: Iterable[Hashable]) -> jax.Array:
     """Prevent XLA's partitioner from sharding the dimensions of `data` with the names `axes`.
@@ -178,14 +181,17 @@ def plan_window(
     reach: int,
     stride: int,
     padding: tuple[int, int],
+    new_name: str = "out_axis",
 ) -> Plan:
     """Plan windows of `reach` rows, in steps of `stride`, along one axis.
+
+    `new_name` is the parameter with the name of the axis in the result.
 
     Raises:
       AxisSizeError: no window fits, or the size of the result differs from its name's size in the
         mapped function or does not divide.
     """
-    line = along(op, x, axis, supports_padding=True)
+    line = along(op, x, axis, supports_padding=True, new_name=new_name)
     low, high = padding
     size = max(0, (line.size + low + high - reach) // stride + 1)
     if size == 0:
