@@ -32,6 +32,7 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
+from namedax.messages.call_errors import checks_signature
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.indexing.take import take
@@ -202,6 +203,7 @@ def present_in(x: AnyArray, nan_policy: str) -> AnyArray | None:
 # --- reductions -----------------------------------------------------------------------------------
 
 
+@checks_signature
 def group_reduce(
     x: ArrayLike,
     by: Any,

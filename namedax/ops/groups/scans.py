@@ -24,6 +24,7 @@ from namedax.errors import (
     format_value,
     show_names,
 )
+from namedax.messages.call_errors import checks_signature
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.groups.reductions import (
     check_policy,
@@ -55,6 +56,7 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@checks_signature
 def group_accumulate(
     x: ArrayLike,
     by: Any,
@@ -102,6 +104,7 @@ def group_accumulate(
     return _accumulate(x, labels.array, axis, reduction, labels.host, nan_policy)
 
 
+@checks_signature
 def group_shift(
     x: ArrayLike,
     offset: int,
