@@ -615,7 +615,6 @@ def attend_oracle(lengths, q, k, v, segments):
 MIXED = make.array([0, 2, 2, -1, 0, 1, 1, 5, 5, 5, -1, 2, 2, 2, 0, -1], "int32")  # of no Ragged: in any order
 
 
-@pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", ATTENTION, ids=str)
 def test_attention_within_rows(placement):
     names = ["token", "head", "d"]
