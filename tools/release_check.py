@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import venv
 import zipfile
 from pathlib import Path
 
@@ -95,9 +94,9 @@ def run(*command: object, cwd: Path = ROOT) -> None:
     subprocess.run([str(part) for part in command], check=True, cwd=cwd, env=env)
 
 
-def installed(wheel: Path, folder: Path) -> Path:
+def installed(wheel: object, folder: Path, base: str = sys.executable) -> Path:
     """The Python of a new environment that has the wheel and what it needs, and nothing else."""
-    venv.create(folder, with_pip=True)
+    run(base, "-m", "venv", folder)
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel)
     return python
@@ -113,10 +112,7 @@ def with_extras(version: str, wheel: Path, out: Path) -> None:
         return
     for extra, module in EXTRAS.items():
         folder = out / f"{version}-{extra}"
-        run(found.stdout.strip(), "-m", "venv", folder)
-        python = folder / "bin" / "python"
-        install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        run(python, *install, f"{wheel}[{extra}]")
+        python = installed(f"{wheel}[{extra}]", folder, found.stdout.strip())
         run(
             python,
             "-c",

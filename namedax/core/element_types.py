@@ -46,6 +46,7 @@ __all__ = [
     "reject_foreign_among",
     "reject_overflow",
     "rounded",
+    "sum_result_type",
     "to_type",
     "weak_as",
     "widened_type",
@@ -389,6 +390,17 @@ def accumulation_type(dtype: DType) -> np.dtype:
     if not isinstance(dtype, np.dtype) and jnp.issubdtype(dtype, jax.dtypes.extended):
         return cast("np.dtype", dtype)  # random keys
     return _accumulation_type(jnp.dtype(dtype))
+
+
+def sum_result_type(dtype: DType) -> np.dtype:
+    """Return the dtype of a sum in `jnp`, which is wider for booleans and short integers.
+
+    >>> import jax.numpy as jnp
+    >>> from namedax.core.element_types import sum_result_type
+    >>> [str(sum_result_type(t)) for t in (jnp.bool_, jnp.int8, jnp.bfloat16)]
+    ['int32', 'int32', 'bfloat16']
+    """
+    return jax.eval_shape(jnp.sum, jax.ShapeDtypeStruct((1,), dtype)).dtype
 
 
 @functools.lru_cache(maxsize=256)

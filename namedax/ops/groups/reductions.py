@@ -16,7 +16,7 @@ import numpy as np
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.element_types import as_inexact, extreme, inexact_type
+from namedax.core.element_types import as_inexact, extreme, inexact_type, sum_result_type
 from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.core.region import ambient
@@ -51,7 +51,16 @@ from namedax.ops.sorting.selection import where
 from namedax.ops.sorting.together import sort_by
 from namedax.resources import communication as comm
 
-__all__ = ["Labels", "check_policy", "group_reduce", "labels_of", "present_in"]
+__all__ = [
+    "Labels",
+    "check_ordered",
+    "check_policy",
+    "group_reduce",
+    "host_numbers",
+    "labels_of",
+    "one_each",
+    "present_in",
+]
 
 _isnan, _not = _ELEMENTWISE["isnan"], _ELEMENTWISE["logical_not"]
 _REDUCTIONS = "sum mean max min count prod var std median quantile first last".split()
@@ -153,7 +162,6 @@ def _numbers(
     op: str, labels: np.ndarray, groups: int | Sequence[Any] | None
 ) -> tuple[np.ndarray, int]:
     """Return the number of each label among the groups, and the number of groups."""
-    is_missing = labels != labels if labels.dtype.kind in "fcmM" else np.zeros(labels.shape, bool)
     if isinstance(groups, int):
         if labels.dtype.kind not in "iub":
             raise ArgumentTypeError(
@@ -164,7 +172,10 @@ def _numbers(
         within = (labels >= 0) & (labels < groups)
         return np.where(within, labels, -1), groups
     if groups is None:
-        if labels.dtype.kind in "iu":
+        is_missing = np.zeros(labels.shape, bool)
+        if labels.dtype.kind in "fcmM":
+            is_missing = labels != labels
+        elif labels.dtype.kind in "iu":
             is_missing = labels < 0
         known, places = np.unique(labels[~is_missing], return_inverse=True)
         numbers = np.full(labels.shape, -1)
@@ -190,6 +201,20 @@ def check_policy(op: str, nan_policy: str) -> None:
         raise ArgumentError(
             f"{op}: nan_policy must be 'omit' or 'propagate', got {format_value(nan_policy)}."
         )
+
+
+def check_ordered(op: str, reduction: str, dtype: Any, text: object) -> None:
+    """Raise if elements of `dtype` have no maximum and minimum; `text` says what has them."""
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise ArgumentTypeError(
+            f"{op}: reduction={reduction!r} of {text} is not defined, because complex numbers have"
+            " no order. Take their nx.abs, nx.real or nx.imag first."
+        )
+
+
+def one_each(x: Any, dtype: Any) -> Any:
+    """Return the number 1 for each element of an array."""
+    return apply_elementwise("ones_like", lambda data: jnp.ones_like(data, dtype), x)
 
 
 def present_in(x: AnyArray, nan_policy: str) -> AnyArray | None:
@@ -356,7 +381,7 @@ class _Groups(Record):
     def sizes(self) -> Any:
         """Return the number of elements of each group, missing ones included."""
         if self.labels.host is None:
-            return self.segment("sum", _one_each(self.numbers, np.int32))
+            return self.segment("sum", one_each(self.numbers, np.int32))
         numbers = host_numbers(self.labels.host)
         counts = np.bincount(numbers[numbers >= 0], minlength=self.number).astype(np.int32)
         return named(jnp.asarray(counts), [self.out])
@@ -370,7 +395,7 @@ class _Groups(Record):
     def sum(self, x: Any, present: Any) -> Any:
         """Return the sums."""
         if not jnp.issubdtype(x.dtype, jnp.inexact):
-            x = x.astype(jax.eval_shape(jnp.sum, jax.ShapeDtypeStruct((1,), x.dtype)).dtype)
+            x = x.astype(sum_result_type(x.dtype))
         wide = x.astype(comm.sum_type(x.dtype))
         return self.segment("sum", _filled(wide, present, 0)).astype(x.dtype)
 
@@ -380,7 +405,7 @@ class _Groups(Record):
 
     def count(self, x: Any, present: Any) -> Any:
         """Return the numbers of elements."""
-        ones = _one_each(x, np.int32) if present is None else present.astype(np.int32)
+        ones = one_each(x, np.int32) if present is None else present.astype(np.int32)
         return self.segment("sum", ones)
 
     def mean(self, x: Any, present: Any) -> Any:
@@ -422,18 +447,14 @@ class _Groups(Record):
         return self._extremum("min", x, present)
 
     def _extremum(self, kind: str, x: Any, present: Any) -> Any:
-        if jnp.issubdtype(x.dtype, jnp.complexfloating):
-            raise ArgumentTypeError(
-                f"group_reduce: reduction={kind!r} of {type_text(x)} is not defined, because"
-                " complex numbers have no order. Take their nx.abs, nx.real or nx.imag first."
-            )
+        check_ordered("group_reduce", kind, x.dtype, type_text(x))
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             return self.segment(kind, x)
         if present is None and self.labels.host is not None:
             return where(self.sizes() > 0, self.segment(kind, x), np.nan).astype(x.dtype)
         # A group has elements if the extremum of a constant is that constant.
         none = extreme(x.dtype, kind == "max")
-        marks = _filled(_one_each(x, x.dtype), present, none)
+        marks = _filled(one_each(x, x.dtype), present, none)
         both = self.segment(kind, stack([_filled(x, present, none), marks], axis=_PART))
         return where(both[{_PART: 1}] == 1, both[{_PART: 0}], np.nan).astype(x.dtype)
 
@@ -489,10 +510,6 @@ class _Groups(Record):
         known = counts > 0 if omit else (counts > 0) & (counts == sizes)
         result = where(known, result, np.nan).astype(x.dtype)
         return _with_positions(result, [*([_FRACTION] if fraction.ndim else []), *names])
-
-
-def _one_each(x: Any, dtype: Any) -> Any:
-    return apply_elementwise("ones_like", lambda data: jnp.ones_like(data, dtype), x)
 
 
 def _filled(x: Any, present: Any, value: Any) -> Any:

@@ -17,7 +17,7 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
 from namedax.core.array import as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.element_types import as_inexact, extreme, widened_type
+from namedax.core.element_types import as_inexact, extreme, sum_result_type, widened_type
 from namedax.core.records import Record
 from namedax.core.user_code import call_user_code
 from namedax.errors import (
@@ -29,6 +29,7 @@ from namedax.errors import (
     show_names,
 )
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.groups.reductions import check_ordered
 from namedax.ops.operands.axes import unwrap_single
 from namedax.ops.operands.one_axis import along, finish
 from namedax.ops.operands.operation import Explicit, operation
@@ -239,15 +240,7 @@ def _reduce_rows(
 
     def compute(keep: frozenset[str]) -> jax.Array:
         fill = np.nan if is_float else reducer.identity(data.dtype)
-        rows = line.replace(data=data).windows(
-            plan.new,
-            plan.first,
-            plan.step,
-            plan.length,
-            "fill",
-            fill,
-            keep | frozenset(plan.new),
-        )
+        rows = plan.rows(line.replace(data=data), keep, fill=fill)
         whole = whole_for_partitioner(rows, line.dims, {axis})
         result = reducer(whole, line.dim, is_float)
         # Not a slice with a stride, whose gradient XLA's partitioner cannot compute.
@@ -275,11 +268,8 @@ class _RowReduction(Record):
 
     def prepared(self, data: jax.Array) -> jax.Array:
         """Return the data in the dtype in which rows are sent."""
-        if self.kind in ("max", "min") and jnp.iscomplexobj(data):
-            raise ArgumentTypeError(
-                f"{self.op}: reduction={self.kind!r} of {data.dtype} is not defined, because"
-                " complex numbers have no order. Take their nx.abs, nx.real or nx.imag first."
-            )
+        if self.kind in ("max", "min"):
+            check_ordered(self.op, self.kind, data.dtype, data.dtype)
         if self.kind == "mean":
             return as_inexact(data)
         if self.kind == "count" and not jnp.issubdtype(data.dtype, jnp.inexact):
@@ -323,6 +313,4 @@ class _RowReduction(Record):
 
     def _result_type(self, dtype: np.dtype) -> np.dtype:
         """Return the dtype of a reduction of integers, as in `jnp`."""
-        if self.kind != "sum":
-            return dtype
-        return jax.eval_shape(jnp.sum, jax.ShapeDtypeStruct((1,), dtype)).dtype
+        return sum_result_type(dtype) if self.kind == "sum" else dtype

@@ -16,7 +16,7 @@ import numpy as np
 
 from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
 from namedax.core.array import as_array, dims_of
-from namedax.core.element_types import check_fits, extreme
+from namedax.core.element_types import check_fits, extreme, sum_result_type
 from namedax.errors import (
     ArgumentError,
     as_integer,
@@ -30,6 +30,7 @@ from namedax.ops.groups.reductions import (
     check_policy,
     host_numbers,
     labels_of,
+    one_each,
     present_in,
 )
 from namedax.ops.loops.associative_scan import associative_scan
@@ -186,11 +187,10 @@ def _scanned(x: Any, starts: Any, axis: Hashable, kind: str, nan_policy: str) ->
     """Accumulate along the axis, anew from each element where `starts` is True."""
     present, dtype = present_in(x, nan_policy), x.dtype
     if kind == "count":
-        ones = apply_elementwise("ones_like", lambda data: jnp.ones_like(data, np.int32), x)
-        x = ones if present is None else present.astype(np.int32)
+        x = one_each(x, np.int32) if present is None else present.astype(np.int32)
         dtype, present = x.dtype, None
     elif kind in ("sum", "prod") and not jnp.issubdtype(dtype, jnp.inexact):
-        dtype = jax.eval_shape(jnp.sum, jax.ShapeDtypeStruct((1,), dtype)).dtype
+        dtype = sum_result_type(dtype)
     x = x.astype(comm.sum_type(dtype))
     if kind in ("max", "min"):
         identity = extreme(x.dtype, kind == "max")

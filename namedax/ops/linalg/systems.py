@@ -297,7 +297,6 @@ def cholesky(x: ArrayLike, rows: AxisSpec, columns: AxisSpec) -> AnyArray:
     [[2.0, 0.0], [1.0, 2.0]]
     """
     op = "linalg.cholesky"
-    matrix_names(op, x, rows, columns)
     matrix = matrix_of(op, x, rows, columns, is_square=True).complete(rows=True, columns=True)
     return matrix.result(jnp.linalg.cholesky(matrix.flat()), matrix.rows, matrix.columns)
 
@@ -327,7 +326,6 @@ def det(x: ArrayLike, rows: AxisSpec, columns: AxisSpec) -> AnyArray:
     6.0
     """
     op = "linalg.det"
-    matrix_names(op, x, rows, columns)
     matrix = matrix_of(op, x, rows, columns, is_square=True).complete(rows=True, columns=True)
     return matrix.result(jnp.linalg.det(matrix.flat()))
 

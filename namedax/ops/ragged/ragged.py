@@ -20,6 +20,7 @@ import numpy as np
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
+from namedax.core.element_types import sum_result_type
 from namedax.core.names import DType
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -503,7 +504,7 @@ class Ragged(metaclass=_Type):
         """Reduce over the tokens in a wide dtype, and convert the result to the dtype of `jnp`."""
         wide = dtype = values.dtype
         if kind in ("sum", "prod"):
-            dtype = jax.eval_shape(jnp.sum, jax.ShapeDtypeStruct((1,), dtype)).dtype
+            dtype = sum_result_type(dtype)
             wide = sum_type(dtype)
         rows = self.rows if rows is None else rows
         reduced = reduce_rows(

@@ -252,15 +252,7 @@ def _windows(
         )
 
     def compute(keep: frozenset[str]) -> jax.Array:
-        rows = line.windows(
-            plan.new,
-            plan.first,
-            plan.step,
-            plan.length,
-            _MODES[mode],
-            value,
-            keep | frozenset(plan.new),
-        )
+        rows = plan.rows(line, keep, mode=_MODES[mode], fill=value)
         return refilled_windows(_stacked(rows, line.dim, size, stride), dims, [plan])
 
     result = finish(compute, (*dims, None), plan.gathered)

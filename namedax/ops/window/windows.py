@@ -20,7 +20,7 @@ from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.errors import AxisSizeError, PositionalAxisError, format_value
 from namedax.ops.operands.broadcasting import constrain_sharding
-from namedax.ops.operands.one_axis import along
+from namedax.ops.operands.one_axis import Along, along
 from namedax.ops.operands.pytree import names_of
 from namedax.resources.padding_masks import refilled
 
@@ -98,6 +98,18 @@ class Plan(Record):
     def gathered(self) -> frozenset[str]:
         """Return the mesh axes of the axis that do not shard the result."""
         return frozenset(self.old) - frozenset(self.new)
+
+    def rows(
+        self,
+        line: Along,
+        keep: frozenset[str],
+        *,
+        mode: str = "fill",
+        fill: jax.typing.ArrayLike = 0,
+    ) -> jax.Array:
+        """Return the rows of `line` that the windows of this device reach, as `Along.windows`."""
+        everywhere = keep | frozenset(self.new)
+        return line.windows(self.new, self.first, self.step, self.length, mode, fill, everywhere)
 
 
 def per_axis(
@@ -303,19 +315,7 @@ def spread(
     for plan in plans:
         line = along(op, value, plan.axis, supports_padding=True)
         is_whole = not (plan.old or plan.new) and (plan.first, plan.length) == (0, line.size)
-        moved = (
-            line.data
-            if is_whole
-            else line.windows(
-                plan.new,
-                plan.first,
-                plan.step,
-                plan.length,
-                "fill",
-                fill,
-                keep | frozenset(plan.new),
-            )
-        )
+        moved = line.data if is_whole else plan.rows(line, keep, fill=fill)
         value = make_in_region(
             moved,
             tuple(Window(dim) if i == line.dim else dim for i, dim in enumerate(line.dims)),
