@@ -74,7 +74,7 @@ def wanted():
     return jax.jit(lambda: {name: getattr(jnp, name)(*args) for name, args in arguments.items()})()
 
 
-@pytest.mark.fast(15)
+@pytest.mark.fast(31)
 @pytest.mark.parametrize("name", UNARY)
 def test_unary(name):
     x = values(name, 4, 2, 3, seed=0)
@@ -83,7 +83,6 @@ def test_unary(name):
     assert_same(y.data, wanted()[name])
 
 
-@pytest.mark.fast(20)
 @pytest.mark.parametrize("name", BINARY)
 def test_binary(name):
     x, y = values(name, 4, 2, 3, seed=0), values(name, 3, 5, seed=1)
@@ -282,7 +281,6 @@ def compiled(whole):
     )
 
 
-@pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_placements(placement):
     named, plain, out_axes = compiled(placement in FEW)

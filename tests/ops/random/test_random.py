@@ -90,7 +90,6 @@ def test_without_names_it_is_jax():
     np.testing.assert_array_equal(random.choice(KEY, 9, (4,)), jax.random.choice(KEY, 9, (4,)))
 
 
-@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [FEW[0], *FEW[-2:]], ids=str)
 def test_the_numbers_do_not_depend_on_the_assignment(placement):
     def ours(key, low, shift, concentration):

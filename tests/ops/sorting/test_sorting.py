@@ -59,7 +59,6 @@ def _order_arguments():
     return x, ties, array(8, 3, 4, kind="int")
 
 
-@pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 def test_orders_in_every_placement(placement):
     # Ties: the gradient shows that each value comes from where it comes from in jnp.

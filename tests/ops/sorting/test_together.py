@@ -25,7 +25,7 @@ def _kinds(function, *args):
 
 # The smallest columns for which columnsort is correct, and the next longer ones.
 @pytest.mark.full(3)
-@pytest.mark.fast(1)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("values", [2, 5, 10_000])
 @pytest.mark.parametrize(("devices", "block"), [(3, 12), (4, 24), (5, 40), (7, 84), (8, 112)])
 def test_columns_are_sorted(devices, block, values):
@@ -65,7 +65,6 @@ def test_all_zeros_and_ones_in_columns():
     np.testing.assert_array_equal(mapped(make.asarray(x)), np.sort(x, 1))
 
 
-@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("n", "axes", "kinds"), [(96, "x", "columns"), (92, "x", "pairs"), (896, ("x", "y"), "columns"), (30, "x", "pairs")]
 )
@@ -76,7 +75,6 @@ def test_a_block_that_is_too_short_or_does_not_divide_uses_pairs(n, axes, kinds)
     assert ("all-to-all" in _kinds(mapped, x)) == (kinds == "columns")
 
 
-@pytest.mark.fast(1)
 @pytest.mark.parametrize("order", [("x", "y"), ("y", "x")], ids=str)
 def test_bytes_and_gradients_of_columns(order):
     n = 8 * 112
@@ -118,7 +116,7 @@ def _plain(rows, keys, descending):
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.fast(5)
 @pytest.mark.parametrize("b", [4, 3])  # with a free axis, and without one
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_rows_by_keys(placement, b):

@@ -84,7 +84,6 @@ def test_reductions_in_every_placement(placement):
     check(_named_finite, _plain_finite, args, (IN,) * 4, out, placement, tol=1e-4)
 
 
-@pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", [*OTHERS, SOME[0], PARTITIONER[3]], ids=str)
 def test_counts_in_every_placement(placement):
     def named(x, i, w):
