@@ -5,7 +5,6 @@ import contextlib
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 import pytest
 
 import namedax as nx
@@ -36,6 +35,8 @@ def accumulated(x):
 
 
 def shifted(x, offset):
+    import pandas as pd
+
     rows = pd.Series(np.arange(8.0)).groupby(np.where(BY < 0, np.nan, BY)).shift(offset, fill_value=-1).to_numpy()
     rows = np.where(BY < 0, -1, rows).astype(int)
     return jnp.where((rows >= 0)[:, None, None], x[rows], 7.0)
@@ -94,6 +95,8 @@ def test_other_placements(placement):
 
 
 def frame(values, by):
+    import pandas as pd
+
     kept = by >= 0
     return pd.DataFrame(values[kept]).groupby(by[kept])
 
@@ -103,6 +106,8 @@ def frame(values, by):
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"a": "x", "g": "x"}], ids=str)
 def test_missing_values(resources):
     """On an axis that does not divide, with labels of both kinds, and a group without elements."""
+    import pandas as pd
+
     rng = np.random.default_rng(3)
     values, by = np.array(array(27, 2)), rng.integers(-1, 5, 27)
     by[by == 3] = 4

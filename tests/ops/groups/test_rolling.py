@@ -6,7 +6,6 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 import pytest
 
 import namedax as nx
@@ -122,6 +121,8 @@ def test_outside_of_bodies_and_uneven(kind):
 
 
 def frames(values, size, center, least):
+    import pandas as pd
+
     return pd.DataFrame(values).rolling(size, center=center, min_periods=least)
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import pytest
 
 import namedax as nx
 from namedax import errors
+from tests import make
 from tests.harness import make_mesh
 
 la = nx.linalg
-X = nx.ones(named_shape={"t": 6, "k": 3})
-ONES = nx.ones((2,), named_shape={"k": 3, "k2": 3})
-KEY = jax.random.key(0)
-SQUARE = nx.named(jnp.eye(3), ["k", "k2"])
+X = nx.named(make.ones((6, 3)), ["t", "k"])
+ONES = nx.named(make.ones((3, 3, 2)), ["k", "k2", None])
+KEY = make.key(0)
+SQUARE = nx.named(make.eye(3), ["k", "k2"])
 
 WRONG = {
     "a name that is missing": (lambda: la.svd(X, "time", "k"), errors.AxisNotFoundError, "no axis 'time'"),
