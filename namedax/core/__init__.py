@@ -14,7 +14,7 @@ arrays: it chooses dtypes and rejects arrays of other libraries. `reshape` merge
 `records` are classes of fields, `recent` is for caches, `plain_data` is for JSON, `text_tables`
 formats tables, `name_scopes` names operations in programs,
 `kernel_scopes` has the calls of functions with a declared cost, `stack_depth` saves page faults of
-deep calls, and `functions` reads signatures, docstrings and source locations.
+deep calls, `functions` reads signatures and source locations, and `jax_docstrings` descriptions.
 `protocol_hints` is for named arrays in functions of NumPy and Python, and `file_names` checks names
 in files. `explicit_fallback` runs what JAX cannot run on Explicit axes, and `strict_broadcasting`
 is the opt-in check of elementwise results.

@@ -24,7 +24,7 @@ from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
 from namedax.core.closure_capture import type_of_programs
 from namedax.core.element_types import reject_overflow
-from namedax.core.functions import summary_of
+from namedax.core.jax_docstrings import documented
 from namedax.core.region import Region
 from namedax.errors import ArgumentTypeError, UnsupportedArgumentError
 from namedax.messages.call_errors import check_flags, checks_signature, flags_of, reject_miscall
@@ -373,10 +373,11 @@ def _call_by_keyword(
 
 
 def _doc(function: Callable[..., Any], name: str) -> str:
-    return (
-        f"{summary_of(function)}\n\nThe named version of `jnp.{name}`, with the same arguments;"
-        " see JAX for these.\nArrays may have named axes: positional axes broadcast by position,"
-        " named axes by name,\nand the result has the names of all of them.\n\nCommunication: none."
+    return documented(
+        function,
+        f"The named version of `jnp.{name}`, with the same arguments. Positional axes broadcast\n"
+        "by position, and named axes by name.",
+        names="It has the names of all operands.",
     )
 
 

@@ -25,7 +25,7 @@ from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits
 from namedax.core.error_function import with_derivative
-from namedax.core.functions import summary_of
+from namedax.core.jax_docstrings import documented
 from namedax.core.names import DType, PyTree, Shape
 from namedax.core.region import ambient
 from namedax.errors import PositionalAxisError, hints
@@ -192,7 +192,7 @@ _NAMESAKES = {
 # Namespaces of functions of matrices, which are positional axes.
 _MATRICES = ("namedax.numpy.linalg.", "namedax.lax.linalg.", "namedax.scipy.linalg.")
 _OF_MATRICES = (
-    "Communication: none over named axes. Rows and columns are positional axes, which every\n"
+    "none over named axes. Rows and columns are positional axes, which every\n"
     "device has completely. In a mapped function `nx.positional` gathers a sharded axis before\n"
     "the call; outside, sharded positional axes of a matrix are gathered. The functions of\n"
     "`nx.linalg` take names for rows and columns."
@@ -332,43 +332,46 @@ def _lift(
         lifted = nmap(with_derivative(function))
     if isinstance(lifted, Lifted):
         lifted.is_elementwise = not _ELEMENTWISE.isdisjoint({f"{namespace}.", path})
-    lifted.__doc__ = _documentation(summary_of(function), path, found, renames)
+    lifted.__doc__ = _documentation(function, path, found, renames)
     lifted.__name__ = lifted.__qualname__ = name
     lifted.__module__ = namespace  # where pickle finds it by its name
     return lifted
 
 
-def _documentation(summary: str, path: str, axes: tuple[str, ...], renames: bool) -> str:
+def _documentation(
+    function: Callable[..., Any], path: str, axes: tuple[str, ...], renames: bool
+) -> str:
     """Return the docstring of a lifted function, whose parameters `axes` are axes."""
-    paragraphs = [summary]
-    if path in _NAMESAKES:
-        paragraphs.append(_NAMESAKES[path])
-    paragraphs.append(
-        f"The named version of `jax.{path.removeprefix('namedax.')}`, with the same arguments; see"
-        " JAX for these."
+    paragraphs = [_NAMESAKES[path]] if path in _NAMESAKES else []
+    version = (
+        f"The named version of `jax.{path.removeprefix('namedax.')}`, with the same arguments."
     )
-    if axes:
-        take = "takes" if len(axes) == 1 else "take"
-        other = "axis, named or positional," if renames else "name"
-        paragraphs += [
-            f"`{'`, `'.join(axes)}` also {take} axis names, or tuples of names and positions.\n"
-            "All other names are batch axes.",
-            "Communication: a sharded axis that is given by name is complete in the call. If\n"
+    other = "axis, named or positional," if renames else "name"
+    return documented(
+        function,
+        *paragraphs,
+        f"{version} {'Other named' if axes else 'Named'} axes are batch axes.",
+        name=path.rpartition(".")[2],
+        axes=axes,
+        names="The named batch axes are axes of the result.",
+        more={"out_axis": _OUT_AXIS} if renames else {},
+        communication=(
+            "a sharded axis that is given by name is complete in the call. If\n"
             f"another {other} divides over its mesh axes, an all-to-all moves the sharding to\n"
-            "it and another one moves it back; otherwise the axis is gathered (one all-gather).",
-        ]
-    else:
-        paragraphs += [
-            "Named axes of array arguments are batch axes of the result.",
-            _OF_MATRICES if path.startswith(_MATRICES) else "Communication: none.",
-        ]
-    if renames:
-        paragraphs.append(
-            "`out_axis` has the new names of transformed axes in the result: a name for a single"
-            " axis, or a mapping\n`{axis: new}`; default: their own names. It is required in a"
-            " mapped function in which the name has a different size."
-        )
-    return "\n\n".join(paragraphs)
+            "it and another one moves it back; otherwise the axis is gathered (one all-gather)."
+            if axes
+            else _OF_MATRICES
+            if path.startswith(_MATRICES)
+            else "none."
+        ),
+    )
+
+
+_OUT_AXIS = (
+    "the new names of transformed axes in the result: a name for a single axis, or a mapping\n"
+    "`{axis: new}`; default: their own names. Required in a mapped function in which the name has\n"
+    "a different size."
+)
 
 
 # Classes of JAX, and their subclasses for named arrays.

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.element_types import accumulate, as_inexact, extreme
 from namedax.core.error_function import gelu
-from namedax.core.functions import signature_of, summary_of
+from namedax.core.functions import signature_of
+from namedax.core.jax_docstrings import documented
 from namedax.core.names import DType
 from namedax.core.variance import cast_data
 from namedax.messages.call_errors import bound as bound_arguments
@@ -76,10 +77,11 @@ def _activation(name: str) -> Callable[..., AnyArray]:
 
     lifted.__name__ = lifted.__qualname__ = name
     lifted.__module__ = "namedax.nn"  # where pickle finds it by its name
-    lifted.__doc__ = (
-        f"{summary_of(function)}\n\nThe named version of `jax.nn.{name}`, with the same "
-        "arguments; see JAX for these.\nArray arguments may have named axes and broadcast by name."
-        "\n\nCommunication: none."
+    lifted.__doc__ = documented(
+        function,
+        f"The named version of `jax.nn.{name}`, with the same arguments. Array arguments may have\n"
+        "named axes and broadcast by name.",
+        names="It has the names of all array arguments.",
     )
     return lifted
 

@@ -224,8 +224,11 @@ def _arguments_of_call() -> str:
 # The parameters of the functions of `jax.nn.initializers`.
 _ARGUMENTS = {
     "value": "the value, a scalar or an array.",
-    "scale": "the scale of the values; see JAX.",
-    "mode": '`"fan_in"`, `"fan_out"`, `"fan_avg"`, `"fan_geo_avg"` or a number; see JAX.',
+    "scale": "the variance of the values times the fan that `mode` selects",
+    "mode": (
+        'the fan: `"fan_in"` (number of inputs), `"fan_out"` (outputs), `"fan_avg"` or'
+        ' `"fan_geo_avg"` (means of both), or a number'
+    ),
     "distribution": '`"normal"`, `"truncated_normal"` or `"uniform"`.',
     "stddev": "the standard deviation",
     "lower": "the lower bound, in standard deviations",

@@ -31,6 +31,7 @@ from jax import lax
 from namedax.core.annotations import AnyArray, ArrayLike, EitherArray
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
+from namedax.core.jax_docstrings import documented
 from namedax.core.name_scopes import in_scope, is_in_program, names_in, scope_text
 from namedax.core.names import Dims
 from namedax.core.region import ambient
@@ -484,10 +485,10 @@ def _lifted(function: Callable[..., Any]) -> Callable[..., Any]:
     def lifted(*args: Any, **kwargs: Any) -> Any:
         return inner(*args, **kwargs)
 
-    lifted.__doc__ = (
-        f"{(inspect.getdoc(function) or '').rstrip()}\n\n"
-        f"The named version of `jax.random.{function.__name__}`, with the same arguments; see JAX"
-        " for these.\nNamed axes are batch axes.\n\nCommunication: none."
+    lifted.__doc__ = documented(
+        function,
+        f"The named version of `jax.random.{function.__name__}`, with the same arguments.\n"
+        "Named axes are batch axes.",
     )
     presented: Callable[..., Any] = _present(lifted, inspect.signature(function))
     return presented

@@ -11,6 +11,7 @@ from jax import lax
 
 from namedax.core.array import is_named
 from namedax.core.display import type_text
+from namedax.core.jax_docstrings import documented
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError
 from namedax.messages.call_errors import call_or_reject
@@ -60,9 +61,12 @@ def _of_devices(name: str, is_collective: bool, remedy: str) -> Callable[..., An
             raise
 
     call.__module__ = "namedax.lax"
-    call.__doc__ = (
-        f"Call `jax.lax.{name}`, for arrays without names outside of mapped functions.\n\n{remedy}"
-        "\n\nThe function of JAX, with the same arguments; see JAX for these."
+    call.__doc__ = documented(
+        function,
+        "The function of JAX, with the same arguments, for arrays without names outside of mapped\n"
+        f"functions. {remedy}",
+        names="",
+        communication="that of JAX's function." if is_collective else "none.",
     )
     return call
 
