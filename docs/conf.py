@@ -41,6 +41,7 @@ extensions = [
     "myst_nb",
     "reference",
     "blocks",
+    "dotted_names",
     "jax_pages",
     "notebooks",
     "sphinx.ext.autodoc",
@@ -92,7 +93,7 @@ html_sidebars = {
 }
 html_static_path = ["static"]
 html_css_files = ["namedax.css"]
-html_favicon = "static/icon.svg"
+html_logo = html_favicon = "static/logo.svg"
 html_show_sourcelink = False
 html_copy_source = False
 copybutton_exclude = ".linenos, .gp, .go"

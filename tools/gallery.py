@@ -29,15 +29,9 @@ HEAD = """\
 
 Each example is one program that runs under several layouts. The results are the same under every layout. The tables have the time and the
 communication (payload) of a step on eight devices, simulated on two cores. These times show the cost of communication on that machine. They
-do not predict the speedup on eight real devices. `tools/gallery.py` wrote this page.
+do not predict the speedup on eight real devices.
 
 [Models](models/index.md) has published architectures: Llama, Mixtral, GPT-OSS, DeepSeek, Gemma, T5, Whisper, ViT, Mamba and Qwen3-Next.
-
-```{toctree}
-:hidden:
-
-models/index
-```
 
 """
 #: The headings, in which a reader searches for a subject. The first sentence of an example is too long for one.
@@ -54,6 +48,8 @@ TITLES = {
     "pencil_fft": "Fourier transforms of a sharded cube",
     "unet": "U-Net with sharded images",
 }
+#: Pictures with maps, whose colors the dark theme does not invert.
+MAPS = {"gaussian_process", "heat_and_shallow_water", "pencil_fft"}
 COLUMNS = 96  # of a block of the site
 MODELS, MODEL_PAGES = ROOT / "namedax" / "models", ROOT / "docs" / "models"
 MODELS_HEAD = """\
@@ -61,11 +57,11 @@ MODELS_HEAD = """\
 
 To run or train a published architecture, use one of these modules of `namedax.models`. Each defines a model by plain functions over axis names. Its
 logits, losses and gradients equal those of PyTorch in every layout of its page. A page shows the communication of a training step, and the
-layouts that `nx.plan` chooses. Both come from tracing the model at a published size, without devices. `tools/gallery.py` writes these pages.
+layouts that `nx.plan` chooses. Both come from tracing the model at a published size, without devices.
 
 `nx.models.load(folder, axis_resources, mesh)` reads a published checkpoint. The command does so too:
 
-```text
+```sh
 python -m namedax.models generate FOLDER --prompt "Once upon a time" --layout "{'kv_heads': 'model'}"
 python -m namedax.models train FOLDER --layout fsdp+tp --steps 100
 python -m namedax.models explain FOLDER --layout "{'batch': 'data'}" --mesh data=64
@@ -134,11 +130,16 @@ def section(name: str) -> str:
     if table is None:
         raise ValueError(f"{name} has printed no table:\n{run.stdout}")
     return (
-        f"## {TITLES[name]}\n\n{textwrap.fill(f'**{title}** ' + ' '.join(paragraphs), 140)}\n\n```{{image}}"
-        f" static/gallery/{name}.webp\n:alt: {title}\n:width:"
-        f" 800px\n```\n\n```text\n{narrow(table[0])}\n```\n\n`python examples/{name}.py`,"
+        f"## {TITLES[name]}\n\n{textwrap.fill(f'**{title}** ' + ' '.join(paragraphs), 140)}\n\n"
+        f"{image(name, title)}\n\n```text\n{narrow(table[0])}\n```\n\n`python examples/{name}.py`,"
         f" {seconds:.0f} seconds. Its source is [examples/{name}.py](../examples/{name}.py).\n"
     )
+
+
+def image(name: str, title: str) -> str:
+    """The picture of an example, as a page has it."""
+    options = [f":alt: {title}", ":width: 800px", *[":class: pixels"] * (name in MAPS)]
+    return "\n".join([f"```{{image}} static/gallery/{name}.webp", *options, "```"])
 
 
 def narrow(table: str) -> str:

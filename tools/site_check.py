@@ -7,8 +7,9 @@
 Without a browser: a link to a page, a file or a heading that is not there, and an image, a style or a script that is not there or lies
 on another machine (the site is read without a network). With Chromium or Chrome, which `tools/browser.py` drives: an error in the
 console, a request that fails or goes elsewhere, an image that does not show, a page that is wider than its window at 400 or 1,400 pixels,
-a block of code, an output or a table that is cropped at 1,400 pixels, or at 400 without a way to scroll to its end, text that cannot be
-read on its ground, in the light and in the dark theme, and a word that the search does not find. The sources of the pages are read, too:
+a block of code, an output or a table that is cropped at 1,400 pixels, or at 400 without a way to scroll to its end, code that wraps or a
+description in a narrow column at 400, text that cannot be read on its ground, in the light and in the dark theme, and a word that the search
+does not find. The sources of the pages are read, too:
 code has at most 80 columns, and 44 where two blocks stand side by side; and sizes have at most two decimals.
 """
 
@@ -287,6 +288,10 @@ def shown(page: Page, url: str, name: str) -> Iterator[str]:
     yield from wide(page, name, WIDTHS[1])
     for block in page.evaluate(_CROPPED % "false"):
         yield f"{name}: hidden in a window of {WIDTHS[1]} pixels: {block}"
+    for block in page.evaluate(_WRAPPED):
+        yield f"{name}: code wraps in a window of {WIDTHS[1]} pixels: {block}"
+    for cell in page.evaluate(_NARROW):
+        yield f"{name}: a narrow description in a window of {WIDTHS[1]} pixels: {cell}"
     for text in page.errors(origin):
         yield f"{name}: {text}"
 
@@ -374,6 +379,18 @@ _CROPPED = """(() => {
   return blocks.filter(e => e.checkVisibility() && cropped(e)).map(e =>
     `<${e.tagName.toLowerCase()} class="${e.className}"> ${e.scrollWidth} of ${e.clientWidth} pixels: ${(e.textContent || "").trim().slice(0, 60)}`);
 })()"""
+
+# Blocks of code, with a long line, that wrap.
+_WRAPPED = """(() => {
+  const code = ["python", "py", "pycon", "ipython3", "sh", "bash", "console"].map(name => `.highlight-${name} pre`).join(", ");
+  return [...document.querySelectorAll(code)].filter(e => getComputedStyle(e).whiteSpace !== "pre"
+    && e.textContent.split("\\n").some(line => line.length > 40)).map(e => e.textContent.trim().slice(0, 60));
+})()"""
+
+# Long texts in the second or third of at most three columns.
+_NARROW = """[...document.querySelectorAll("main td:nth-child(n+2), article td:nth-child(n+2)")].filter(e => e.checkVisibility()
+  && e.parentElement.cells.length < 4 && e.clientWidth < 140 && e.textContent.trim().length > 60
+  && !e.closest(".highlighttable, div.cell_output")).map(e => `${e.clientWidth} pixels: ${e.textContent.trim().slice(0, 60)}`)"""
 
 # Text whose contrast with what lies behind it is below a limit (the formula of WCAG 2); what is not seen is left out.
 _FAINT = """(() => {

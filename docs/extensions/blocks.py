@@ -1,8 +1,8 @@
 """The Sphinx extension that marks blocks and pictures that `docs/static/namedax.css` shows in another way than the rest.
 
-Text in aligned columns, such as a report, has the class `columns`: code, messages and other outputs wrap in a narrow window, and a report would
-lose its columns, so it scrolls. A picture of pixels, such as a map of temperatures, has the class `pixels`: in the dark theme, drawings are inverted,
-and a map would have other colors than its scale in the text.
+Text in aligned columns, such as a report, has the class `columns`: messages and other outputs wrap in a narrow window, and a report would lose its
+columns, so it scrolls, as code does. In the dark theme, charts and drawings are inverted. A map of temperatures would have other colors than its scale
+in the text, so such a picture has the class `pixels`, and keeps its colors: a page marks a WebP picture with it, and this extension marks a drawing.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def has_columns(text: str) -> bool:
 
 
 def has_pixels(file: Path) -> bool:
-    """Whether a picture is made of pixels, or a drawing that contains some."""
-    return file.suffix != ".svg" or (file.exists() and b"<image" in file.read_bytes())
+    """Whether a file is a drawing that contains pixels."""
+    return file.suffix == ".svg" and file.exists() and b"<image" in file.read_bytes()
 
 
 def mark(app: Any, doctree: nodes.document, name: str) -> None:

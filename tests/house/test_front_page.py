@@ -39,6 +39,42 @@ def test_the_first_screen_is_one_screen(page):
     assert max(map(len, first_screen((ROOT / page).read_text())[0].splitlines())) <= 80
 
 
+@pytest.mark.parametrize("page", FRONT)
+def test_one_place_says_how_to_install(page):
+    text = (ROOT / page).read_text()
+    assert len(re.findall(r"(?i)^(?:## |\*\*)install", text, re.M)) == 1
+    assert text.count("git+https://") == 1
+
+
+def test_the_home_page_begins_with_the_logo_and_a_picture_of_layouts():
+    text = (ROOT / "docs" / "index.md").read_text()
+    top = text[: text.index("\n## ")]
+    assert "\n# ![](static/logo.svg){.logo} namedax\n" in top
+    assert "static/layouts.svg" in top
+    assert text.count("static/layouts.svg") == 1
+    assert 'src="docs/static/logo.svg"' in (ROOT / "README.md").read_text().splitlines()[0]
+    assert "models/index" in text[text.index("```{toctree}") :].splitlines()
+
+
+def luminance(color):
+    """The relative luminance of a color such as #2f66b8 (WCAG 2)."""
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_the_logo_can_be_seen_in_both_themes():
+    logo = (ROOT / "docs" / "static" / "logo.svg").read_text()
+    colors = re.findall(r'fill="(#\w{6})"', logo)
+    assert len(set(colors)) == 4
+    for color in colors:
+        for ground in ("#ffffff", "#131416"):
+            low, high = sorted((luminance(color), luminance(ground)))
+            assert (high + 0.05) / (low + 0.05) >= 3, (color, ground)
+    assert len(logo) < 1000
+    assert 'html_logo = html_favicon = "static/logo.svg"' in (ROOT / "docs" / "conf.py").read_text()
+
+
 BLOCKS = re.compile(r"^:::\{glossary\}\n(.*?)^:::", re.MULTILINE | re.DOTALL)
 PAGES = [page for folder in (".", "docs", "examples") for page in (ROOT / folder).glob("*.md" if folder == "." else "**/*.md")]
 INSTALL = re.compile(r"pip install (?:-e )?['\"]?(namedax\S*(?: @ \S+)?|\.\S*)")

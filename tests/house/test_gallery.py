@@ -74,6 +74,10 @@ def test_the_page_has_every_example_with_its_picture():
     assert found == ["digits", *GALLERY]
     assert re.findall(r"^## (.*)$", text, re.M) == [gallery.TITLES[name] for name in found]
     assert re.findall(r"\.\./examples/(\w+)\.py", text) == found
+    assert text.startswith(gallery.HEAD)
+    for name in found:
+        assert gallery.image(name, gallery.described(EXAMPLES / f"{name}.py")[0]) in text
+    assert gallery.MAPS < {*found}
     assert not [
         line
         for block in text.split("```text")[1:]
@@ -93,6 +97,7 @@ def test_every_model_has_a_page():
     assert len(SHOWN) >= 7
     assert sorted(path.stem for path in PAGES.glob("*.md")) == sorted([*SHOWN, "index"])
     index = (PAGES / "index.md").read_text()
+    assert index.startswith(gallery.MODELS_HEAD)
     assert re.findall(r"\((\w+)\.md\)", index) == SHOWN
     assert "(models/index.md)" in (PAGES.parent / "gallery.md").read_text()
 

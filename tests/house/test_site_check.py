@@ -103,6 +103,8 @@ FAULTS = {
     '<pre style="overflow-x:auto" class="c">CODE</pre>': 'cropped in a window of 1400 pixels: <pre class="c"> ',
     '<div style="overflow-x:auto" class="table-wrapper"><table><td>CODE</table></div>': 'cropped in a window of 1400 pixels: <div class="t',
     '<pre style="overflow-x:hidden;width:300px" class="h">CODE</pre>': 'hidden in a window of 400 pixels: <pre class="h"> ',
+    '<div class="highlight-python"><pre style="white-space:pre-wrap">CODE</pre></div>': "code wraps in a window of 400 pixels: xxx",
+    f'<table style="width:200px"><td style="width:100px">name<td>{"text " * 20}</table>': "a narrow description in a window of 400 pixels: ",
     '<p style="width:1500px" class="w">wide</p>': 'wider than a window of 1400 pixels: <p class="w"> wide',
     '<p style="color:#ddd">faint</p>': 'can hardly be read in the light theme: <p class=""> faint',
     '<p style="color:#333">dim</p>': 'can hardly be read in the dark theme: <p class=""> dim',
@@ -131,6 +133,29 @@ def test_in_the_browser(site, monkeypatch):
         (site / "pictures").mkdir()
         site_check.picture(page, f"{address}/two.html", site / "pictures" / "two")
         assert len(list((site / "pictures").glob("two_*.png"))) == 4
+
+
+# Code and a list of the reference, as Sphinx writes them.
+BLOCKS = f"""<article><div class="highlight-python"><div class="highlight"><pre>{"f(x) " * 16}</pre></div></div><div class="table-wrapper">
+<table class="docutils names"><tr><td>nx.scipy.spatial.transform.Rotation</td><td>{"text " * 20}</td></tr></table>
+<table class="docutils"><tr><td><code>nx.scipy.spatial.transform.Rotation</code></td><td>{"text " * 20}</td></tr></table></div></article>"""
+
+
+@pytest.mark.fast(0)
+def test_the_style_of_the_site_on_a_phone(site):
+    """Code scrolls, and a description has room next to a long name or below it."""
+    plant(site, BLOCKS)
+    plant(site, f'<link rel="stylesheet" href="namedax.css">{BLOCKS}', "styled")
+    shutil.copy(site_check.ROOT / "docs" / "static" / "namedax.css", site)
+    try:
+        opened = browser.Browser()
+    except browser.NoBrowserError as error:
+        pytest.skip(str(error))
+    with opened, site_check.served(site) as address:
+        page = opened.page()
+        assert list(site_check.shown(page, f"{address}/styled.html", "styled")) == []
+        assert len(page.evaluate(site_check._CROPPED % "true")) == 1  # the code scrolls
+        assert list(site_check.shown(page, f"{address}/index.html", "index"))  # without the style
 
 
 def test_without_a_browser_it_says_so(site, monkeypatch, capsys):

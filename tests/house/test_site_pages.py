@@ -65,11 +65,25 @@ def extension(monkeypatch):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.parametrize("name", ["about", "blocks", "jax_pages", "notebooks"])
+@pytest.mark.parametrize("name", ["about", "blocks", "dotted_names", "jax_pages", "notebooks"])
 def test_examples_of_the_extensions(extension, name):
     result = doctest.testmod(extension(name))
     assert result.attempted
     assert not result.failed
+
+
+def test_pages_do_not_name_the_programs_that_write_them():
+    """A reader has no use for them. The first comment of such a page names its program."""
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        text = re.sub(r"<!--.*?-->", "", path.read_text(), flags=re.DOTALL)
+        assert not re.search(r"\btools/\w+\.py", text), path
+
+
+def test_only_pictures_that_are_marked_keep_their_colors(extension):
+    blocks = extension("blocks")
+    static = ROOT / "docs" / "static"
+    assert not [path for path in static.glob("gallery/*.webp") if blocks.has_pixels(path)]
+    assert blocks.has_pixels(static / "layouts.svg") is False
 
 
 def test_tables_of_the_gallery_are_folded():
@@ -131,7 +145,7 @@ One {term}`axis name`, {doc}`a page <guides/tour>`, [a link](../guides/tour.md#m
 Text.
 :::
 
-```{image} ../static/icon.svg
+```{image} ../static/logo.svg
 :alt: an icon
 ```
 
@@ -150,7 +164,7 @@ x = 1
     quoted = "\n".join(lines[lines.index(next(line for line in lines if line.startswith("FLAGS"))) :][:2])
     assert cell.source == (
         "One axis name, a page, [a link](https://namedax.github.io/namedax/guides/tour.html#maps), [another](https://docs.jax.dev)."
-        "\n\n**Note.**\nText.\n\n![an icon](https://github.com/namedax/namedax/raw/main/docs/static/icon.svg)"
+        "\n\n**Note.**\nText.\n\n![an icon](https://github.com/namedax/namedax/raw/main/docs/static/logo.svg)"
         f"\n\n```python\n{quoted}\n```\n\n```python\nx = 1\n```"
     )
 
