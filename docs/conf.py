@@ -44,6 +44,7 @@ extensions = [
     "dotted_names",
     "jax_pages",
     "notebooks",
+    "search_order",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_design",

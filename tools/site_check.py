@@ -9,7 +9,7 @@ on another machine (the site is read without a network). With Chromium or Chrome
 console, a request that fails or goes elsewhere, an image that does not show, a page that is wider than its window at 400 or 1,400 pixels,
 a block of code, an output or a table that is cropped at 1,400 pixels, or at 400 without a way to scroll to its end, code that wraps or a
 description in a narrow column at 400, text that cannot be read on its ground, in the light and in the dark theme, and a word that the search
-does not find. The sources of the pages are read, too:
+does not find, or finds in three functions of that name before a guide. The sources of the pages are read, too:
 code has at most 80 columns, and 44 where two blocks stand side by side; and sizes have at most two decimals.
 """
 
@@ -75,7 +75,12 @@ SEARCHES = {
     "nearest neighbors": "recipes/nearest_neighbors",
     "climatology": "recipes/climatology",
     "glossary": "glossary",
+    "halo": "recipes/halo_exchange",
+    "cumsum": "guides/operations",
+    "checkpoint": "guides/checkpoints",
+    "softmax": "tutorials/2_a_network",
 }
+API = "reference/api/"
 # Whose pictures a person looks at before a release.
 PICTURED = (
     "index",
@@ -309,10 +314,16 @@ def faint(page: Page, name: str, theme: str) -> Iterator[str]:
 
 
 def found(page: Page, address: str, words: str, wanted: str) -> Iterator[str]:
-    """Whether a search has a page among its first ten."""
+    """Whether a search has a page among its first ten, and a guide before the third function of that name."""
     page.open(f"{address}/search.html?q={quote(words)}", WIDTHS[0], THEMES[0])
-    hits = page.evaluate(_HITS)
-    first = [urlsplit(hit).path.removeprefix("/").removesuffix(".html") for hit in hits[:10]]
+    hits = [
+        urlsplit(hit).path.removeprefix("/").removesuffix(".html") for hit in page.evaluate(_HITS)
+    ]
+    first, pages = hits[:10], list(dict.fromkeys(hits))
+    of_that_name = [name for name in pages if name.startswith(API) and name.endswith(f".{words}")]
+    guides = [name for name in pages if not name.startswith(("reference/", "about/"))]
+    if guides and of_that_name[2:] and pages.index(guides[0]) > pages.index(of_that_name[2]):
+        yield f"the search for {words!r} finds {of_that_name[2]} before {guides[0]}"
     if wanted not in first:
         yield (
             f"the search for {words!r} does not find {wanted} among its first ten pages, but"

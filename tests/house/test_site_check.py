@@ -12,12 +12,14 @@ SQUARE = '<img alt="" src="square.svg">'
 SOUND = f'{HEAD}{STYLE}</head><body><main><h1 id="top">One</h1><p>Text</p><a href="two.html#end">two</a>{SQUARE}</main></body></html>'
 OTHER = f'{HEAD}{STYLE}</head><body><main><h1 id="end">Two</h1><a href="index.html">one</a></main></body></html>'
 SEARCH = f"""{HEAD}{STYLE}</head><body><p class="search-summary">Found</p><div id="search-results"><ul id="hits"></ul></div>
-<script>if (location.search.includes("known")) hits.innerHTML = '<li><a href="two.html">two</a></li>'</script></body></html>"""
+<script>if (location.search.includes("known")) hits.innerHTML = '<li><a href="two.html">two</a></li>'
+if (location.search.includes("copied")) hits.innerHTML = ["a", "b", "c"].map(m => '<li><a href="reference/api/' + m + '.copied.html">x</a></li>')
+  .join("") + '<li><a href="two.html">two</a></li>'</script></body></html>"""
 
 
 @pytest.fixture
 def site(tmp_path):
-    """A site of two pages and a search that knows one word."""
+    """A site of two pages and a search that knows one word, and another only as the name of three functions."""
     for name, text in {"index": SOUND, "two": OTHER, "search": SEARCH}.items():
         (tmp_path / f"{name}.html").write_text(text)
     (tmp_path / "square.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
@@ -83,6 +85,7 @@ def test_code_has_columns(tmp_path):
     assert found == ["docs/page.md:4: 81", "docs/page.md:16: 45", "docs/page.md:23: 81"]
     page.write_text(PAGE.format(long="x" * 74, narrow="y" * 44, wide="y" * 44))
     assert list(site_check.wide_code(page.parent)) == []
+    assert list(site_check.wide_code(site_check.ROOT / "docs")) == []
 
 
 def test_sizes_have_few_digits(site):
@@ -130,6 +133,8 @@ def test_in_the_browser(site, monkeypatch):
         assert list(site_check.found(page, address, "known", "two")) == []
         (missed,) = site_check.found(page, address, "strange", "two")
         assert missed == "the search for 'strange' does not find two among its first ten pages, but nothing"
+        (late,) = site_check.found(page, address, "copied", "two")
+        assert late == "the search for 'copied' finds reference/api/c.copied before two"
         (site / "pictures").mkdir()
         site_check.picture(page, f"{address}/two.html", site / "pictures" / "two")
         assert len(list((site / "pictures").glob("two_*.png"))) == 4

@@ -65,7 +65,7 @@ def extension(monkeypatch):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.parametrize("name", ["about", "blocks", "dotted_names", "jax_pages", "notebooks"])
+@pytest.mark.parametrize("name", ["about", "blocks", "dotted_names", "jax_pages", "notebooks", "search_order"])
 def test_examples_of_the_extensions(extension, name):
     result = doctest.testmod(extension(name))
     assert result.attempted
