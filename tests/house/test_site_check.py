@@ -143,7 +143,8 @@ def test_in_the_browser(site, monkeypatch):
 # Code and a list of the reference, as Sphinx writes them.
 BLOCKS = f"""<article><div class="highlight-python"><div class="highlight"><pre>{"f(x) " * 16}</pre></div></div><div class="table-wrapper">
 <table class="docutils names"><tr><td>nx.scipy.spatial.transform.Rotation</td><td>{"text " * 20}</td></tr></table>
-<table class="docutils"><tr><td><code>nx.scipy.spatial.transform.Rotation</code></td><td>{"text " * 20}</td></tr></table></div></article>"""
+<table class="docutils"><tr><td><code>nx.scipy.spatial.transform.Rotation</code></td><td>{"text " * 20}</td></tr></table>
+<table style="width: 100%" class="indextable"><tr>{f"<td style='width: 33%'>{'text ' * 20}</td>" * 2}</tr></table></div></article>"""
 
 
 @pytest.mark.fast(0)
