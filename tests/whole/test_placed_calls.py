@@ -71,6 +71,9 @@ CORE = {
     "split_axis": 'nx.split_axis(x, "k", {"p": 2, "q": N // 2})',
     "merge_axes": 'nx.merge_axes(z, ("b", "k"), "both")',
     "zeros_like": "nx.zeros_like(x)",
+    "lax.full_like": "nx.lax.full_like(x, 2.0)",
+    "diag_indices_from": "nx.numpy.diag_indices_from(m)",
+    "tril_indices_from": "nx.numpy.tril_indices_from(m)",
 }
 
 

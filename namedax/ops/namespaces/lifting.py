@@ -298,8 +298,13 @@ _KINDS: dict[str, type[Lifted]] = {
     f"namedax.{module}.{name}": kind
     for module, kind, names in (
         ("numpy", _Contraction, "dot inner vdot"),
-        ("numpy", _OfType, "zeros_like ones_like empty_like"),
+        (
+            "numpy",
+            _OfType,
+            "zeros_like ones_like empty_like diag_indices_from tril_indices_from triu_indices_from",
+        ),
         ("numpy", _Filled, "full_like"),
+        ("lax", _OfType, "full_like"),
         (
             "lax",
             _Unary,
