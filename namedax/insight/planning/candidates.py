@@ -20,7 +20,7 @@ from namedax.insight.analysis.page import enclosed, escaped
 from namedax.insight.analysis.report import Report
 from namedax.machines import Machine, Times
 from namedax.ops.contraction.rings import Overlap
-from namedax.ops.operands.open_options import Options
+from namedax.ops.operands.open_options import NO_LINE, Options
 from namedax.xmap.mapped_function import Xmapped
 
 __all__ = [
@@ -144,7 +144,8 @@ def layout(one: Candidate, with_mesh: bool) -> str:
         words += f" with {show_names(one.padded)} stored padded"
     for line, each in one.options.items():
         chosen = ", ".join(f"{k}={v!r}" for k, v in each.items() if k != "operation")
-        words += f" with {each['operation']}(..., {chosen}) at {line.partition(' (')[0]}"
+        words += f" with {each['operation']}(..., {chosen})"
+        words += "" if line.startswith(NO_LINE) else f" at {line.partition(' (')[0]}"
     return f"{mesh_text(one)}: {words}" if with_mesh else words
 
 

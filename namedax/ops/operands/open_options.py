@@ -21,8 +21,10 @@ from namedax.core.functions import cell_names
 from namedax.core.records import Record
 from namedax.core.user_code import first_user_line
 
-__all__ = ["Offers", "OpenCall", "Options", "Place", "choosing", "labels", "open_call"]
+__all__ = ["NO_LINE", "Offers", "OpenCall", "Options", "Place", "choosing", "labels", "open_call"]
 
+#: The text for calls without a line of user code.
+NO_LINE = "unknown line"
 #: Chosen values by line: `{"model.py:12": {"operation": "nx.fold", "prefetch": 1}}`.
 Options = Mapping[str, Mapping[str, Any]]
 
@@ -90,7 +92,8 @@ def _choices(options: Options, files: Mapping[str, str]) -> Iterator[_Choice]:
 def labels(places: Sequence[Place], files: Mapping[str, str]) -> dict[Place, str]:
     """Return a text for each call, such as `model.py:12`.
 
-    If several operations are called at one line, the text also has the operation.
+    If several operations are called at one line, the text also has the operation. Calls without a
+    line of user code, such as those of `python -m namedax.models plan`, have `NO_LINE`.
 
     Args:
       places: the calls.
@@ -99,6 +102,8 @@ def labels(places: Sequence[Place], files: Mapping[str, str]) -> dict[Place, str
     texts = {path: text for text, path in files.items()}
     found = {
         place: f"{texts.get(place.path, os.path.basename(place.path))}:{place.line}"
+        if place.path
+        else NO_LINE
         for place in places
     }
     lines = list(found.values())
@@ -109,6 +114,8 @@ def labels(places: Sequence[Place], files: Mapping[str, str]) -> dict[Place, str
 
 
 def _is_at(label: str, path: str, place: Place) -> bool:
+    if not place.path:
+        return label == NO_LINE
     text, _, line = label.rpartition(":")
     if line != str(place.line):
         return False

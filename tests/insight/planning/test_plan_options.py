@@ -1,6 +1,7 @@
 """`nx.plan` chooses the options that a program leaves open: recomputation, prefetch, balance, steps and padding."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -93,6 +94,29 @@ def test_apply_runs_the_layout_and_the_options():
         plan.apply(f, abstract(x=8))
     with pytest.raises(nx.errors.ArgumentTypeError, match=r"Plan.apply: the function must be made by nx.xmap"):
         plan.apply(folded)
+
+
+# The file is none of the user's, as in `python -m namedax.models plan`.
+WITHOUT_LINES = """
+def loss(w, x):
+    return nx.sum(nx.square(nx.fold(layer, x, w, axis="layers")), ...)
+"""
+
+
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
+def test_a_call_without_a_line_of_user_code_has_no_line_in_the_table():
+    code = {"nx": nx, "layer": layer}
+    exec(compile(WITHOUT_LINES, "<frozen model>", "exec"), code)
+    f = nx.xmap(jax.value_and_grad(code["loss"]), (W, X), ([], W))
+    with ThreadPoolExecutor(1) as thread:  # without the frames of this test
+        plan = thread.submit(planned, int(planned().candidates[0].peak * 0.8), f).result()
+        (label,) = plan.options
+        report = thread.submit(nx.explain, plan.apply(f, abstract(x=4)), *TYPES).result()
+    assert label == "unknown line"
+    assert re.search(r"with nx.fold\(..., [^)]*remat='full'\)\n", str(plan))
+    assert ":0" not in str(plan)
+    assert report.memory.peak == plan.candidates[0].peak  # the option applies to the call
 
 
 @pytest.mark.fast(0)
