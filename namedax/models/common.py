@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 import namedax as nx
-from namedax.errors import CheckpointError
+from namedax.errors import CheckpointError, UnsupportedArgumentError
 from namedax.interop import lora
 from namedax.interop.adapters import places as places
 from namedax.interop.entries import parse_spec
@@ -338,8 +338,28 @@ def init_cache(config: Any, batch: int, capacity: int, dtype: Any = jnp.float32)
     return nx.nn.KVCache.init(shape, rows=("layers", "batch"), dtype=dtype)
 
 
-def next_positions(x: nx.NamedArray, cache: Any) -> Any:
-    """Return the positions of new tokens: from 0, or after those in the cache."""
+def check_packed(cache: Any, segments: Any) -> None:
+    """Raise if there are packed documents and a cache.
+
+    Raises:
+      UnsupportedArgumentError: there are both.
+    """
+    if cache is not None and segments is not None:
+        raise UnsupportedArgumentError(
+            "models: packed documents cannot continue the states of a cache. Use one document in a"
+            " row, with `lengths`."
+        )
+
+
+def next_positions(x: nx.NamedArray, cache: Any, rows: Mapping[str, Any] = {}) -> Any:
+    """Return the positions of new tokens: those in `rows`, from 0, or after those in the cache.
+
+    Raises:
+      UnsupportedArgumentError: there are packed documents and a cache.
+    """
+    check_packed(cache, rows.get("segments"))
+    if (positions := rows.get("positions")) is not None:
+        return positions
     size = x.named_shape["pos"]
     return nx.arange(size, axis="pos") if cache is None else cache.positions("pos", size)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import namedax as nx
-from namedax.errors import UnsupportedArgumentError
+from namedax.models import common
 
 
 def convolve(
@@ -22,12 +22,8 @@ def convolve(
     """
     size, reach = x.named_shape["pos"], taps.named_shape["tap"] - 1
     lengths, segments = rows.get("lengths"), rows.get("segments")
+    common.check_packed(past, segments)
     if segments is not None:
-        if past is not None:
-            raise UnsupportedArgumentError(
-                "models: packed documents cannot continue the states of a cache. Use one document"
-                " in a row, with `lengths`."
-            )
         x, of = (nx.halo(array, "pos", reach, 0, out_axis="tap") for array in (x, segments))
         return nx.sum(nx.where(of == segments, x, 0) * taps, "tap"), None
     y = nx.conv(x, taps, "pos", kernel_axis="tap", padding=[(reach, 0)])

@@ -73,8 +73,7 @@ def attention(
         low = norm(read(h, p["query_down"], "query_rank"), "query_rank", "query_norm")
         query_up = nx.rename(p["query_up"], {"query_fsdp": "query_rank"})
         query = nx.dot(low, query_up, "query_rank")
-    positions: Any = rows.get("positions")
-    positions = common.next_positions(query, cache) if positions is None else positions
+    positions = common.next_positions(query, cache, rows)
     both = nx.rename(p["expand"], {"latent_fsdp": "latent"})
     expand = nx.split(both, {"nope": config.nope, "value": config.value}, "expanded")
     part = nx.split(query, {"nope": config.nope, "rope": config.rope}, "query")

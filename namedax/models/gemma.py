@@ -137,8 +137,7 @@ def attention(
     query = norm(read(h, p["query"], "kv_heads, group, key"), p["query_norm"], config, "key")
     key = norm(read(h, p["key"], "kv_heads, key"), p["key_norm"], config, "key")
     value = read(h, p["value"], "kv_heads, key")
-    positions = rows.get("positions")
-    positions = common.next_positions(query, cache) if positions is None else positions
+    positions = common.next_positions(query, cache, rows)
     of_local = rotate(config.local_theta, config.local_scaling)
     query, key = nx.cond(is_local, of_local, rotate(config.theta, config.scaling), query, key)
     if cache is not None:

@@ -117,8 +117,7 @@ def attention(
     key, value = (
         read(h, p[name], "kv_heads, key") + p[f"{name}_bias"] for name in ("key", "value")
     )
-    positions = rows.get("positions")
-    positions = common.next_positions(query, cache) if positions is None else positions
+    positions = common.next_positions(query, cache, rows)
     query, key = (
         nx.nn.rope(array, positions, "key", base=config.theta, scaling=config.scaling)
         for array in (query, key)

@@ -129,8 +129,7 @@ def attention(
     if config.qk_norm:
         query = nx.nn.rms_norm(query, "key", scale=p["query_norm"], epsilon=config.epsilon)
         key = nx.nn.rms_norm(key, "key", scale=p["key_norm"], epsilon=config.epsilon)
-    positions = rows.get("positions")
-    positions = common.next_positions(query, cache) if positions is None else positions
+    positions = common.next_positions(query, cache, rows)
     query, key = (
         nx.nn.rope(array, positions, "key", base=config.theta, scaling=config.scaling)
         for array in (query, key)

@@ -104,8 +104,7 @@ def full_attention(
     key, value = (read(h, p[name], "kv_heads, key") for name in ("key", "value"))
     query, gate = norm(both["both", 0], p["query_norm"], config, "key"), both["both", 1]
     key = norm(key, p["key_norm"], config, "key")
-    positions = rows.get("positions")
-    positions = common.next_positions(query, cache) if positions is None else positions
+    positions = common.next_positions(query, cache, rows)
     query, key = (
         nx.nn.rope(array, positions, "key", base=config.theta, scaling=config.scaling)
         for array in (query, key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 
 import jax
 import numpy as np
@@ -12,7 +13,7 @@ from jax.sharding import AxisType
 
 import namedax as nx
 from namedax.errors import UnsupportedArgumentError
-from namedax.models import common, mamba
+from namedax.models import common
 from tests.models.loading import golden
 from tests.models.test_models import TOLERANCE, model_of, names_of, params_of
 
@@ -95,14 +96,17 @@ def test_packed_documents_are_as_alone(case, title, axis_types):
         np.testing.assert_allclose(nx.positional(grads[place], names), nx.positional(want, names), err_msg=place, **TOLERANCE)
 
 
-def test_packed_documents_with_a_cache_are_an_error():
+@pytest.mark.parametrize("name", ["llama", "gemma", "gpt_oss", "deepseek", "qwen3_next", "mamba"])
+def test_packed_documents_with_a_cache_are_an_error(name):
     """A document would continue the one before, also in the convolution."""
-    config = mamba.TINY
+    module = importlib.import_module(f"namedax.models.{name}")
+    config = module.TINY
 
     def forward():
         tokens = nx.zeros(named_shape={"batch": 2, "pos": 4}, dtype=np.int32)
-        params, cache = mamba.init(config, jax.random.key(0)), mamba.init_cache(config, 2)
-        return mamba.forward(params, tokens, config, cache=cache, segments=tokens)
+        rows = {"segments": tokens, "positions": tokens}
+        params, cache = module.init(config, jax.random.key(0)), module.init_cache(config, 2, 8)
+        return module.forward(params, tokens, config, cache=cache, **rows)
 
     with pytest.raises(UnsupportedArgumentError, match="packed documents cannot continue the states of a cache"):
         jax.eval_shape(forward)
