@@ -37,7 +37,7 @@ from namedax.ops.reduction import extrema, reductions
 from namedax.ops.sorting.selection import where
 from namedax.ops.statistics import without_nans
 from namedax.ops.statistics.quantiles import median, nanmedian
-from namedax.ops.window.sliding import combine_rows, cut_pieces, windows
+from namedax.ops.window.sliding import combine_rows, cut_pieces, padded_windows
 from namedax.ops.window.windows import (
     Window,
     check_together,
@@ -188,17 +188,8 @@ def _reduce_windows(
     line = along(op, x, axis, supports_padding=True)
     line.result(out_axis, -(-line.size // stride))  # raises for this function
     window, out = Window(axis), axis if out_axis is None else out_axis
-    values = windows(
-        as_inexact(as_array(x, op)),
-        axis,
-        size=size,
-        stride=stride,
-        padding=_padding(size, center),
-        mode="constant",
-        fill_value=np.nan,
-        out_axis=window,
-        rename=out_axis,
-    )
+    names = axis, window, out_axis
+    values = _windows(as_inexact(as_array(x, op)), names, size, stride, _padding(size, center))
     result = call_user_code(function, values, window)
     dims = dims_of(result)
     if out not in dims or window in dims:
@@ -211,6 +202,14 @@ def _reduce_windows(
     present = _ELEMENTWISE["logical_not"](_ELEMENTWISE["isnan"](values))
     count = reductions.REDUCTIONS["sum"](present, window, dtype=np.int32)
     return where(count >= least, result, np.asarray(np.nan, result.dtype))
+
+
+@operation(name="rolling_reduce", scope=True, on_blocks=True)
+def _windows(
+    x: ArrayLike, names: tuple[Any, Any, Any], size: int, stride: int, padding: tuple[int, int]
+) -> AnyArray:
+    """Return all windows, with NaN beyond the ends of the axis."""
+    return padded_windows("rolling_reduce", x, names, size, stride, padding, "constant", np.nan)
 
 
 @operation(name="rolling_reduce", scope=True, on_blocks=True)

@@ -39,7 +39,7 @@ from namedax.ops.window.windows import (
     refilled_windows,
 )
 
-__all__ = ["combine_rows", "cut_pieces", "halo", "windows"]
+__all__ = ["combine_rows", "cut_pieces", "halo", "padded_windows", "windows"]
 
 _MODES = {"zero": "fill", "constant": "fill", "wrap": "wrap", "edge": "edge"}
 #: Windows of at most so many rows are combined in one step.
@@ -156,7 +156,9 @@ def windows(
     low, high = padding_of(op, given, (axis,), 0, n, stride, size)
     if min(low, high) < 0:
         raise ArgumentError(f"{op}: the padding {(low, high)} must not be negative.")
-    return _run(op, x, (axis, out_axis, rename), size, stride, (low, high), mode, fill_value)
+    return padded_windows(
+        op, x, (axis, out_axis, rename), size, stride, (low, high), mode, fill_value
+    )
 
 
 @operation(on_blocks=True)
@@ -206,10 +208,10 @@ def halo(
     before, after = as_integer(op, "before", before, 0), as_integer(op, "after", after, 0)
     axis = unwrap_single(axis, dims_of(x))
     names = (axis, out_axis, None)
-    return _run(op, x, names, before + 1 + after, 1, (before, after), mode, fill_value)
+    return padded_windows(op, x, names, before + 1 + after, 1, (before, after), mode, fill_value)
 
 
-def _run(
+def padded_windows(
     op: str,
     x: ArrayLike,
     names: tuple[Any, Any, Any],
@@ -219,6 +221,7 @@ def _run(
     mode: str,
     fill_value: jax.typing.ArrayLike,
 ) -> AnyArray:
+    """Return the windows of `windows`; `names` are `axis`, `out_axis` and `rename`."""
     if mode not in _MODES:
         raise PositionalAxisError(
             f"{op}: mode must be one of {show_names(_MODES)}, got {format_value(mode)}."

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import namedax as nx
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisNotFoundError, AxisSizeError
+from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisNotFoundError, AxisSizeError, SerialLoopError
 from namedax.hlo import collectives
 from tests import make
 from tests.harness import FEW, PARTITIONER, array, check, make_mesh
@@ -215,6 +215,58 @@ def test_outside_of_bodies(kind):
     for h, want in zip(have, wants, strict=False):
         np.testing.assert_allclose(np.asarray(h.data), want, atol=1e-5)
     np.testing.assert_allclose(np.asarray(gradient.data), jax.jit(jax.grad(loss))(x).data, atol=1e-5)
+
+
+STEPS = {"a": ("x", nx.SerialLoop(2))}
+MOVES = {
+    "windows": lambda x, by: nx.windows(x, "a", size=3, padding=(2, 0)),
+    "rolling_reduce": lambda x, by: nx.rolling_reduce(x, "a", size=3, min_count=1),
+    "rolling_reduce of windows": lambda x, by: nx.rolling_reduce(x, "a", size=3, reduction="median"),
+    "group_reduce": lambda x, by: nx.group_reduce(x, by, "a", "median", groups=3, out_axis="g"),
+    "group_accumulate": lambda x, by: nx.group_accumulate(x, by, "a"),
+    "group_accumulate of words": lambda x, by: nx.group_accumulate(x, WORDS, "a"),
+    "group_shift": lambda x, by: nx.group_shift(x, 1, by, "a"),
+}
+
+
+@pytest.mark.fast(0)
+def test_reductions_add_up_over_the_steps_of_a_loop():
+    def body(x, by):
+        kinds = ("mean", "max", "last")
+        have = [nx.group_reduce(x, by, "a", kind, groups=3, out_axis="g") for kind in kinds]
+        return [*have, nx.group_reduce(x, WORDS, "a", groups=KNOWN, out_axis="g")]
+
+    def both(layout):
+        f = nx.xmap(body, (AB, ["a"]), [["g", "b", None]] * 4, axis_resources=layout, mesh=make_mesh((2,)))
+
+        def loss(x):
+            found = f(x, BY)
+            return sum(jnp.sum(jnp.sin(y)) for y in found), found
+
+        return jax.jit(jax.grad(loss, has_aux=True))(array(8, 4, 3))
+
+    (gradient, have), (want_gradient, want) = both(STEPS), both({})
+    np.testing.assert_allclose(have[0], reduced("mean", array(8, 4, 3)), atol=1e-5)
+    np.testing.assert_allclose(jnp.stack(have), jnp.stack(want), atol=1e-5)
+    np.testing.assert_allclose(gradient, want_gradient, atol=1e-5)
+
+
+@pytest.mark.fast(2)
+@pytest.mark.parametrize("name", MOVES)
+def test_moves_between_the_steps_of_a_loop_are_an_error(name):
+    mapped = nx.xmap(MOVES[name], (AB, ["a"]), None, axis_resources=STEPS, mesh=make_mesh((2,)))
+    text = f"nx.{name.partition(' ')[0]}: the operation moves elements along the axis 'a' of size 8"
+    with pytest.raises(SerialLoopError, match=text):
+        mapped.trace(array(8, 4, 3), make.asarray(BY))
+
+
+@pytest.mark.full(0)
+@pytest.mark.fast(0)
+def test_other_axes_in_steps():
+    resources = {"b": nx.SerialLoop(2), "G": nx.SerialLoop(3)}
+    have = nx.xmap(programs, (AB, ["a"]), OUT, axis_resources=resources)(array(8, 4, 3), make.asarray(BY))
+    for key, want in oracle(array(8, 4, 3), BY).items():
+        np.testing.assert_allclose(have[key], want, atol=1e-5, err_msg=key)
 
 
 def by_device(how):
