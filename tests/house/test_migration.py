@@ -45,7 +45,7 @@ def named(value):
         return names + (None,) * (inside.ndim - len(names)), inside
     if library == "coordax" and type(value).__name__ == "Field":
         return value.dims, value.data
-    if library == "xarray" and hasattr(value, "dims"):
+    if library == "xarray" and hasattr(value, "values") and hasattr(value, "dims"):
         return [str(dim) for dim in value.dims], value.values
     if library in ("torch", "functorch"):
         return _of_torch(value)
