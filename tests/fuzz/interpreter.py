@@ -14,6 +14,7 @@ from tests.fuzz import (  # noqa: F401 - they fill the table of operations
     ops_blocks,
     ops_collective,
     ops_elementwise,
+    ops_groups,
     ops_indexing,
     ops_linear,
     ops_masks,

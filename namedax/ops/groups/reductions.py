@@ -264,7 +264,7 @@ def group_reduce(
       The axes of `x` and `by` without `axis`, and the axis of the groups; an axis of several `q` is
       the first positional one. A group without elements has the sum and the count 0, the product 1,
       and NaN otherwise. For integers its maximum is the least value of the dtype, its minimum the
-      greatest, and its first and last element 0.
+      greatest, and its first and last element 0. As in JAX, a product has no gradient.
 
     Communication: along a sharded axis, one all-reduce of the result, or one reduce-scatter if
     `out_axis` is sharded over the same mesh axis. A mean with NaN left out adds the counts to it;
