@@ -34,7 +34,7 @@ if (
 ):  # for "go to definition" in editors; `make stubs` writes this module from the table
     from namedax.ops.namespaces.definitions import *  # noqa: F403
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES = _homes()
 __all__ = list(_HOMES)

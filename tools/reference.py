@@ -20,7 +20,7 @@ import pathlib
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
@@ -41,6 +41,8 @@ import namedax as nx  # noqa: E402
 from namedax.hlo import Collective  # noqa: E402
 
 DEVICES = 8
+#: A size that does not divide over the devices.
+UNEVEN = 13
 FILE = ROOT / "docs" / "reference" / "examples.json"
 
 
@@ -103,17 +105,14 @@ def _is_key(leaf: Any) -> bool:
 # --- what is sent -----------------------------------------------------------------------------------------------------
 
 
+def _named(*trees: Any) -> list[nx.NamedArray]:
+    leaves = jax.tree.leaves(trees, is_leaf=lambda leaf: isinstance(leaf, nx.NamedArray))
+    return [leaf for leaf in leaves if isinstance(leaf, nx.NamedArray)]
+
+
 def _names_of(tree: Any) -> list[Any]:
-    leaves = jax.tree.leaves(tree, is_leaf=lambda leaf: isinstance(leaf, nx.NamedArray))
-    return list(
-        dict.fromkeys(
-            dim
-            for leaf in leaves
-            if isinstance(leaf, nx.NamedArray)
-            for dim in leaf.dims
-            if dim is not None
-        )
-    )
+    dims = [dim for leaf in _named(tree) for dim in leaf.dims]
+    return list(dict.fromkeys(dim for dim in dims if dim is not None))
 
 
 def _bytes(tree: Any) -> list[int]:
@@ -129,13 +128,10 @@ def costs(call: str) -> dict[str, Any]:
     values, plain = evaluate(call, MEASURED)
     sizes = {"k": MEASURED["N"], "b": MEASURED["M"]}
     on_mesh = [name for name in sizes if name in _names_of((values, plain))]
-    code = compile(sized(call, MEASURED), call, "eval")
+    body = _body(call, MEASURED)
     mesh = jax.make_mesh((DEVICES,), ("x",))
 
-    def body(values: dict[str, Any]) -> Any:
-        return eval(code, {**scope(), **values})
-
-    found = {}
+    found: dict[str, Any] = {}
     for name in on_mesh:
         mapped = nx.xmap(body, axis_resources={name: "x"}, mesh=mesh)
         try:
@@ -155,8 +151,71 @@ def costs(call: str) -> dict[str, Any]:
         found[name] = {
             "forward": forward,
             "gradient": _gradient(mapped, values, plain, sizes[name]),
+            **_elsewhere(call, name, forward),
         }
     return found
+
+
+def _body(call: str, sizes: dict[str, int]) -> Callable[[dict[str, Any]], Any]:
+    code = compile(sized(call, sizes), call, "eval")
+    return lambda values: eval(code, {**scope(), **values})
+
+
+def _elsewhere(call: str, name: str, forward: str) -> dict[str, str]:
+    """What differs for a size that does not divide, in a loop, and outside of mapped functions.
+
+    What is left out is supported, and outside sends what it sends in a mapped function.
+    """
+    uneven = {**MEASURED, {"k": "N", "b": "M"}[name]: UNEVEN}
+    mesh = jax.make_mesh((DEVICES,), ("x",))
+    said = {
+        "uneven": _supported(call, uneven, name, {name: "x"}, mesh),
+        "loop": _supported(call, MEASURED, name, {name: nx.SerialLoop(4)}, None),
+        "auto": _outside(call, name, forward, jax.sharding.AxisType.Auto),
+        "explicit": _outside(call, name, forward, jax.sharding.AxisType.Explicit),
+    }
+    return {key: text for key, text in said.items() if text}
+
+
+def _supported(call: str, sizes: dict[str, int], name: str, resources: Any, mesh: Any) -> str:
+    """Nothing if a mapped function gives the unmapped result; otherwise why not."""
+    try:
+        values, plain = evaluate(call, sizes)
+    except (nx.errors.NamedaxError, TypeError, ValueError):
+        return f"not measured: this call does not take {UNEVEN} elements"
+    size = next((v.named_shape[name] for v in _named(values, plain) if name in v.dims), 0)
+    if resources == {name: "x"} and size % DEVICES == 0:
+        return f"not measured: this call has {size} elements for {UNEVEN}"
+    try:
+        result = nx.xmap(_body(call, sizes), axis_resources=resources, mesh=mesh)(values)
+    except nx.errors.NamedaxError as error:
+        return _refused(error)
+    _compare(call, name, result, plain)
+    return ""
+
+
+def _outside(call: str, name: str, forward: str, axis_type: Any) -> str:
+    """What a call under `jit` sends for operands that are sharded over this name; nothing if that is `forward`."""
+    values, plain = evaluate(call, MEASURED)
+    mesh = jax.make_mesh((DEVICES,), ("x",), axis_types=(axis_type,))
+    placed = {
+        key: nx.shard(value, {name: "x"}, mesh) if name in _names_of(value) else value
+        for key, value in values.items()
+    }
+    if not any(name in _names_of(value) for value in values.values()):
+        return "no operand has the axis"
+    try:
+        compiled = jax.jit(_body(call, MEASURED)).lower(placed).compile()
+        _compare(call, name, compiled(placed), plain)
+    except nx.errors.NamedaxError as error:
+        return _refused(error)
+    except jax.errors.JaxRuntimeError as error:
+        if "UNIMPLEMENTED" not in str(error):
+            raise
+        return "XLA does not compile it over several CPU devices"
+    size = {"k": MEASURED["N"], "b": MEASURED["M"]}[name]
+    said = phrase(nx.hlo.collectives(compiled), size, _bytes(values), _bytes(plain))
+    return "" if said == forward else said
 
 
 def _compiled(mapped: Any, values: dict[str, Any]) -> tuple[Sequence[Collective], Any]:
@@ -275,9 +334,20 @@ def record(entry: names.Entry) -> dict[str, Any]:
     said: dict[str, Any] = {} if names.has_example(entry) else {"example": example(call)}
     if entry.name in NO_COST:
         return said | {"no_cost": NO_COST[entry.name]}
-    values = evaluate(call, MEASURED)[0]
+    values, result = evaluate(call, MEASURED)
     types = {name: _type_of(value) for name, value in values.items()}
-    return said | {"call": sized(call, MEASURED), "operands": types, "cost": costs(call)}
+    return said | {
+        "call": sized(call, MEASURED),
+        "operands": types,
+        "result": _type_of_tree(result),
+        "cost": costs(call),
+    }
+
+
+def _type_of_tree(result: Any) -> str:
+    leaves = jax.tree.leaves(result, is_leaf=lambda leaf: isinstance(leaf, nx.NamedArray))
+    types = [_type_of(leaf) if hasattr(leaf, "dtype") else type(leaf).__name__ for leaf in leaves]
+    return types[0] if len(types) == 1 and leaves[0] is result else f"({', '.join(types)})"
 
 
 def _type_of(value: Any) -> str:

@@ -58,7 +58,7 @@ PATTERNS = {
         """
         : average gradient norm trapezoid
         numpy: average
-        numpy.fft: fft ifft rfft irfft hfft ihfft
+        numpy.fft: fft ifft
         numpy.linalg: vector_norm
         scipy.fft: dct idct
         scipy.special: softmax log_softmax logsumexp
@@ -66,8 +66,11 @@ PATTERNS = {
         scipy.signal: welch
     """
     ),
-    'F(z, axes=("k",))': "numpy.fft: fftn ifftn rfftn irfftn\n scipy.fft: dctn idctn",
-    'F(z, axes=("b", "k"))': "numpy.fft: fft2 ifft2 rfft2 irfft2",
+    'F(z, axis="k", out_axis="f")': "numpy.fft: rfft irfft hfft ihfft",
+    'F(z, axes=("k",))': "numpy.fft: fftn ifftn\n scipy.fft: dctn idctn",
+    'F(z, axes=("k",), out_axis={"k": "f"})': "numpy.fft: rfftn irfftn",
+    'F(z, axes=("b", "k"))': "numpy.fft: fft2 ifft2",
+    'F(z, axes=("b", "k"), out_axis={"k": "f"})': "numpy.fft: rfft2 irfft2",
     'F(z, 0.5, axis="k")': ": quantile nanquantile\n numpy: quantile nanquantile",
     'F(z, 50.0, axis="k")': ": percentile nanpercentile\n numpy: percentile nanpercentile",
     'F(z, 2, axis="k")': ": partition argpartition\n numpy: partition argpartition",
@@ -270,7 +273,7 @@ CALLS = {
     "untag": 'F(x, ["k"])',
     "vecdot": 'F(z, 2 * z, axis="k")',
     "where": "F(t, x, y)",
-    "windows": 'F(z, "k", size=2, rename="window")',
+    "windows": 'F(z, "k", size=3, padding="SAME")',
     "while_loop": "F(lambda c: nx.sum(c, 'k') < 9.0, lambda c: 2 * c, x)",
     "unwrap": 'F(3 * z, axis="k")',
     "vmap": 'F(lambda e: 2 * e, "k")(z)',

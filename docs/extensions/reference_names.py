@@ -22,6 +22,7 @@ import numpy as np
 
 import namedax as nx
 from namedax.core.functions import summary_of
+from namedax.core.jax_docstrings import documented
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.elementwise import elementwise
 from namedax.ops.namespaces import lifting
@@ -324,6 +325,49 @@ def signature_of(value: Any) -> str:
     return str(signature.replace(parameters=parameters, return_annotation=signature.empty))
 
 
+#: Aliases that Python shows as what they stand for.
+_SHORT_TYPES = {
+    r"Union\[Array, ndarray, bool, number, bool, int, float, complex(, DuckTypedArray)?\]": "ArrayLike",
+    r"Union\[str, type\[Any\], dtype, SupportsDType, NoneType\]": "DTypeLike | None",
+    r"ForwardRef\('(\w+)'\)": r"\1",
+}
+
+
+def types_of(value: Any) -> dict[str, str]:
+    """The types of the parameters as they are annotated, without the modules that they are from."""
+    try:
+        parameters = inspect.signature(value).parameters
+    except (TypeError, ValueError):
+        return {}
+    found = {}
+    for name, parameter in parameters.items():
+        said = parameter.annotation
+        if said is not parameter.empty:
+            text = said if isinstance(said, str) else _type_text(said)
+            text = " ".join(re.sub(r"\b(?:[a-z_]\w*\.)+(?=\w)", "", text).split())
+            for spelled, short in _SHORT_TYPES.items():
+                text = re.sub(spelled, short, text)
+            found[name] = "" if text in ("Any", "object", "None") else text
+    return found
+
+
+def returns_nothing(value: Any) -> bool:
+    """Whether a function is annotated to return `None`."""
+    try:
+        return inspect.isroutine(value) and inspect.signature(value).return_annotation in (
+            None,
+            "None",
+        )
+    except (TypeError, ValueError):
+        return False
+
+
+def _type_text(value: Any) -> str:
+    if value == jax.typing.ArrayLike:
+        return "ArrayLike"
+    return value.__name__ if isinstance(value, type) else str(value)
+
+
 class _Shown:
     """A default as a reader writes it."""
 
@@ -348,10 +392,12 @@ class _Shown:
 
 
 def doc_of(entry: Entry) -> str:
-    """The docstring; of what is JAX's own its first paragraph, since JAX's documentation has the rest."""
+    """The docstring; of what is JAX's own what it says of parameters and the result."""
     doc = inspect.getdoc(entry.value) or ""
     if entry.kind == "constant" and not _has_own_doc(entry.value):
         return ""
+    if entry.origin == "jax" and entry.kind == "function":
+        return documented(entry.value, communication="", names="")
     return summary_of(entry.value) if entry.origin == "jax" and entry.kind != "primitive" else doc
 
 

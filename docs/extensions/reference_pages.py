@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import reference_links as links
 import reference_names as names
 import reference_subjects as subjects
 from reference_math import plain_formulas
@@ -92,8 +93,18 @@ def _entry_page(entry: Entry) -> str:
     if "cost" in found or "no_cost" in found:
         parts += [".. rubric:: On a sharded axis", _costs(found)]
     parts += [found["no_example"]] if "no_example" in found else []
+    if entry.kind in ("function", "class"):
+        parts += [".. rubric:: See also", *_links(entry)]
     parts += [".. rubric:: Source", _source(entry)]
     return "\n\n".join(parts) + "\n"
+
+
+def _links(entry: Entry) -> Iterator[str]:
+    related = [f":doc:`{one.name} <{page_of(one)}>`" for one in links.see_also(entry)]
+    if related:
+        yield ", ".join(related)
+    uses = [f":doc:`{links.title_of(page)} <{page}>`" for page in links.used_in(entry)]
+    yield f"In guides and recipes: {', '.join(uses)}"
 
 
 def _title(text: str, under: str = "=") -> str:
@@ -116,13 +127,29 @@ def _description(entry: Entry) -> str:
         f"   {' ' * len(_directive(entry))}         {_signature(name, '')}"
         for name in entry.names[1:]
     ]
-    body = docstring(names.doc_of(entry))
+    body = _typed(docstring(names.doc_of(entry)), entry)
     members = _members(entry) if entry.kind == "class" and entry.origin == "own" else ""
     return (
         "\n".join(lines)
         + "\n\n"
         + textwrap.indent("\n\n".join(filter(None, [body, members])), "   ")
     )
+
+
+def _typed(text: str, entry: Entry) -> str:
+    """A docstring with the types of the parameters, as the annotations say."""
+    types = names.types_of(entry.value) if entry.kind in ("function", "class") else {}
+
+    def with_type(match: re.Match[str]) -> str:
+        known = types.get(match[2].replace("\\", "").lstrip("*"), "")
+        return f"{match[1]}:type {match[2]}: ``{known}``\n{match[0]}" if known else match[0]
+
+    text = re.sub(r"(?m)^( *):param (\S+?):", with_type, text)
+    if names.returns_nothing(entry.value):
+        text = re.sub(
+            r"(?m)(?=^\.\. rubric:: Communication|\Z)", ":returns: ``None``.\n\n", text, count=1
+        )
+    return text
 
 
 def _signature(name: str, signature: str) -> str:
@@ -137,8 +164,6 @@ def _note(entry: Entry) -> str:
     theirs = names.jax_name(entry)
     if entry.kind == "function" and entry.origin == "jax":
         said = f"JAX's own :jax:`{theirs}`, without changes." if theirs else "JAX's own."
-    elif entry.kind == "function" and entry.origin == "lifted" and theirs:
-        said = f"In JAX: :jax:`{theirs}`, whose page describes the parameters."
     elif entry.kind == "function" and theirs:
         said = f"In JAX: :jax:`{theirs}`."
     return said
@@ -208,7 +233,9 @@ _RAISES = re.compile(r"(?m)^(\s+)(\w+Error)(?=(?:, \w+Error)*:)")
 
 def docstring(text: str) -> str:
     """A docstring in Google's style as reStructuredText. What stands in backticks is code, and a link if it is a public name."""
-    text = plain_formulas(text)
+    text = re.sub(
+        r"`([^`<>]+)`_(?!_)", r"\1", plain_formulas(text)
+    )  # JAX's own targets are elsewhere
     blocks = re.split(r"(?m)((?:^[ ]*>>> .*(?:\n(?!\s*$).*)*))", text)
     text = "".join(block if i % 2 else _prose(block) for i, block in enumerate(blocks))
     text = _COMMUNICATION.sub(
@@ -262,11 +289,43 @@ def _costs(found: dict[str, Any]) -> str:
     rows += [
         (f"``{name}``", said["forward"], said["gradient"]) for name, said in found["cost"].items()
     ]
-    table = [".. list-table::", "   :header-rows: 1", "   :widths: 18 41 41", ""]
+    types = ", ".join(f"``{name}`` is ``{type_}``" for name, type_ in found["operands"].items())
+    result = f" The result is ``{found['result']}``."
+    measured = (
+        f"Measured: ``{found['call']}`` on 8 devices{f', where {types}' * bool(types)}.{result}"
+    )
+    return "\n\n".join([measured, _listed(rows, "18 41 41"), _placements(found["cost"])])
+
+
+#: What is said of a placement that needs no more words.
+_AS_USUAL = {"uneven": "yes", "loop": "yes", "auto": "the same", "explicit": "the same"}
+
+
+def _placements(cost: dict[str, dict[str, str]]) -> str:
+    """Sizes that do not divide, loops, and arrays outside of mapped functions."""
+    rows = [
+        ("axis", "uneven size", "SerialLoop(4)", "outside, Auto axes", "outside, Explicit axes")
+    ]
+    rows += [
+        (f"``{name}``", *(said.get(key, usual) for key, usual in _AS_USUAL.items()))
+        for name, said in cost.items()
+        if not said["forward"].startswith("rejected")
+    ]
+    if len(rows) == 1:
+        return ""
+    text = (
+        "Other placements: an axis that does not divide over the devices, one that a"
+        " :py:obj:`nx.SerialLoop` computes in chunks, and what a call under ``jit`` outside of mapped"
+        " functions sends for operands on the mesh, where XLA chooses."
+    )
+    return f"{text}\n\n{_listed(rows, '10 20 30 20 20')}"
+
+
+def _listed(rows: list[tuple[str, ...]], widths: str) -> str:
+    table = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
     for row in rows:
         table += [f"   {'*' if i == 0 else ' '} - {cell}" for i, cell in enumerate(row)]
-    types = ", ".join(f"``{name}`` is ``{type_}``" for name, type_ in found["operands"].items())
-    return "\n".join([f"Measured: ``{found['call']}`` on 8 devices, where {types}.", "", *table])
+    return "\n".join(table)
 
 
 # --- lists --------------------------------------------------------------------------------------------------------------
@@ -305,6 +364,9 @@ def _table(rows: Iterable[tuple[str, Entry]]) -> str:
 def _space_page(space: str) -> str:
     spaces = [label for label in names.spaces() if shown_in(label) == space]
     parts = [_title(space), docstring((names.spaces()[space].__doc__ or "").split("\n\n")[0])]
+    if space == "nx":
+        first = [(f"nx.{name}", _entry_of(f"nx.{name}")) for name in FIRST.split()]
+        parts += [".. rubric:: Twenty names to begin with", _table(first)]
     for label in spaces:
         found = [
             (name, entry)
@@ -316,6 +378,17 @@ def _space_page(space: str) -> str:
             parts.append(_title(label, "-"))
         parts += _by_kind(sorted(found, key=lambda pair: (pair[0].lower(), pair[0])))
     return "\n\n".join(parts) + "\n"
+
+
+#: What people use first of the outermost namespace, in the order of a first program.
+FIRST = (
+    "named NamedArray positional xmap shard SerialLoop nmap dot einsum sum mean cumsum where take rename rearrange concatenate"
+    " scan vmap explain"
+)
+
+
+def _entry_of(name: str) -> Entry:
+    return next(entry for entry in names.entries() if name in entry.names)
 
 
 def _by_kind(found: list[tuple[str, Entry]]) -> Iterator[str]:
@@ -367,15 +440,9 @@ def _namespaces_page() -> str:
 # --- subjects -----------------------------------------------------------------------------------------------------------
 
 
-def subject_of(entry: Entry) -> str:
-    """The subject that a reader looks up for an entry; empty for kinds other than functions and classes."""
-    if entry.kind not in ("function", "class"):
-        return ""
-    for name in entry.names:
-        if subject := subjects.by_name(name):
-            return subject
-    path = names.source_of(entry).removeprefix("namedax/")
-    return subjects.by_path(path) or subjects.by_space(entry.space)
+def anchor_of(subject: str) -> str:
+    """The label of a subject, for links from other pages."""
+    return f"subject-{re.sub('[^a-z]+', '-', subject.lower())}"
 
 
 def _subjects_page() -> str:
@@ -385,7 +452,7 @@ def _subjects_page() -> str:
     ]
     found: dict[str, list[Entry]] = {}
     for entry in names.entries():
-        found.setdefault(subject_of(entry), []).append(entry)
+        found.setdefault(subjects.subject_of(entry), []).append(entry)
     for subject in subjects.TITLES:
         rows = [
             (entry.name, entry)
@@ -400,5 +467,5 @@ def _subjects_page() -> str:
             if e.space not in ("nx.numpy", "nx.lax") or n.rpartition(".")[2] not in top
         ]
         if rows:
-            parts += [_title(subject, "-"), _table(rows)]
+            parts += [f".. _{anchor_of(subject)}:", _title(subject, "-"), _table(rows)]
     return "\n\n".join(parts) + "\n"

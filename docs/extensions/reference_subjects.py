@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import functools
 
-__all__ = ["TITLES", "by_name", "by_path", "by_space"]
+import reference_names as names
+from reference_names import Entry
+
+__all__ = ["GUIDES", "TITLES", "by_name", "by_path", "by_space", "subject_of"]
 
 MAPPING = "Mapping names over hardware"
 ARRAYS = "Create, inspect and convert arrays"
@@ -41,6 +44,34 @@ TITLES = (
     FOURIER, LINALG, SPECIAL, RANDOM, DISTRIBUTIONS, LOOPS, COLLECTIVES, NN, INITIALIZERS, EXPERTS, RAGGED, COMMUNICATION,
     FILES,
 )  # fmt: skip
+
+#: The page that shows most of a subject.
+GUIDES = {
+    MAPPING: "/guides/axis_mappings",
+    ARRAYS: "/tutorials/1_arrays_with_names",
+    AXES: "/guides/operations",
+    ELEMENTWISE: "/guides/operations",
+    CONTRACTIONS: "/guides/operations",
+    REDUCTIONS: "/guides/operations",
+    STATISTICS: "/recipes/climatology",
+    SORTING: "/recipes/sharded_top_k_and_sampling",
+    INDEXING: "/guides/operations",
+    WINDOWS: "/recipes/halo_exchange",
+    INTERPOLATION: "/guides/operations",
+    FOURIER: "/recipes/fft_sharded_axis",
+    LINALG: "/recipes/empirical_orthogonal_functions",
+    SPECIAL: "/guides/operations",
+    RANDOM: "/guides/random_numbers",
+    DISTRIBUTIONS: "/guides/operations",
+    LOOPS: "/guides/control_flow",
+    COLLECTIVES: "/guides/see_what_it_sends",
+    NN: "/guides/bring_your_own_architecture",
+    INITIALIZERS: "/tutorials/2_a_network",
+    EXPERTS: "/guides/experts",
+    RAGGED: "/guides/ragged",
+    COMMUNICATION: "/guides/see_what_it_sends",
+    FILES: "/guides/interoperation",
+}  # fmt: skip
 
 _NAMES = {
     MAPPING: "nx: nmap serial_loop SerialLoop shard transfer Wire xmap lax: with_sharding_constraint",
@@ -185,3 +216,14 @@ def by_path(path: str) -> str:
 def by_space(space: str) -> str:
     """The subject of a namespace, such as `"nx.scipy.special"`; otherwise empty."""
     return _SPACES.get("nx.scipy.stats" if space.startswith("nx.scipy.stats.") else space, "")
+
+
+def subject_of(entry: Entry) -> str:
+    """The subject that a reader looks up for an entry; empty for kinds other than functions and classes."""
+    if entry.kind not in ("function", "class"):
+        return ""
+    for name in entry.names:
+        if subject := by_name(name):
+            return subject
+    path = names.source_of(entry).removeprefix("namedax/")
+    return by_path(path) or by_space(entry.space)

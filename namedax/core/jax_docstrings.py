@@ -22,6 +22,7 @@ __all__ = ["PARAMETERS", "Described", "described", "documented", "summary_in_wor
 _SECTION = re.compile(r"(?m)^(Args|Returns|See [Aa]lso):[ ]*\n")
 _BODY = re.compile(r"(?:[ \t]+\S.*(?:\n|$)|[ \t]*\n)*")
 _ENTRY = re.compile(r"(?m)^(\*{0,2}\w+(?:\s*[,/]\s*\*{0,2}\w+)*)(?:\s*\([^)\n]*\))?\s?:(?:\s+|$)")
+_BLANK = "\n\n"
 _ALIAS = re.compile(r"Alias (?:of|for) (?::\w+:)?`~?(?:jax|jnp)\.([\w.]+)`")
 
 #: What parameters mean that docstrings of JAX leave out.
@@ -98,6 +99,23 @@ PARAMETERS = {
     "x": "an array, named or not.",
     "y": "an array, named or not.",
 }
+#: The results of functions that JAX does not describe.
+_RETURNS = {
+    "after_all": "A token.",
+    "can_cast": "A `bool`.",
+    "conv_general_permutations": "Three permutations: of the axes of operand, kernel and result.",
+    "conv_shape_tuple": "A tuple of sizes.",
+    "create_token": "A token.",
+    "fromfile": "Nothing: it raises an error.",
+    "fromiter": "Nothing: it raises an error.",
+    "get_scaled_dot_general_config": "A configuration for `jax.nn.scaled_dot_general`.",
+    "iterable": "A `bool`.",
+    "key_dtype": "A dtype.",
+    "rng_bit_generator": "The new key, and an array of random bits.",
+    "rng_uniform": "An array of samples.",
+    "shape_as_value": "An array of the sizes.",
+    "stage": "An array.",
+}
 #: What functions do for which JAX has no sentence.
 _SUMMARIES = {
     "can_cast": "Return True if one dtype can be cast to another by a rule.",
@@ -110,6 +128,7 @@ _SUMMARIES = {
     "printoptions": "Set the options of NumPy for printing arrays within a `with` block.",
     "random_gamma_grad": "Return the derivative of a gamma sample for its shape parameter.",
     "reduce_window_shape_tuple": "Return the shape of the result of a reduction over windows.",
+    "solve_sylvester": "Solve the Sylvester equation `A X + X B = C`.",
     "set_printoptions": "Set the options of NumPy for printing arrays.",
 }
 
@@ -158,7 +177,7 @@ def documented(
       function: the function of JAX.
       paragraphs: the paragraphs after the summary.
       name: the name of the function; by default its own.
-      communication: what it sends.
+      communication: what it sends; empty for what is not said.
       axes: the parameters that take axis names too.
       more: the descriptions of parameters that JAX's function does not have.
       names: the names of the result.
@@ -173,13 +192,14 @@ def documented(
         entries[parameter] += "\nAlso an axis name, or a tuple of names and positions."
     entries |= more
     lines = [f"  {entry}: {_hanging(text, 4)}" for entry, text in entries.items()]
-    returns = "\n\n".join(filter(None, [known.returns, names]))
+    said = known.returns or _RETURNS.get(name or getattr(function, "__name__", ""), "")
+    returns = "\n\n".join(filter(None, [said, names]))
     parts = [
         summary,
         *paragraphs,
         "\n".join(["Args:", *lines]) if lines else "",
         f"Returns:\n  {_hanging(returns, 2)}" if returns else "",
-        f"Communication: {communication}",
+        f"Communication: {communication}" if communication else "",
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -187,7 +207,7 @@ def documented(
 def summary_in_words(function: Callable[..., Any], name: str = "") -> str:
     """Return a sentence that says what a function of JAX does."""
     summary = described(function).summary
-    if not summary or re.match(r"\w+\(|Alias of", summary):
+    if not summary or re.match(r"\w+\(|Alias of", summary) or ".. math" in summary:
         summary = _SUMMARIES.get(name or getattr(function, "__name__", ""), summary)
     return f"{summary[:1].upper()}{summary[1:].rstrip('. ')}." if summary else ""
 
@@ -229,13 +249,22 @@ def _sections(doc: str) -> dict[str, str]:
     return found
 
 
+def _level(block: str) -> str:
+    """Return a paragraph with the indentation of its first line; what has a list stays as it is."""
+    if re.search(r"(?m)^\s*(?:[-*+]|\w+[.)]|>>>)\s|::|^\s*\.\.", block):
+        return block
+    indent = block[: len(block) - len(block.lstrip())]
+    return "\n".join(indent + line.strip() for line in block.split("\n"))
+
+
 def _entries(section: str) -> dict[str, str]:
     found = {}
     heads = list(_ENTRY.finditer(section))
     for i, head in enumerate(heads):
         end = heads[i + 1].start() if i + 1 < len(heads) else len(section)
         first, _, rest = section[head.end() : end].partition("\n")
-        text = f"{first.strip()}\n{textwrap.dedent(rest).rstrip()}".strip()
+        blocks = map(_level, re.split(r"\n\s*\n", textwrap.dedent(rest).rstrip()))
+        text = f"{first.strip()}\n{_BLANK.join(blocks)}".strip()
         for name in re.split(r"\s*[,/]\s*", head[1]):
             found[name.lstrip("*")] = text
     return found

@@ -160,6 +160,9 @@ def serial_loop(name: str, steps: int, keep: Keep = "parts") -> Iterator[None]:
       steps: the number of steps.
       keep: as for `SerialLoop`. Default: `"parts"`.
 
+    Returns:
+      A context manager.
+
     Raises:
       SerialLoopError: `steps` is not a positive integer, `keep` is neither `"parts"` nor `"whole"`,
         or a surrounding loop has the same name.

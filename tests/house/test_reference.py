@@ -127,6 +127,74 @@ def test_what_is_jax_own_has_no_code_here(pages):
             ), entry.name
 
 
+# --- what each page has -------------------------------------------------------------------------------------------------
+
+
+def lacks(pages, entry):
+    """What the page of a function lacks."""
+    text = pages.pages()[pages.page_of(entry)]
+    body = text[text.index(".. py:function::") :]
+    said = RECORD["functions"].get(entry.name, {})
+    sentence = body.split("\n\n")[1].strip()
+    parameters = inspect.signature(entry.value).parameters if pages.names.signature_of(entry.value) else {}
+    described = {name.replace("\\", "").lstrip("*") for name in re.findall(r":param (\S+?):(?: |$)", body)}
+    missing = {p for p in parameters if not p.startswith("_")} - described
+    if entry.name == "nx.lax.conv_general_dilated_local":
+        missing -= {"window_strides"}  # JAX's text before it has an odd number of backticks
+    if not re.match(r"[A-Z`:].*[.:]$", sentence, re.S) or re.search("Alias of|[Ss]ee JAX", body):
+        yield f"a sentence that says what it does: {sentence[:60]!r}"
+    if missing - ({"args"} if {"x", "x1"} & described else set()):  # JAX does not show the operands in the signature
+        yield f"parameters: {missing}"
+    if not re.search(r":returns:|The result is ``|:Yields:", body) and not re.match(
+        "Return|Tell|Set|Print|Write|Save|Raise|Call|Keep", sentence
+    ):
+        yield "the result"
+    if "no_example" not in said and ">>> " not in body:
+        yield "an example"
+    if ".. rubric:: On a sharded axis" not in body and "no_example" not in said:
+        yield "its communication"
+    rejected = all(cost["forward"].startswith("rejected") for cost in said.get("cost", {}).values())
+    if not rejected and ("     - gradient\n" not in body or "     - SerialLoop(4)\n" not in body):
+        yield "its placements"
+    if ".. rubric:: See also" not in body or "In guides and recipes: :doc:" not in body:
+        yield "links"
+    if ".. rubric:: Source" not in body:
+        yield "its source"
+
+
+@pytest.mark.skipif(not SAME_JAX, reason="the examples were written with another JAX")
+def test_no_page_of_a_function_has_less(pages):
+    functions = [entry for entry in pages.names.entries() if entry.kind == "function"]
+    assert len(functions) > 1100
+    assert {entry.name: found for entry in functions if (found := list(lacks(pages, entry)))} == {}
+
+
+def test_pages_lead_to_related_functions(pages):
+    import reference_links as links
+
+    entries = {name: entry for entry in pages.names.entries() for name in entry.names}
+    related = {name: [one.name for one in links.see_also(entries[name])] for name in ("nx.sum", "nx.exp2", "nx.windows")}
+    assert related["nx.sum"][0] == "nx.numpy.sum"
+    assert "nx.exp" in related["nx.exp2"]  # as in the docstring of JAX
+    assert {"nx.halo", "nx.rolling_reduce"} <= set(related["nx.windows"])  # its text mentions them
+    for name, entry in entries.items():
+        if entry.kind in ("function", "class"):
+            assert entry not in links.see_also(entry), name
+    assert "/recipes/halo_exchange" in links.used_in(entries["nx.halo"])
+
+
+def test_the_index_has_a_line_for_each_subject(pages):
+    text = (ROOT / "docs" / "reference" / "index.md").read_text()
+    assert re.findall(r"(?m)^\| \{ref\}`(.*?) <(.*?)>` \|", text) == [
+        (title, pages.anchor_of(title)) for title in pages.subjects.TITLES
+    ]
+    shown = re.findall(r"`(nx\.[\w.]+)`", text[text.index("| subject |") : text.index("A page of")])
+    assert set(shown) <= set(pages.index())
+    first = pages.FIRST.split()
+    assert len(set(first)) == 20
+    assert all(f":doc:`nx.{name} <" in pages.pages()["index.nx"] for name in first)
+
+
 # --- formulas -----------------------------------------------------------------------------------------------------------
 
 
@@ -196,7 +264,7 @@ def by_subject(pages):
     found = {}
     for entry in pages.names.entries():
         if entry.kind in ("function", "class"):
-            found.setdefault(pages.subject_of(entry), []).append(entry.name)
+            found.setdefault(pages.subjects.subject_of(entry), []).append(entry.name)
     return found
 
 

@@ -108,7 +108,7 @@ def windows(
     """Return the windows along a named axis, each as elements of a new axis.
 
     `nx.halo` has one window around each element. This function also has strides, and by default
-    only the windows within the axis.
+    only the windows within the axis. `nx.rolling_reduce` reduces each window.
 
     Args:
       x: a named array.
