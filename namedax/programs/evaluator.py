@@ -214,6 +214,32 @@ def has_reverse_rules(jaxpr: Jaxpr) -> bool:
     )
 
 
+def loses_variance(jaxpr: Jaxpr) -> bool:
+    """Return True if a result that differs from device to device may have a type that does not.
+
+    JAX types the results of a loop and of a branch by their operands, although they also differ if
+    the condition does. It types the results of a callback as equal on all devices.
+    """
+    for eqn, fact in zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True):
+        if fact.kind in (Kind.WHILE, Kind.BRANCH):
+            condition = condition_of(eqn)
+            differs = frozenset[str]() if condition is None else varying_of(condition)
+        elif fact.kind in LOCAL_KINDS or (fact.kind is Kind.UNKNOWN and not axes_of(eqn)):
+            differs = frozenset[str]().union(*(varying_of(var.aval) for var in eqn.invars))
+        else:
+            continue
+        if any(not differs <= varying_of(var.aval) for var in eqn.outvars):
+            return True
+    return any(map(loses_variance, jaxprs_within(jaxpr)))
+
+
+def has_rules(jaxpr: Jaxpr) -> bool:
+    """Return True if a jaxpr, or a jaxpr that it runs, has a custom rule for its derivatives."""
+    return any(fact.kind is Kind.RULE for fact in facts_of(jaxpr.eqns)) or any(
+        map(has_rules, jaxprs_within(jaxpr))
+    )
+
+
 def summed_axes(jaxpr: Jaxpr) -> frozenset[str]:
     """Return the mesh axes over which a jaxpr sums."""
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) in (Kind.SUM, Kind.SCATTER))

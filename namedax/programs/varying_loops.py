@@ -87,7 +87,8 @@ class _Caster:
         return _arrays(evaluator.run(rule), jaxpr.outvars)
 
     def _equation(self, eqn: JaxprEqn, operands: Sequence[jax.Array]) -> list[jax.Array]:
-        if not any(map(varying, operands)):
+        # A rule of JAX 0.10 cannot be bound again.
+        if not any(map(varying, operands)) and kind_of(eqn) is not Kind.RULE:
             return bind(eqn, operands)
         operands = self._cast(operands)
         match kind_of(eqn):
@@ -106,7 +107,10 @@ class _Caster:
                 raise TypeError(f"the rule of {name_of(eqn)} has loops or branches")
             case Kind.RULE:
                 return repeat(eqn, operands)
-        results = bind(eqn, operands)
+        results = [
+            result if jnp.issubdtype(result.dtype, jnp.inexact) else cast_data(result, self.axes)
+            for result in bind(eqn, operands)
+        ]  # JAX types some integers as invariant; they have no gradient
         if not all(self.axes <= varying(result) for result in results):
             raise TypeError(f"{name_of(eqn)} has the types of operands that do not vary")
         return results

@@ -51,8 +51,14 @@ from namedax.ops.operands.dispatch import call_program
 from namedax.ops.operands.explanations import explain_call, explain_positional
 from namedax.ops.operands.one_mesh import on_one_mesh
 from namedax.ops.operands.pytree import data_of
-from namedax.ops.operands.without_variance import is_inexact, without_variance
-from namedax.programs.evaluator import collective_axes, has_reverse_rules, with_plain_layouts
+from namedax.ops.operands.without_variance import is_inexact, with_variance, without_variance
+from namedax.programs.evaluator import (
+    collective_axes,
+    has_reverse_rules,
+    has_rules,
+    loses_variance,
+    with_plain_layouts,
+)
 from namedax.programs.raw_collective_check import DELIBERATE, check_agreement
 from namedax.resources.padding_masks import without_gradient_of_padding
 
@@ -109,8 +115,9 @@ def nmap(function: Callable[..., Any], *, collectives: bool = False) -> Callable
 
     Communication:
       None: over sharded names `function` runs on every device separately. In a `jax.shard_map`,
-        JAX's variance checker may reject loops that begin with a constant, and Pallas kernels. Then
-        `function` runs without the checker, and has derivatives in reverse mode only.
+        JAX's variance checker may reject loops that begin with a constant, and Pallas kernels, and
+        has wrong types for callbacks. Then `function` runs without the checker, and has derivatives
+        in reverse mode only.
 
     Raises:
       AxisSizeError: a name has two sizes.
@@ -444,6 +451,12 @@ def _on_its_device(
             " or rename that axis to one that is not mapped."
         )
     check_agreement(closed, op)
+    is_unsound = (
+        any(isinstance(const, jax.core.Tracer) and is_inexact(const) for const in closed.consts)
+        or has_rules(closed.jaxpr)
+    ) and loses_variance(closed.jaxpr)
+    if is_unsound:  # a gradient would be summed over devices where it must not
+        return with_variance(function, union_of_variance(datas), datas)
     run = jaxpr_as_fun(closed)
     flat = with_plain_layouts(run, datas) if on_cpus() else run(*datas)
     return jax.tree.unflatten(jax.tree.structure(shape), flat)

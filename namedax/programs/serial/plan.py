@@ -270,10 +270,13 @@ class _Planner:
             varies = varies or needs_index(node, self.axis)
         constant = set[int]()
         if varies and node.bodies:
+            differ = [type(v) is int and v in self.varies for v in node.inputs]
             constant = {
-                node.outputs[i]
-                for i, var in enumerate(node.eqn.outvars)
-                if self.axis not in varying_of(var.aval) and i not in node.postponed
+                output
+                for i, output in enumerate(node.outputs)
+                if self.axis not in varying_of(node.eqn.outvars[i].aval)
+                and i not in node.postponed
+                and not _differing_results(node, differ, self.axis)[i]
             }
         for output in node.outputs:
             if output in constant:
@@ -382,6 +385,55 @@ _LOCKSTEP: dict[
     Kind.SCAN: _Planner.plan_scan,
     Kind.WHILE: _Planner.plan_while,
 }
+
+
+# JAX types the results of a loop or a branch by their operands alone, although they also differ if
+# the condition does. So the data flow determines what differs.
+
+
+def _differing_results(node: Node, differ: Sequence[bool], axis: str) -> list[bool]:
+    """Return, for each result of a node, whether it differs from step to step if `differ` do."""
+    match node.kind:
+        case Kind.BRANCH if not differ[0]:
+            branches = [_differing(body, differ[1:], axis) for body in node.bodies]
+            return [any(some) for some in zip(*branches, strict=True)]
+        case Kind.SCAN:
+            scan = Scan.of(node.eqn)
+            first, start = scan.consts, scan.consts + scan.carries
+            return _carried(
+                node.bodies[0], differ[:first], differ[first:start], differ[start:], axis
+            )
+        case Kind.WHILE:
+            loop, (condition, body) = While.of(node.eqn), node.bodies
+            first, start = loop.condition_consts, loop.condition_consts + loop.body_consts
+            carried = _carried(body, differ[first:start], differ[start:], [], axis)
+            is_common = not any(_differing(condition, [*differ[:first], *carried], axis))
+            return carried if is_common else [True] * len(carried)
+        case kind if kind in _SPLIT:
+            return list(differ)
+    return [any(differ) or needs_index(node, axis)] * len(node.outputs)
+
+
+def _carried(
+    body: Body, consts: Sequence[bool], carried: Sequence[bool], xs: Sequence[bool], axis: str
+) -> list[bool]:
+    """Return, for each result of a loop's body, whether it differs after some iterations."""
+    while True:
+        results = _differing(body, [*consts, *carried, *xs], axis)
+        grown = [a or b for a, b in zip(carried, results, strict=False)]
+        if grown == list(carried):
+            return [*grown, *results[len(grown) :]]
+        carried = grown
+
+
+def _differing(body: Body, given: Sequence[bool], axis: str) -> list[bool]:
+    """Return, for each result of a body, whether it differs from step to step."""
+    found = {v for v, differs in zip(body.inputs, given, strict=True) if differs}
+    for node in body.nodes:
+        differ = [type(v) is int and v in found for v in node.inputs]
+        results = zip(node.outputs, _differing_results(node, differ, axis), strict=True)
+        found.update(output for output, differs in results if differs)
+    return [type(v) is int and v in found for v in body.outputs]
 
 
 def _stacked_if(differ: Sequence[bool]) -> list[Dim]:

@@ -305,3 +305,90 @@ def on_host(x):
 def test_callbacks(placement):
     mapping = ["a", "b", None]
     check(nx.nmap(on_host), lambda x: jnp.sort(x, -1), [array(8, 4, 3)], mapping, mapping, placement, grad=False)
+
+
+# --- results that JAX types as equal on all devices, though they are not --------------------------------------------
+
+
+def doubled(x):
+    return jax.pure_callback(lambda x: 2 * np.asarray(x), jax.ShapeDtypeStruct(x.shape, x.dtype), x, vmap_method="expand_dims")
+
+
+@jax.custom_vjp
+def of_two(w, x):
+    return doubled(w * x)
+
+
+of_two.defvjp(lambda w, x: (doubled(w * x), (w, x)), lambda r, ct: (2 * ct * r[1], 2 * ct * r[0]))
+
+
+@jax.custom_vjp
+def of_one(x):
+    return doubled(x)
+
+
+of_one.defvjp(lambda x: (doubled(x), None), lambda _, ct: (2 * ct,))
+
+
+def counted(n):
+    return lax.while_loop(lambda c: c < n, lambda c: c + 1.0, 0.0)
+
+
+@jax.custom_vjp
+def steps_times(w, n):
+    return counted(n) * w
+
+
+steps_times.defvjp(lambda w, n: (counted(n) * w, counted(n)), lambda count, ct: (ct * count, 0.0))
+
+# Functions of an element and of a weight, and whether they can be executed in steps.
+MISTYPED = {
+    "loop": (lambda n, w: w * w * counted(n), True),
+    "iterations": (lambda n, w: jnp.exp(-w * lax.fori_loop(0, n.astype(int), lambda i, c: c + 1.0, 0.0)), True),
+    "loop in a scan": (lambda n, w: lax.scan(lambda c, y: (c * w + counted(n) * y, None), 0.0, jnp.arange(1.0, 4.0))[0], True),
+    "loop in jit": (lambda n, w: jax.jit(lambda n: jax.checkpoint(lambda n: jnp.sin(w * counted(n)))(n))(n), True),
+    "carry": (lambda n, w: lax.fori_loop(0, 3, lambda i, c: c * w + n, 0.0) * w, True),
+    "callback": (lambda n, w: w * doubled(lax.stop_gradient(n)), False),
+    "rule": (lambda n, w: of_two(w, n) * n, False),
+    "rule of one argument": (lambda n, w: of_one(w) * n + of_one(n * w), False),
+    "rule with a loop": (lambda n, w: steps_times(w, n) * n, False),
+}
+
+
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
+@pytest.mark.parametrize("kind", ["auto", "explicit"])
+@pytest.mark.parametrize("closes_over", [True, False])
+@pytest.mark.parametrize("resources", [{"a": ("x", "y")}, {"a": nx.SerialLoop(4)}, {"a": ("x", nx.SerialLoop(2))}], ids=str)
+def test_the_gradient_of_a_weight(resources, closes_over, kind):
+    in_steps = "SerialLoop" in str(resources)
+    functions = [f for f, steps in MISTYPED.values() if steps or not in_steps]
+    n, w = jnp.array([0.0, 3, 1, 5, 2, 2, 4, 1]), jnp.linspace(0.5, 1.5, len(functions))
+
+    def total(n, w):
+        parts = [
+            nx.nmap(lambda n, f=f, i=i: f(n, w[i]))(n) if closes_over else nx.nmap(f)(n, w[i]) for i, f in enumerate(functions)
+        ]
+        return nx.sum(sum(parts), "a")
+
+    def plain(w):
+        return sum(jax.vmap(f, (0, None))(n, w[i]).sum() for i, f in enumerate(functions))
+
+    value, gradient = jax.value_and_grad(plain)(w)
+    mesh = make_mesh((2, 2), kind)
+    options = {"in_axes": (["a"], [None]), "axis_resources": resources, "mesh": mesh}
+    f = nx.xmap(total, out_axes=[], **options)
+    have = jax.value_and_grad(f, 1)(n, w)
+    np.testing.assert_allclose(have[0], value, rtol=1e-5)
+    np.testing.assert_allclose(have[1], gradient, rtol=1e-4)
+    if closes_over:
+        inside = nx.xmap(lambda n, w: jax.grad(total, 1)(n, w), out_axes=[None], **options)
+        np.testing.assert_allclose(inside(n, w), gradient, rtol=1e-4)
+
+
+def test_callbacks_in_a_rule_are_not_executed_in_steps():
+    f = nx.xmap(nx.nmap(of_one), ["a"], ["a"], axis_resources={"a": nx.SerialLoop(4)})
+    with pytest.raises(
+        nx.errors.SerialLoopError, match=r"with a Pallas kernel, or with a callback in a derivative rule\. Map the axis"
+    ):
+        f(array(8))
