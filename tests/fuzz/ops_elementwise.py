@@ -274,6 +274,42 @@ class ArgReduction(Operation):
         return [V(r.xp.asarray(f(v.data, axis=places(v, (s["axis"],))[0])), without(v, (s["axis"],)), "i32")]
 
 
+class FourBits(Operation):
+    """Reductions of 4-bit integers, to which integers are cut."""
+
+    names, weight = ("sum_of_4_bits", "max_of_4_bits"), 0.3
+
+    def draw(self, g, name):
+        x = g.pick(lambda v: v.names and v.dtype == "i32")
+        return None if x is None else g.s(name, (x,), axis=g.choice(g.v(x).names))
+
+    def code(self, s, a, functions, resources):
+        return f"nx.{s.op[:3]}({a[0]}.astype('int4'), {s['axis']!r}).astype('int32')"
+
+    def run(self, r, s, values, env):
+        (v,) = values
+        cut = (r.xp.asarray(v.data) + 8) % 16 - 8
+        return [V(r.xp.asarray(getattr(r.xp, s.op[:3])(cut, axis=places(v, (s["axis"],))[0])), without(v, (s["axis"],)), "i32")]
+
+
+class LiftedLoop(Operation):
+    """A loop of JAX that runs as often as each element says, times a number that the lifted function closes over."""
+
+    names, weight = ("lifted_loop",), 0.4
+
+    def draw(self, g, name):
+        x = g.pick(lambda v: v.dtype == "i32" and v.names and not v.ndim)
+        w = g.pick(lambda v: v.dtype == "f32" and not v.names and not v.ndim)
+        return None if x is None or w is None else g.s(name, (x, w))
+
+    def code(self, s, a, functions, resources):
+        return f"nx.nmap(lambda n: {a[1]} * jax.lax.fori_loop(0, abs(n) % 4, lambda i, c: c + 0.5, 0.0))({a[0]})"
+
+    def run(self, r, s, values, env):
+        x, w = values
+        return [V(r.xp.asarray(w.data * (0.5 * (abs(x.data) % 4))), x.names, "f32")]
+
+
 class Quantile(Operation):
     names, weight, moves = ("quantile",), 0.3, True  # it sorts
 
