@@ -16,6 +16,7 @@ from namedax.core.array import dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import MeshAxes, PyTree
 from namedax.core.padded_sharding import Uneven, plain
+from namedax.core.prefix_scan import prefix_scan
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
@@ -113,7 +114,7 @@ def associative_scan(
         datas = tuple(
             constrain_sharding(data, whole) for data, whole in zip(datas, wholes, strict=True)
         )
-        results = lax.associative_scan(lambda a, b: combine(*a, *b), list(datas), reverse=reverse)
+        results = prefix_scan(lambda a, b: combine(*a, *b), list(datas), reverse=reverse)
         return [
             constrain_sharding(data, whole) for data, whole in zip(results, wholes, strict=True)
         ]
@@ -263,7 +264,7 @@ def _scan_with_padding(
                 *(where(both, x, y) for x, y in zip(combine(*given), either, strict=True)),
             ]
 
-        found: list[Any] = lax.associative_scan(extended, [real, *entries], reverse=reverse)
+        found: list[Any] = prefix_scan(extended, [real, *entries], reverse=reverse)
         return found[1:]
 
     first, second = _neighbors(datas, place, reverse)
@@ -372,7 +373,7 @@ def _associative_scan_by_position(
             jnp.moveaxis(kind.fit(leaf), front(kind), 0)
             for kind, leaf in zip(types, starts, strict=True)
         ]
-        return list(lax.associative_scan(combine, datas, reverse=reverse)) if datas else []
+        return list(prefix_scan(combine, datas, reverse=reverse)) if datas else []
 
     results = fix_carry_type(_growing(op, types), attempt)
     return tree.unflatten(

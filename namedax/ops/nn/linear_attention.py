@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.annotations import ArrayLike
+from namedax.core.prefix_scan import prefix_scan
 from namedax.ops.nn.decay_sums import DecaySums
 from namedax.ops.nn.recurrence import Map, Recurrence, recur
 from namedax.ops.operands.operation import operation
@@ -135,7 +136,7 @@ def _attend(blocks: Recurrence) -> tuple[jax.Array, jax.Array]:
     maps = [added, decays.total] if decays.has_decay else [added]
     dim, count = added.ndim - 3, added.shape[-3]
     if count > 1:
-        maps = lax.associative_scan(_combined, maps, axis=dim)
+        maps = prefix_scan(_combined, maps, axis=dim)
     block = [lax.index_in_dim(data, count - 1, dim, keepdims=False) for data in maps]
     state = blocks.enter(block, _combined, _applied)
     if count > 1 or state is not None:

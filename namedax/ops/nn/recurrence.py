@@ -23,6 +23,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import common_type, inexact_type
 from namedax.core.names import MeshAxes, is_name
 from namedax.core.padded_sharding import plain
+from namedax.core.prefix_scan import prefix_scan
 from namedax.core.region import ambient, place_of
 from namedax.core.variance import cast_data, varying
 from namedax.errors import (
@@ -194,12 +195,12 @@ class Recurrence:
         Positions with a negative number are left out.
         """
         at, segments = segments.ndim - 2, segments.astype(common_type(segments.dtype, jnp.int32))
-        last = lax.associative_scan(_latest, segments, axis=at)
+        last = prefix_scan(_latest, segments, axis=at)
         first = jnp.full_like(last[..., :1, :], -1)
         if self.place and self._size:
             ends = [jnp.moveaxis(last[..., -1:, :], at, 0)]
             exists, (found,) = before_this_device(
-                ends, self.place, lambda data: [lax.associative_scan(_latest, data)]
+                ends, self.place, lambda data: [prefix_scan(_latest, data)]
             )
             first = jnp.where(exists, found[..., None, :], first)
         before = jnp.concatenate([first, last[..., :-1, :]], at)
@@ -232,7 +233,7 @@ class Recurrence:
             exists, found = before_this_device(
                 [data[None] for data in block],
                 self.place,
-                lambda *datas: list(lax.associative_scan(combine, list(datas))),
+                lambda *datas: list(prefix_scan(combine, list(datas))),
             )
         else:
             exists, found = self._scan_over_devices(list(block), combine)

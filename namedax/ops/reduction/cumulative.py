@@ -21,6 +21,7 @@ from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import accumulate, extreme, weak_as
 from namedax.core.names import DType
+from namedax.core.prefix_scan import NEEDS_RULE, prefix_scan, with_scan_rule
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data
@@ -99,7 +100,7 @@ def _cumlogsumexp(data: jax.Array, axis: int, reverse: bool = False) -> jax.Arra
     """
 
     def composed(data: jax.Array) -> jax.Array:
-        return lax.associative_scan(_logaddexp, data, axis=axis, reverse=reverse)
+        return prefix_scan(_logaddexp, data, axis=axis, reverse=reverse)
 
     if jnp.iscomplexobj(data):
         return composed(data)
@@ -121,6 +122,7 @@ def _extremum_scan(largest: bool) -> tuple[Scan, Callable[[Any, Any], Any]]:
     XLA drops the NaN of complex numbers.
     """
     scan, combine = (lax.cummax, lax.max) if largest else (lax.cummin, lax.min)
+    scan = with_scan_rule(scan, combine)
 
     def combine_any(a: jax.Array, b: jax.Array) -> jax.Array:
         if not jnp.iscomplexobj(a):
@@ -130,14 +132,14 @@ def _extremum_scan(largest: bool) -> tuple[Scan, Callable[[Any, Any], Any]]:
     def scan_any(data: jax.Array, axis: int, reverse: bool = False) -> jax.Array:
         if not jnp.iscomplexobj(data):
             return scan(data, axis=axis, reverse=reverse)
-        return lax.associative_scan(combine_any, data, axis=axis, reverse=reverse)
+        return prefix_scan(combine_any, data, axis=axis, reverse=reverse)
 
     return scan_any, combine_any
 
 
 _SCANS: dict[str, tuple[Scan, Callable[[Any, Any], Any]]] = {
     "cumsum": (lax.cumsum, lax.add),
-    "cumprod": (lax.cumprod, lax.mul),
+    "cumprod": (with_scan_rule(lax.cumprod, lax.mul), lax.mul),
     "cummax": _extremum_scan(True),
     "cummin": _extremum_scan(False),
     "cumlogsumexp": (_cumlogsumexp, _logaddexp),
@@ -272,6 +274,10 @@ def _scan(
 def _numpy_scan(
     op: str, data: jax.Array, dim: int, reverse: bool, dtype: DType | None
 ) -> jax.Array:
+    result_type = data.dtype if dtype is None else dtype
+    if NEEDS_RULE and op.endswith("cumprod") and jnp.issubdtype(result_type, jnp.inexact):
+        data = jnp.where(jnp.isnan(data), 1, data) if op == "nancumprod" else data
+        return _lax_scan("cumprod", data.astype(result_type), dim, reverse)
     function = getattr(jnp, op)
     if not reverse:
         return function(data, axis=dim, dtype=dtype)
