@@ -6,6 +6,7 @@ Two processes of four devices each are started here, on this machine. As a progr
 import argparse
 import contextlib
 import importlib.util
+import inspect
 import json
 import socket
 import subprocess
@@ -300,6 +301,72 @@ def worker_programs():
     return label
 
 
+def collectives(x):
+    """Every collective of `nx.lax` over an axis of size 8, of an array with a positional axis of size 8."""
+    groups = {"axis_index_groups": [[0, 3, 5, 6], [1, 2, 4, 7]]}
+    return {
+        "psum": nx.lax.psum(x, "a"),
+        "pmean": nx.lax.pmean(x, ("a", "b")),
+        "pmax": nx.lax.pmax(x, "a"),
+        "pmin": nx.lax.pmin(x, ("b", "a")),
+        "all_gather": nx.lax.all_gather(x, "a"),
+        "psum_scatter": nx.lax.psum_scatter(x, "a"),
+        "all_to_all": nx.lax.all_to_all(x, "a", 0, 0),
+        "ppermute": nx.lax.ppermute(x, "a", [(i, (i + 3) % 8) for i in range(7)]),
+        "pshuffle": nx.lax.pshuffle(x, "a", [3, 1, 0, 2, 7, 6, 5, 4]),
+        "pbroadcast": nx.lax.pbroadcast(x, "a", 5),
+        "pswapaxes": nx.lax.pswapaxes(x, "a", 0),
+        "pgather": nx.lax.pgather(x, jnp.array([1, 5, 2]), "a"),
+        "axis_index": x * nx.lax.axis_index(("b", "a")),
+        "groups": nx.lax.psum(x, "a", **groups),
+        "gathered groups": nx.lax.all_gather(x, "a", **groups),
+    }
+
+
+def layer(x, w):
+    return nx.tanh(nx.rename(nx.dot(x, w, "k"), {"out": "k"}))
+
+
+def pipelined(schedule):
+    return lambda x, w: {"y": nx.sum(nx.pipeline(layer, x, w, microbatches=4, schedule=schedule) ** 2, "k")}
+
+
+def with_gradients(f):
+    """The values of a function with trees of named arrays, and the gradients of a function of all of them."""
+
+    def total(*args):
+        values = f(*args)
+        return sum(jnp.sum(jnp.sin(leaf / 4)) for leaf in jax.tree.leaves(values)), values
+
+    return jax.jit(jax.value_and_grad(total, argnums=range(len(inspect.signature(f).parameters)), has_aux=True))
+
+
+def check_as_unmapped(f, args, resources, mesh):
+    """A mapped function has the values and gradients of the unmapped one."""
+    want = with_gradients(nx.xmap(f, axis_resources={}))(*args)
+    have = with_gradients(nx.xmap(f, axis_resources=resources, mesh=mesh))(*nx.shard(args, resources, mesh))
+    for found, wanted in zip(*map(jax.tree.leaves, (nx.order_like(have, want), want)), strict=True):
+        check_blocks(found, wanted)
+
+
+def worker_collectives():
+    """Every collective, whose devices are neighbors in the mesh but not in their processes, forwards and backwards."""
+    data = np.random.default_rng(6).normal(size=(8, 8, 2)).astype(np.float32)
+    mesh = mesh_of((4, 2), ("x", "y"), order=INTERLEAVED)
+    check_as_unmapped(collectives, (nx.named(jnp.asarray(data), [None, "a", "b"]),), {"a": "x", "b": "y"}, mesh)
+    return "equal"
+
+
+def worker_pipelines():
+    """Stages on both processes: their devices run other branches in a tick."""
+    w = nx.named(jnp.asarray(np.random.default_rng(7).normal(size=(8, 4, 4)).astype(np.float32) / 3), ["layers", "k", "out"])
+    x = nx.named(jnp.asarray(np.random.default_rng(8).normal(size=(16, 4)).astype(np.float32)), ["batch", "k"])
+    mesh, resources = mesh_of((4, 2), ("stage", "data")), {"layers": "stage", "batch": "data"}
+    for schedule in ("gpipe", "zero_bubble"):
+        check_as_unmapped(pipelined(schedule), (x, w), resources, mesh)
+    return schedule
+
+
 def worker_host_values():
     """Values that all processes have alike: arguments, closed-over arrays, random numbers."""
     mesh, resources = mesh_of((4, 2)), {"batch": "data", "k": "model"}
@@ -450,6 +517,8 @@ def test_parts_of_trees(reports):
 def test_programs_across_processes_ran(reports):
     assert [report["programs"] for report in reports] == ["explicit"] * 2  # the last layout
     assert [report["host_values"] for report in reports] == [16] * 2
+    assert [report["collectives"] for report in reports] == ["equal"] * 2
+    assert [report["pipelines"] for report in reports] == ["zero_bubble"] * 2  # the last schedule
 
 
 @pytest.mark.full(0)

@@ -4,6 +4,9 @@ The oracle is the same transformation of the program that `jnp` computes on posi
 """
 
 import functools
+import json
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -553,6 +556,44 @@ def test_export_of_named_arrays(resources):
     close([have["sum"].data, have["all"].data], [data.sum(1), data * 2])
     with pytest.raises(ValueError, match="same pytree structure"):
         exported(f, {"x": x}).call({"x": nx.rename(x, {"a": "other"})})
+
+
+WITHOUT_NAMEDAX = """
+import sys
+sys.modules["namedax"] = None  # an import of it is an error
+import jax
+import numpy as np
+mesh = jax.make_mesh((8,), ("p",))
+*data, program = (open(path, "rb").read() for path in sys.argv[1:])
+leaves = [jax.device_put(np.frombuffer(x, np.float32).reshape(8, -1), jax.NamedSharding(mesh, jax.P("p"))) for x in data]
+total, gradient = jax.export.deserialize(bytearray(program)).call(*leaves)
+print(float(total), np.asarray(gradient).tolist())
+"""
+
+
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
+def test_a_program_of_plain_leaves_needs_no_namedax(tmp_path):
+    """A process without namedax runs a step over 8 devices whose arguments are the leaves of its pytrees."""
+    mesh = make_mesh((8,))
+    tree = {name: nx.shard(nx.named(array(8, 3, seed=seed), ["a", "b"]), {"a": "x"}, mesh) for seed, name in enumerate("uv")}
+
+    def loss(tree):
+        return nx.sum(nx.nn.softmax(tree["u"], "a") * tree["v"], ("a", "b"))
+
+    step = nx.xmap(jax.value_and_grad(loss), axis_resources={"a": "x"}, mesh=mesh)
+    leaves, structure = jax.tree.flatten(tree)
+    plain = jax.jit(lambda *leaves: jax.tree.leaves(step(jax.tree.unflatten(structure, leaves)))[:2])
+    want = plain(*leaves)
+    files = [tmp_path / name for name in ("u", "v", "program")]
+    contents = *(np.asarray(leaf).tobytes() for leaf in leaves), export.export(plain)(*leaves).serialize()
+    for file, content in zip(files, contents, strict=True):
+        file.write_bytes(content)
+    command = [sys.executable, "-c", WITHOUT_NAMEDAX, *map(str, files)]
+    run = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120)
+    assert run.returncode == 0, run.stderr[-2000:]
+    total, _, gradient = run.stdout.partition(" ")
+    close((float(total), np.array(json.loads(gradient))), tuple(want))
 
 
 def test_names_that_can_not_be_exported():
