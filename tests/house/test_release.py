@@ -34,6 +34,13 @@ def test_the_changelog_has_only_what_changed_for_users():
     assert [entry for entry in entries if len(entry) > 700] == []
 
 
+def test_the_sdist_has_every_folder_of_the_checkout():
+    """`make release-check` compares the files; this is for those who add a folder."""
+    grafted = set(re.findall(r"^graft (\w+)$", text("MANIFEST.in"), re.M))
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and any(path.glob("*.py")) | any(path.glob("*.sh"))}
+    assert {name for name in folders if not name.startswith(".")} - {"namedax", "build", "dist", "site", "out"} <= grafted
+
+
 @pytest.mark.parametrize("name", public_names.DEPRECATED)
 def test_deprecated_names_warn_and_work(name):
     new = public_names.DEPRECATED[name]
