@@ -214,6 +214,11 @@ def summary_in_words(function: Callable[..., Any], name: str = "") -> str:
 
 def _parameters(function: Callable[..., Any], described: Mapping[str, str]) -> list[str]:
     """Return the parameters to describe: for `*args` the operands that the docstring names."""
+    # Reading a signature takes longer than reading the docstring, and an import must not take long.
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is not None and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        return [name for name in names if not name.startswith("_")]
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
