@@ -72,6 +72,7 @@ def test_collective_extrema_keep_nan(placement):
     same(have, EXTREMA | {"pmax": [np.nan] * 2, "pmin": [np.nan] * 2})
 
 
+@pytest.mark.fast(1)
 @kinds
 def test_extrema_of_placed_arrays_keep_nan(kind):
     (x,) = placed(kind, nx.named(make.asarray(NAN), ["a", "b"]))
@@ -162,6 +163,7 @@ def test_loops_whose_bounds_differ(placement):
     same(mapped(loops, placement, nx.named(make.asarray(BOUND), ["a"])), LOOPS)
 
 
+@pytest.mark.fast(1)
 @kinds
 def test_loops_over_placed_bounds(kind):
     (n,) = placed(kind, nx.named(make.asarray(BOUND), ["a"]))
@@ -213,6 +215,7 @@ def test_along_a_sharded_axis(kind):
     same(have, want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.fast(1)
 @kinds
 def test_tangents_and_cotangents_with_another_sharding(kind):
     """In a body a cast is made; outside, JAX compares the types."""
@@ -242,6 +245,7 @@ def test_tangents_and_cotangents_with_another_sharding(kind):
     np.testing.assert_allclose(jax.vjp(f, x)[1](moved)[0].data, np.cos(v), rtol=1e-5)
 
 
+@pytest.mark.fast(1)
 @kinds
 def test_a_donated_argument_on_one_device_is_kept(kind):
     """It is copied to the mesh, and the copy is donated."""
@@ -294,6 +298,7 @@ def training(optimizer, params):
     return nx.scan(step, (params, optimizer.init(params)), None, length=3)[0]
 
 
+@pytest.mark.fast(1)
 @kinds
 def test_moments_of_adam_keep_one_dtype(kind):
     """With parameters in bfloat16 and gradients in float32 the first moment changes; the error says which."""
@@ -312,6 +317,7 @@ def test_moments_of_adam_keep_one_dtype(kind):
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fast(1)
 @kinds
 def test_checkpoints_keep_what_other_formats_change(kind, tmp_path):
     (x,) = placed(kind, nx.named(array(8, 3), ["a", "b"]))
@@ -338,6 +344,7 @@ def test_reductions_of_bfloat16_from_xarray():
 # --- programs of findings/ --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fast(1)
 @kinds
 def test_branches_of_elements_beside_a_sharded_axis(kind):
     v, mesh = np.arange(-8.0, 8.0, dtype=np.float32).reshape(4, 4), make_mesh((4,), kind)
@@ -351,6 +358,7 @@ def test_branches_of_elements_beside_a_sharded_axis(kind):
         np.testing.assert_array_equal(nx.positional(have, ["row", "a"]), want)
 
 
+@pytest.mark.fast(1)
 @kinds
 def test_scatters_beside_an_unmapped_mesh_axis(kind):
     x, mesh = nx.named(array(8, 4), ["a", "b"]), make_mesh((2, 2), kind)
@@ -362,7 +370,8 @@ def test_scatters_beside_an_unmapped_mesh_axis(kind):
     np.testing.assert_allclose(have.data, np.cos(x.data), rtol=1e-5)
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @kinds
 def test_samplers_searches_and_polynomials_of_sharded_parameters(kind):
     key, mesh = jax.random.key(0), make_mesh((4, 2), kind)
@@ -386,6 +395,7 @@ def test_samplers_searches_and_polynomials_of_sharded_parameters(kind):
     same(body(nx.shard(x, {"a": "x"}, mesh)), want, rtol=1e-5)
 
 
+@pytest.mark.fast(1)
 @kinds
 def test_segments_and_products_on_a_mesh(kind):
     mesh = make_mesh((4,), kind)
