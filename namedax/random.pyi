@@ -260,7 +260,7 @@ def choice(
     `a` is not gathered, but `p` is.
     """
 def clone(key: object) -> PyTree:
-    """Clone a key for reuse"""
+    """Clone a key for reuse."""
 @overload
 def dirichlet(
     key: ArrayLike,

@@ -10,10 +10,9 @@ has the other aliases.
 `display` formats arrays, `memory_kinds` copies them from the memory of the host, `variance` casts
 between varying and invariant types, `cpu_workarounds` has the sums that XLA's CPU backend cannot
 compile, and `error_function` derivatives that JAX 0.12 can map. `element_types` converts to JAX
-arrays: it chooses dtypes and rejects arrays of other libraries. `prefix_scan` has scans
-of an associative function, `reshape` merges dimensions,
-`records` are classes of fields, `recent` is for caches, `plain_data` is for JSON, `text_tables`
-formats tables, `name_scopes` names operations in programs,
+arrays: it chooses dtypes and rejects arrays of other libraries. `prefix_scan` has scans of an
+associative function, `reshape` merges dimensions, `records` are classes of fields, `recent` is for
+caches, `plain_data` is for JSON, `text_tables` formats tables, `name_scopes` names operations,
 `kernel_scopes` has the calls of functions with a declared cost, `stack_depth` saves page faults of
 deep calls, `functions` reads signatures and source locations, and `jax_docstrings` descriptions.
 `protocol_hints` is for named arrays in functions of NumPy and Python, and `file_names` checks names

@@ -214,27 +214,56 @@ class Methods:
     def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> NamedArray:
         """Clip array values to a specified range.
 
-        The named version of `jnp.clip`, with the same arguments; see JAX for these.
-        Arrays may have named axes: positional axes broadcast by position, named axes by name,
-        and the result has the names of all of them.
+        The named version of `jnp.clip`, with the same arguments. Positional axes broadcast
+        by position, and named axes by name.
+
+        Args:
+          arr: N-dimensional array to be clipped.
+          min: optional minimum value of the clipped range; if ``None`` (default) then
+            result will not be clipped to any minimum value. If specified, it should be
+            broadcast-compatible with ``arr`` and ``max``.
+          max: optional maximum value of the clipped range; if ``None`` (default) then
+            result will not be clipped to any maximum value. If specified, it should be
+            broadcast-compatible with ``arr`` and ``min``.
+
+        Returns:
+          An array containing values from ``arr``, with values smaller than ``min`` set
+          to ``min``, and values larger than ``max`` set to ``max``.
+          Wherever ``min`` is larger than ``max``, the value of ``max`` is returned.
+
+          It has the names of all operands.
 
         Communication: none.
         """
     def conj(self) -> NamedArray:
-        """Alias of :func:`jax.numpy.conjugate`
+        """Return element-wise complex-conjugate of the input.
 
-        The named version of `jnp.conj`, with the same arguments; see JAX for these.
-        Arrays may have named axes: positional axes broadcast by position, named axes by name,
-        and the result has the names of all of them.
+        The named version of `jnp.conj`, with the same arguments. Positional axes broadcast
+        by position, and named axes by name.
+
+        Args:
+          x: inpuat array or scalar.
+
+        Returns:
+          An array containing the complex-conjugate of ``x``.
+
+          It has the names of all operands.
 
         Communication: none.
         """
     def conjugate(self) -> NamedArray:
         """Return element-wise complex-conjugate of the input.
 
-        The named version of `jnp.conjugate`, with the same arguments; see JAX for these.
-        Arrays may have named axes: positional axes broadcast by position, named axes by name,
-        and the result has the names of all of them.
+        The named version of `jnp.conjugate`, with the same arguments. Positional axes broadcast
+        by position, and named axes by name.
+
+        Args:
+          x: inpuat array or scalar.
+
+        Returns:
+          An array containing the complex-conjugate of ``x``.
+
+          It has the names of all operands.
 
         Communication: none.
         """

@@ -446,26 +446,26 @@ def batch_matmul(
 @overload
 def bessel_i0e(x: NamedArray) -> NamedArray:
     """Exponentially scaled modified Bessel function of order 0:
-    :math:`\\mathrm{i0e}(x) = e^{-|x|} \\mathrm{i0}(x)`
+    :math:`\\mathrm{i0e}(x) = e^{-|x|} \\mathrm{i0}(x)`.
     """
 @overload
 def bessel_i0e(x: PlainArray) -> PlainArray: ...
 @overload
 def bessel_i0e(x: jax.typing.ArrayLike) -> jax.Array:
     """Exponentially scaled modified Bessel function of order 0:
-    :math:`\\mathrm{i0e}(x) = e^{-|x|} \\mathrm{i0}(x)`
+    :math:`\\mathrm{i0e}(x) = e^{-|x|} \\mathrm{i0}(x)`.
     """
 @overload
 def bessel_i1e(x: NamedArray) -> NamedArray:
     """Exponentially scaled modified Bessel function of order 1:
-    :math:`\\mathrm{i1e}(x) = e^{-|x|} \\mathrm{i1}(x)`
+    :math:`\\mathrm{i1e}(x) = e^{-|x|} \\mathrm{i1}(x)`.
     """
 @overload
 def bessel_i1e(x: PlainArray) -> PlainArray: ...
 @overload
 def bessel_i1e(x: jax.typing.ArrayLike) -> jax.Array:
     """Exponentially scaled modified Bessel function of order 1:
-    :math:`\\mathrm{i1e}(x) = e^{-|x|} \\mathrm{i1}(x)`
+    :math:`\\mathrm{i1e}(x) = e^{-|x|} \\mathrm{i1}(x)`.
     """
 @overload
 def betainc(a: NamedArray, b: ArrayLike, x: ArrayLike) -> NamedArray:
@@ -1161,7 +1161,7 @@ def dot_general(
     *,
     out_sharding: object = None,
 ) -> NamedArray:
-    """Alias of :func:`jax.lax.dot`."""
+    """General dot product/contraction operator."""
 @overload
 def dot_general(
     lhs: ArrayLike,
@@ -1192,7 +1192,7 @@ def dot_general(
     *,
     out_sharding: object = None,
 ) -> jax.Array:
-    """Alias of :func:`jax.lax.dot`."""
+    """General dot product/contraction operator."""
 def dynamic_index_in_dim(
     operand: EitherArray | np.ndarray,
     index: ArrayLike,
@@ -1413,7 +1413,7 @@ def expm1(
 ) -> jax.Array:
     """Elementwise :math:`e^{x} - 1`."""
 def fft(x: object, fft_type: jax.lax.FftType | str, fft_lengths: Sequence[int]) -> PyTree:
-    """The named version of `jax.lax.fft`, with the same arguments; see JAX for these."""
+    """Apply a Fourier transform over the last positional axes."""
 @overload
 def floor(x: NamedArray) -> NamedArray:
     """Elementwise floor: :math:`\\left\\lfloor x \\right\\rfloor`."""
@@ -1634,7 +1634,7 @@ def index_in_dim(
         this mapped function.
     """
 def index_take(src: EitherArray, idxs: EitherArray, axes: AxisSpec) -> AnyArray:
-    """The named version of `jax.lax.index_take`, with the same arguments; see JAX for these."""
+    """Select elements by index arrays along some positional axes."""
 @overload
 def integer_pow(x: NamedArray, y: int) -> NamedArray:
     """Elementwise power: :math:`x^y`, where :math:`y` is a static integer."""
@@ -1775,14 +1775,14 @@ def max(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise maximum: :math:`\\mathrm{max}(x, y)`."""
 @overload
 def min(x: NamedArray, y: ArrayLike) -> NamedArray:
-    """Elementwise minimum: :math:`\\mathrm{min}(x, y)`"""
+    """Elementwise minimum: :math:`\\mathrm{min}(x, y)`."""
 @overload
 def min(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def min(x: PlainArray, y: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def min(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
-    """Elementwise minimum: :math:`\\mathrm{min}(x, y)`"""
+    """Elementwise minimum: :math:`\\mathrm{min}(x, y)`."""
 @overload
 def mul(x: NamedArray, y: ArrayLike, *, out_dtype: DType | None = None) -> NamedArray:
     """Elementwise multiplication: :math:`x \\times y`."""
@@ -2084,9 +2084,9 @@ def ppermute(x: PyTree, axis_name: AxisName, perm: Iterable[tuple[int, int]]) ->
       AxisSizeError: an index is out of range, or appears twice.
     """
 def precv(token: object, out_shape: object, axis_name: object, perm: object) -> PyTree:
-    """Call `jax.lax.precv`, for arrays without names outside of mapped functions."""
+    """Perform a collective recv according to the permutation ``perm``."""
 def psend(x: object, axis_name: object, perm: object) -> PyTree:
-    """Call `jax.lax.psend`, for arrays without names outside of mapped functions."""
+    """Perform a collective send according to the permutation ``perm``."""
 def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     """Permute a named axis: instance `i` receives the element of instance `perm[i]`.
 
@@ -2187,7 +2187,7 @@ def ragged_all_to_all(
     axis_name: object,
     axis_index_groups: object = None,
 ) -> PyTree:
-    """Call `jax.lax.ragged_all_to_all`, for arrays without names outside of mapped functions."""
+    """Ragged version of :func:`all_to_all` collective."""
 @overload
 def ragged_dot(
     lhs: NamedArray,
@@ -2277,7 +2277,7 @@ def ragged_dot_general(
 ) -> jax.Array:
     """Ragged matrix multiplication."""
 def random_gamma_grad(*args: object) -> PyTree:
-    """The named version of `jax.lax.random_gamma_grad`, with the same arguments; see JAX for these."""
+    """Return the derivative of a gamma sample for its shape parameter."""
 @overload
 def real(x: NamedArray) -> NamedArray:
     """Elementwise extract real part: :math:`\\mathrm{Re}(x)`."""
@@ -2485,9 +2485,9 @@ def rng_bit_generator(
     *,
     out_sharding: object = None,
 ) -> PyTree:
-    """Call `jax.lax.rng_bit_generator`, for arrays without names outside of mapped functions."""
+    """Stateless PRNG bit generator. Experimental and its use is discouraged."""
 def rng_uniform(a: object, b: object, shape: object) -> PyTree:
-    """Call `jax.lax.rng_uniform`, for arrays without names outside of mapped functions."""
+    """Stateful PRNG generator. Experimental and its use is discouraged."""
 @overload
 def round(x: NamedArray, rounding_method: jax.lax.RoundingMethod = ...) -> NamedArray:
     """Elementwise round."""
@@ -3225,14 +3225,14 @@ def while_loop(
       AxisSizeError: an axis of the value has two sizes.
     """
 def with_sharding_constraint(x: object, shardings: object) -> PyTree:
-    """Call `jax.lax.with_sharding_constraint`, for arrays without names outside of mapped functions."""
+    """Mechanism to constrain the sharding of an Array inside a jitted computation."""
 @overload
 def zeta(x: NamedArray, q: ArrayLike) -> NamedArray:
-    """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`"""
+    """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`."""
 @overload
 def zeta(x: ArrayLike, q: NamedArray) -> NamedArray: ...
 @overload
 def zeta(x: PlainArray, q: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def zeta(x: jax.typing.ArrayLike, q: jax.typing.ArrayLike) -> jax.Array:
-    """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`"""
+    """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`."""

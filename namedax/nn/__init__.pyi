@@ -553,20 +553,20 @@ def hard_sigmoid(x: jax.typing.ArrayLike) -> jax.Array:
     """Hard Sigmoid activation function."""
 @overload
 def hard_silu(x: NamedArray) -> NamedArray:
-    """Hard SiLU (swish) activation function"""
+    """Hard SiLU (swish) activation function."""
 @overload
 def hard_silu(x: PlainArray) -> PlainArray: ...
 @overload
 def hard_silu(x: jax.typing.ArrayLike) -> jax.Array:
-    """Hard SiLU (swish) activation function"""
+    """Hard SiLU (swish) activation function."""
 @overload
 def hard_swish(x: NamedArray) -> NamedArray:
-    """Hard SiLU (swish) activation function"""
+    """Hard SiLU (swish) activation function."""
 @overload
 def hard_swish(x: PlainArray) -> PlainArray: ...
 @overload
 def hard_swish(x: jax.typing.ArrayLike) -> jax.Array:
-    """Hard SiLU (swish) activation function"""
+    """Hard SiLU (swish) activation function."""
 @overload
 def hard_tanh(x: NamedArray) -> NamedArray:
     """Hard :math:`\\mathrm{tanh}` activation function."""

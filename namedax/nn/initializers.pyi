@@ -29,7 +29,7 @@ def delta_orthogonal(
     """Build `jax.nn.initializers.delta_orthogonal` for parameters with named axes.
 
     Args:
-      scale: the scale of the values; see JAX; by default 1.0.
+      scale: the variance of the values times the fan that `mode` selects; by default 1.0.
       column_axis: the axis of the columns, a name or a positional axis; by default -1.
       dtype: the dtype; by default the default float.
 
@@ -209,7 +209,7 @@ def orthogonal(
     """Build `jax.nn.initializers.orthogonal` for parameters with named axes.
 
     Args:
-      scale: the scale of the values; see JAX; by default 1.0.
+      scale: the variance of the values times the fan that `mode` selects; by default 1.0.
       column_axis: the axis of the columns, a name or a positional axis; by default -1.
       dtype: the dtype; by default the default float.
 
@@ -241,7 +241,7 @@ def uniform(scale: ArrayLike = 0.01, dtype: DType | None = None) -> NamedInitial
     """Build `jax.nn.initializers.uniform` for parameters with named axes.
 
     Args:
-      scale: the scale of the values; see JAX; by default 0.01.
+      scale: the variance of the values times the fan that `mode` selects; by default 0.01.
       dtype: the dtype; by default the default float.
 
     Returns:
@@ -261,8 +261,8 @@ def variance_scaling(
     """Build `jax.nn.initializers.variance_scaling` for parameters with named axes.
 
     Args:
-      scale: the scale of the values; see JAX.
-      mode: `"fan_in"`, `"fan_out"`, `"fan_avg"`, `"fan_geo_avg"` or a number; see JAX.
+      scale: the variance of the values times the fan that `mode` selects
+      mode: the fan: `"fan_in"` (number of inputs), `"fan_out"` (outputs), `"fan_avg"` or `"fan_geo_avg"` (means of both), or a number
       distribution: `"normal"`, `"truncated_normal"` or `"uniform"`.
       in_axis: the input axes: a name, a positional axis, or a tuple of both; by default -2.
       out_axis: the output axes, in the same form; by default -1.

@@ -118,12 +118,12 @@ class _UniqueInverseResult(NamedTuple):
     inverse_indices: AnyArray
 @overload
 def abs(x: NamedArray, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.absolute`."""
+    """Calculate the absolute value element-wise."""
 @overload
 def abs(x: PlainArray, /) -> PlainArray: ...
 @overload
 def abs(x: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.absolute`."""
+    """Calculate the absolute value element-wise."""
 @overload
 def absolute(x: NamedArray, /) -> NamedArray:
     """Calculate the absolute value element-wise."""
@@ -134,20 +134,20 @@ def absolute(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate the absolute value element-wise."""
 @overload
 def acos(x: NamedArray, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.arccos`"""
+    """Compute element-wise inverse of trigonometric cosine of input."""
 @overload
 def acos(x: PlainArray, /) -> PlainArray: ...
 @overload
 def acos(x: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.arccos`"""
+    """Compute element-wise inverse of trigonometric cosine of input."""
 @overload
 def acosh(x: NamedArray, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.arccosh`"""
+    """Calculate element-wise inverse of hyperbolic cosine of input."""
 @overload
 def acosh(x: PlainArray, /) -> PlainArray: ...
 @overload
 def acosh(x: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.arccosh`"""
+    """Calculate element-wise inverse of hyperbolic cosine of input."""
 @overload
 def add(
     x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
@@ -471,20 +471,20 @@ def argsort(
 def argwhere(
     a: NamedArray, *, size: int | None = None, fill_value: ArrayLike | None = None,
 ) -> NamedArray:
-    """Find the indices of nonzero array elements"""
+    """Find the indices of nonzero array elements."""
 @overload
 def argwhere(
     a: jax.typing.ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None,
 ) -> jax.Array:
-    """Find the indices of nonzero array elements"""
+    """Find the indices of nonzero array elements."""
 @overload
 def around(a: NamedArray, decimals: int = 0, out: None = None) -> NamedArray:
-    """Alias of :func:`jax.numpy.round`"""
+    """Round input evenly to the given number of decimals."""
 @overload
 def around(a: PlainArray, decimals: int = 0, out: None = None) -> PlainArray: ...
 @overload
 def around(a: jax.typing.ArrayLike, decimals: int = 0, out: None = None) -> jax.Array:
-    """Alias of :func:`jax.numpy.round`"""
+    """Round input evenly to the given number of decimals."""
 @overload
 def array(
     object: NamedArray,
@@ -607,20 +607,20 @@ def asarray(
     """
 @overload
 def asin(x: NamedArray, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.arcsin`"""
+    """Compute element-wise inverse of trigonometric sine of input."""
 @overload
 def asin(x: PlainArray, /) -> PlainArray: ...
 @overload
 def asin(x: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.arcsin`"""
+    """Compute element-wise inverse of trigonometric sine of input."""
 @overload
 def asinh(x: NamedArray, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.arcsinh`"""
+    """Calculate element-wise inverse of hyperbolic sine of input."""
 @overload
 def asinh(x: PlainArray, /) -> PlainArray: ...
 @overload
 def asinh(x: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.arcsinh`"""
+    """Calculate element-wise inverse of hyperbolic sine of input."""
 @overload
 def astype(
     x: NamedArray,
@@ -652,30 +652,30 @@ def astype(
     """Convert an array to a specified dtype."""
 @overload
 def atan(x: NamedArray, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.arctan`"""
+    """Compute element-wise inverse of trigonometric tangent of input."""
 @overload
 def atan(x: PlainArray, /) -> PlainArray: ...
 @overload
 def atan(x: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.arctan`"""
+    """Compute element-wise inverse of trigonometric tangent of input."""
 @overload
 def atan2(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.arctan2`"""
+    """Compute the arctangent of x1/x2, choosing the correct quadrant."""
 @overload
 def atan2(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
 def atan2(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def atan2(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.arctan2`"""
+    """Compute the arctangent of x1/x2, choosing the correct quadrant."""
 @overload
 def atanh(x: NamedArray, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.arctanh`"""
+    """Calculate element-wise inverse of hyperbolic tangent of input."""
 @overload
 def atanh(x: PlainArray, /) -> PlainArray: ...
 @overload
 def atanh(x: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.arctanh`"""
+    """Calculate element-wise inverse of hyperbolic tangent of input."""
 def atleast_1d(*arys: ArrayLike) -> AnyArray | list[AnyArray]:
     """Convert inputs to arrays with at least 1 dimension."""
 def atleast_2d(*arys: ArrayLike) -> AnyArray | list[AnyArray]:
@@ -746,30 +746,30 @@ def bitwise_count(x: jax.typing.ArrayLike, /) -> jax.Array:
     """
 @overload
 def bitwise_invert(x: NamedArray, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.invert`."""
+    """Compute the bitwise inversion of an input."""
 @overload
 def bitwise_invert(x: PlainArray, /) -> PlainArray: ...
 @overload
 def bitwise_invert(x: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.invert`."""
+    """Compute the bitwise inversion of an input."""
 @overload
 def bitwise_left_shift(x: NamedArray, y: ArrayLike, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.left_shift`."""
+    """Shift bits of ``x`` to left by the amount specified in ``y``, element-wise."""
 @overload
 def bitwise_left_shift(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
 def bitwise_left_shift(x: PlainArray, y: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def bitwise_left_shift(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.left_shift`."""
+    """Shift bits of ``x`` to left by the amount specified in ``y``, element-wise."""
 @overload
 def bitwise_not(x: NamedArray, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.invert`."""
+    """Compute the bitwise inversion of an input."""
 @overload
 def bitwise_not(x: PlainArray, /) -> PlainArray: ...
 @overload
 def bitwise_not(x: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.invert`."""
+    """Compute the bitwise inversion of an input."""
 @overload
 def bitwise_or(
     x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
@@ -795,14 +795,14 @@ def bitwise_or(
     """Compute the bitwise OR operation elementwise."""
 @overload
 def bitwise_right_shift(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.right_shift`."""
+    """Right shift the bits of ``x1`` to the amount specified in ``x2``."""
 @overload
 def bitwise_right_shift(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
 def bitwise_right_shift(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def bitwise_right_shift(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.right_shift`."""
+    """Right shift the bits of ``x1`` to the amount specified in ``x2``."""
 @overload
 def bitwise_xor(
     x1: NamedArray, x2: ArrayLike, /, *, out: None = None, where: None = None,
@@ -1008,12 +1008,12 @@ def concatenate(
     """
 @overload
 def conj(x: NamedArray, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.conjugate`"""
+    """Return element-wise complex-conjugate of the input."""
 @overload
 def conj(x: PlainArray, /) -> PlainArray: ...
 @overload
 def conj(x: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.conjugate`"""
+    """Return element-wise complex-conjugate of the input."""
 @overload
 def conjugate(x: NamedArray, /) -> NamedArray:
     """Return element-wise complex-conjugate of the input."""
@@ -1367,12 +1367,12 @@ def deg2rad(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Convert angles from degrees to radians."""
 @overload
 def degrees(x: NamedArray, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.rad2deg`"""
+    """Convert angles from radians to degrees."""
 @overload
 def degrees(x: PlainArray, /) -> PlainArray: ...
 @overload
 def degrees(x: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.rad2deg`"""
+    """Convert angles from radians to degrees."""
 def delete(
     arr: ArrayLike,
     obj: ArrayLike | slice,
@@ -1493,16 +1493,16 @@ def digitize(
     """Convert an array to bin indices."""
 @overload
 def divide(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.true_divide`."""
+    """Calculates the division of x1 by x2 element-wise."""
 @overload
 def divide(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
 def divide(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def divide(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.true_divide`."""
+    """Calculates the division of x1 by x2 element-wise."""
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[AnyArray, AnyArray]:
-    """Calculates the integer quotient and remainder of x1 by x2 element-wise"""
+    """Calculates the integer quotient and remainder of x1 by x2 element-wise."""
 @overload
 def dot(
     a: NamedArray,
@@ -1717,7 +1717,7 @@ def eye(
     *,
     device: Any | jax.sharding.Sharding | None = None,
 ) -> AnyArray:
-    """Create a square or rectangular identity matrix"""
+    """Create a square or rectangular identity matrix."""
 @overload
 def fabs(x: NamedArray, /) -> NamedArray:
     """Compute the element-wise absolute values of the real-valued input."""
@@ -1767,7 +1767,7 @@ def flatnonzero(
     size: int | None = None,
     fill_value: ArrayLike | None | tuple[ArrayLike, ...] | None = None,
 ) -> NamedArray:
-    """Return indices of nonzero elements in a flattened array"""
+    """Return indices of nonzero elements in a flattened array."""
 @overload
 def flatnonzero(
     a: jax.typing.ArrayLike,
@@ -1775,7 +1775,7 @@ def flatnonzero(
     size: int | None = None,
     fill_value: ArrayLike | None | tuple[ArrayLike, ...] | None = None,
 ) -> jax.Array:
-    """Return indices of nonzero elements in a flattened array"""
+    """Return indices of nonzero elements in a flattened array."""
 @overload
 def flip(m: NamedArray, axis: AxisSpec = None) -> NamedArray:
     """Reverse axes."""
@@ -1835,14 +1835,14 @@ def floor(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Round input to the nearest integer downwards."""
 @overload
 def floor_divide(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
-    """Calculates the floor division of x1 by x2 element-wise"""
+    """Calculates the floor division of x1 by x2 element-wise."""
 @overload
 def floor_divide(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
 def floor_divide(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def floor_divide(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
-    """Calculates the floor division of x1 by x2 element-wise"""
+    """Calculates the floor division of x1 by x2 element-wise."""
 @overload
 def fmax(x1: NamedArray, x2: ArrayLike) -> NamedArray:
     """Return element-wise maximum of the input arrays."""
@@ -2113,7 +2113,7 @@ def i0(x: PlainArray) -> PlainArray: ...
 def i0(x: jax.typing.ArrayLike) -> jax.Array:
     """Calculate modified Bessel function of first kind, zeroth order."""
 def identity(n: int, dtype: DType | None = None) -> AnyArray:
-    """Create a square identity matrix"""
+    """Create a square identity matrix."""
 @overload
 def imag(val: NamedArray, /) -> NamedArray:
     """Return element-wise imaginary of part of the complex argument."""
@@ -2394,14 +2394,14 @@ def lcm(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Compute the least common multiple of two arrays."""
 @overload
 def ldexp(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
-    """Compute x1 * 2 ** x2"""
+    """Compute x1 * 2 ** x2."""
 @overload
 def ldexp(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
 def ldexp(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def ldexp(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
-    """Compute x1 * 2 ** x2"""
+    """Compute x1 * 2 ** x2."""
 @overload
 def left_shift(x: NamedArray, y: ArrayLike, /) -> NamedArray:
     """Shift bits of ``x`` to left by the amount specified in ``y``, element-wise."""
@@ -2490,12 +2490,12 @@ def log(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise natural logarithm of the input."""
 @overload
 def log10(x: NamedArray, /) -> NamedArray:
-    """Calculates the base-10 logarithm of x element-wise"""
+    """Calculates the base-10 logarithm of x element-wise."""
 @overload
 def log10(x: PlainArray, /) -> PlainArray: ...
 @overload
 def log10(x: jax.typing.ArrayLike, /) -> jax.Array:
-    """Calculates the base-10 logarithm of x element-wise"""
+    """Calculates the base-10 logarithm of x element-wise."""
 @overload
 def log1p(x: NamedArray, /) -> NamedArray:
     """Calculates element-wise logarithm of one plus input, ``log(x+1)``."""
@@ -2804,14 +2804,14 @@ def minimum(
     """Return element-wise minimum of the input arrays."""
 @overload
 def mod(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.remainder`"""
+    """Returns element-wise remainder of the division."""
 @overload
 def mod(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
 def mod(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def mod(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.remainder`"""
+    """Returns element-wise remainder of the division."""
 def modf(x: ArrayLike, /, out: object = None) -> tuple[AnyArray, AnyArray]:
     """Return element-wise fractional and integral parts of the input array."""
 @overload
@@ -3429,14 +3429,14 @@ def positive(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise positive values of the input."""
 @overload
 def pow(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.power`"""
+    """Calculate element-wise base ``x1`` exponential of ``x2``."""
 @overload
 def pow(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
 def pow(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def pow(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.power`"""
+    """Calculate element-wise base ``x1`` exponential of ``x2``."""
 @overload
 def power(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
     """Calculate element-wise base ``x1`` exponential of ``x2``."""
@@ -3550,12 +3550,12 @@ def rad2deg(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Convert angles from radians to degrees."""
 @overload
 def radians(x: NamedArray, /) -> NamedArray:
-    """Alias of :func:`jax.numpy.deg2rad`"""
+    """Convert angles from degrees to radians."""
 @overload
 def radians(x: PlainArray, /) -> PlainArray: ...
 @overload
 def radians(x: jax.typing.ArrayLike, /) -> jax.Array:
-    """Alias of :func:`jax.numpy.deg2rad`"""
+    """Convert angles from degrees to radians."""
 @overload
 def ravel(a: NamedArray, order: str = 'C', *, out_sharding: object = None) -> NamedArray:
     """Flatten array into a 1-dimensional shape."""
@@ -3671,12 +3671,12 @@ def right_shift(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Ar
     """Right shift the bits of ``x1`` to the amount specified in ``x2``."""
 @overload
 def rint(x: NamedArray, /) -> NamedArray:
-    """Rounds the elements of x to the nearest integer"""
+    """Rounds the elements of x to the nearest integer."""
 @overload
 def rint(x: PlainArray, /) -> PlainArray: ...
 @overload
 def rint(x: jax.typing.ArrayLike, /) -> jax.Array:
-    """Rounds the elements of x to the nearest integer"""
+    """Rounds the elements of x to the nearest integer."""
 @overload
 def roll(
     a: NamedArray, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None,
@@ -4301,14 +4301,14 @@ def triu_indices_from(
     """Return the indices of upper triangle of a given array."""
 @overload
 def true_divide(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
-    """Calculates the division of x1 by x2 element-wise"""
+    """Calculates the division of x1 by x2 element-wise."""
 @overload
 def true_divide(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
 def true_divide(x1: PlainArray, x2: jax.typing.ArrayLike, /) -> PlainArray: ...
 @overload
 def true_divide(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
-    """Calculates the division of x1 by x2 element-wise"""
+    """Calculates the division of x1 by x2 element-wise."""
 @overload
 def trunc(x: NamedArray) -> NamedArray:
     """Round input to the nearest integer towards zero."""

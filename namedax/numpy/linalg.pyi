@@ -45,7 +45,7 @@ def cholesky(
 def cond(x: ArrayLike, p: object = None) -> PyTree:
     """Compute the condition number of a matrix."""
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: AxisSpec = -1) -> PyTree:
-    """Compute the cross-product of two 3D vectors"""
+    """Compute the cross-product of two 3D vectors."""
 @overload
 def det(a: NamedArray) -> NamedArray:
     """Compute the determinant of an array."""
@@ -90,12 +90,12 @@ def eigvalsh(
     """Compute the eigenvalues of a Hermitian matrix."""
 @overload
 def inv(a: NamedArray) -> NamedArray:
-    """Return the inverse of a square matrix"""
+    """Return the inverse of a square matrix."""
 @overload
 def inv(a: PlainArray) -> PlainArray: ...
 @overload
 def inv(a: jax.typing.ArrayLike) -> jax.Array:
-    """Return the inverse of a square matrix"""
+    """Return the inverse of a square matrix."""
 def lstsq(
     a: ArrayLike, b: ArrayLike, rcond: float | None = None, *, numpy_resid: bool = False,
 ) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
@@ -243,7 +243,7 @@ def pinv(
 ) -> jax.Array:
     """Compute the (Moore-Penrose) pseudo-inverse of a matrix."""
 def qr(a: ArrayLike, mode: str = 'reduced') -> AnyArray | _QRResult:
-    """Compute the QR decomposition of an array"""
+    """Compute the QR decomposition of an array."""
 def slogdet(a: ArrayLike, *, method: str | None = None) -> _SlogdetResult:
     """Compute the sign and (natural) logarithm of the determinant of an array."""
 @overload

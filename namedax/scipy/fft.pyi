@@ -14,7 +14,7 @@ def dct(
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> AnyArray:
-    """Computes the discrete cosine transform of the input"""
+    """Computes the discrete cosine transform of the input."""
 def dctn(
     x: EitherArray,
     type: int = 2,
@@ -24,7 +24,7 @@ def dctn(
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> AnyArray:
-    """Computes the multidimensional discrete cosine transform of the input"""
+    """Computes the multidimensional discrete cosine transform of the input."""
 def idct(
     x: EitherArray,
     type: int = 2,
@@ -34,7 +34,7 @@ def idct(
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> AnyArray:
-    """Computes the inverse discrete cosine transform of the input"""
+    """Computes the inverse discrete cosine transform of the input."""
 def idctn(
     x: EitherArray,
     type: int = 2,
@@ -44,4 +44,4 @@ def idctn(
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> AnyArray:
-    """Computes the multidimensional inverse discrete cosine transform of the input"""
+    """Computes the multidimensional inverse discrete cosine transform of the input."""

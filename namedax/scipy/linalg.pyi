@@ -17,7 +17,7 @@ def block_diag(*arrs: ArrayLike) -> AnyArray:
 def cho_factor(
     a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True,
 ) -> tuple[AnyArray, bool]:
-    """Factorization for Cholesky-based linear solves"""
+    """Factorization for Cholesky-based linear solves."""
 @overload
 def cho_solve(
     c_and_lower: tuple[ArrayLike, bool],
@@ -25,7 +25,7 @@ def cho_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> NamedArray:
-    """Solve a linear system using a Cholesky factorization"""
+    """Solve a linear system using a Cholesky factorization."""
 @overload
 def cho_solve(
     c_and_lower: tuple[ArrayLike, bool],
@@ -33,7 +33,7 @@ def cho_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> jax.Array:
-    """Solve a linear system using a Cholesky factorization"""
+    """Solve a linear system using a Cholesky factorization."""
 @overload
 def cholesky(
     a: NamedArray, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True,
@@ -77,14 +77,14 @@ def convolution_matrix(a: jax.typing.ArrayLike, n: int, mode: str = 'full') -> j
     """Construct a convolution matrix."""
 @overload
 def det(a: NamedArray, overwrite_a: bool = False, check_finite: bool = True) -> NamedArray:
-    """Compute the determinant of a matrix"""
+    """Compute the determinant of a matrix."""
 @overload
 def det(a: PlainArray, overwrite_a: bool = False, check_finite: bool = True) -> PlainArray: ...
 @overload
 def det(
     a: jax.typing.ArrayLike, overwrite_a: bool = False, check_finite: bool = True,
 ) -> jax.Array:
-    """Compute the determinant of a matrix"""
+    """Compute the determinant of a matrix."""
 def dft(n: int, scale: str | None = None, *, dtype: DType | None = None) -> AnyArray:
     """Construct an n-by-n discrete Fourier transform matrix."""
 def eigh(
@@ -99,7 +99,7 @@ def eigh(
     type: int = 1,
     check_finite: bool = True,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
-    """Compute eigenvalues and eigenvectors for a Hermitian matrix"""
+    """Compute eigenvalues and eigenvectors for a Hermitian matrix."""
 def eigh_tridiagonal(
     d: ArrayLike,
     e: ArrayLike,
@@ -110,12 +110,12 @@ def eigh_tridiagonal(
     tol: float | None = None,
     key: EitherArray | None = None,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
-    """Solve the eigenvalue problem for a symmetric real tridiagonal matrix"""
+    """Solve the eigenvalue problem for a symmetric real tridiagonal matrix."""
 @overload
 def expm(
     A: NamedArray, *, upper_triangular: bool = False, max_squarings: int = 16,
 ) -> NamedArray:
-    """Compute the matrix exponential"""
+    """Compute the matrix exponential."""
 @overload
 def expm(
     A: PlainArray, *, upper_triangular: bool = False, max_squarings: int = 16,
@@ -124,7 +124,7 @@ def expm(
 def expm(
     A: jax.typing.ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16,
 ) -> jax.Array:
-    """Compute the matrix exponential"""
+    """Compute the matrix exponential."""
 def expm_frechet(
     A: ArrayLike, E: ArrayLike, *, method: str | None = None, compute_expm: bool = True,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
@@ -148,7 +148,7 @@ def fiedler_companion(a: jax.typing.ArrayLike) -> jax.Array:
 def funm(
     A: ArrayLike, func: Callable[[EitherArray], EitherArray], disp: bool = True,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
-    """Evaluate a matrix-valued function"""
+    """Evaluate a matrix-valued function."""
 def hadamard(n: int, dtype: DType = ...) -> AnyArray:
     """Construct an n-by-n Hadamard matrix."""
 @overload
@@ -162,19 +162,19 @@ def helmert(n: int, full: bool = False) -> AnyArray:
 def hessenberg(
     a: ArrayLike, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
-    """Compute the Hessenberg form of the matrix"""
+    """Compute the Hessenberg form of the matrix."""
 def hilbert(n: int) -> AnyArray:
     """Create a Hilbert matrix of order n."""
 @overload
 def inv(a: NamedArray, overwrite_a: bool = False, check_finite: bool = True) -> NamedArray:
-    """Return the inverse of a square matrix"""
+    """Return the inverse of a square matrix."""
 @overload
 def inv(a: PlainArray, overwrite_a: bool = False, check_finite: bool = True) -> PlainArray: ...
 @overload
 def inv(
     a: jax.typing.ArrayLike, overwrite_a: bool = False, check_finite: bool = True,
 ) -> jax.Array:
-    """Return the inverse of a square matrix"""
+    """Return the inverse of a square matrix."""
 def invhilbert(n: int) -> AnyArray:
     """Compute the inverse of the Hilbert matrix of order n."""
 def invpascal(n: int, kind: str | None = None) -> AnyArray:
@@ -192,11 +192,11 @@ def leslie(f: jax.typing.ArrayLike, s: jax.typing.ArrayLike) -> jax.Array:
 def lu(
     a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True,
 ) -> tuple[AnyArray, AnyArray] | tuple[AnyArray, AnyArray, AnyArray]:
-    """Compute the LU decomposition"""
+    """Compute the LU decomposition."""
 def lu_factor(
     a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True,
 ) -> tuple[AnyArray, AnyArray]:
-    """Factorization for LU-based linear solves"""
+    """Factorization for LU-based linear solves."""
 @overload
 def lu_solve(
     lu_and_piv: tuple[EitherArray, ArrayLike],
@@ -205,7 +205,7 @@ def lu_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> NamedArray:
-    """Solve a linear system using an LU factorization"""
+    """Solve a linear system using an LU factorization."""
 @overload
 def lu_solve(
     lu_and_piv: tuple[EitherArray, ArrayLike],
@@ -214,7 +214,7 @@ def lu_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> jax.Array:
-    """Solve a linear system using an LU factorization"""
+    """Solve a linear system using an LU factorization."""
 def pascal(n: int, kind: str | None = None) -> AnyArray:
     """Create a Pascal matrix approximation of order n."""
 def polar(
@@ -234,7 +234,7 @@ def qr(
     pivoting: bool = False,
     check_finite: bool = True,
 ) -> tuple[AnyArray] | tuple[AnyArray, AnyArray] | tuple[AnyArray, AnyArray, AnyArray]:
-    """Compute the QR decomposition of an array"""
+    """Compute the QR decomposition of an array."""
 def qr_multiply(
     a: ArrayLike,
     c: ArrayLike,
@@ -248,7 +248,7 @@ def qr_multiply(
 def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[AnyArray, AnyArray]:
     """Convert real Schur form to complex Schur form."""
 def schur(a: ArrayLike, output: str = 'real') -> tuple[AnyArray, AnyArray]:
-    """Compute the Schur decomposition"""
+    """Compute the Schur decomposition."""
 @overload
 def solve(
     a: NamedArray,
@@ -299,9 +299,7 @@ def solve(
 def solve_sylvester(
     A: NamedArray, B: ArrayLike, C: ArrayLike, *, method: str = 'schur', tol: float = 1e-08,
 ) -> NamedArray:
-    """Solves the Sylvester equation
-    .. math::
-    """
+    """Solve the Sylvester equation `A X + X B = C`."""
 @overload
 def solve_sylvester(
     A: ArrayLike, B: NamedArray, C: ArrayLike, *, method: str = 'schur', tol: float = 1e-08,
@@ -328,9 +326,7 @@ def solve_sylvester(
     method: str = 'schur',
     tol: float = 1e-08,
 ) -> jax.Array:
-    """Solves the Sylvester equation
-    .. math::
-    """
+    """Solve the Sylvester equation `A X + X B = C`."""
 @overload
 def solve_triangular(
     a: NamedArray,
@@ -342,7 +338,7 @@ def solve_triangular(
     debug: Any = None,
     check_finite: bool = True,
 ) -> NamedArray:
-    """Solve a triangular linear system of equations"""
+    """Solve a triangular linear system of equations."""
 @overload
 def solve_triangular(
     a: ArrayLike,
@@ -376,15 +372,15 @@ def solve_triangular(
     debug: Any = None,
     check_finite: bool = True,
 ) -> jax.Array:
-    """Solve a triangular linear system of equations"""
+    """Solve a triangular linear system of equations."""
 @overload
 def sqrtm(A: NamedArray, blocksize: int = 1) -> NamedArray:
-    """Compute the matrix square root"""
+    """Compute the matrix square root."""
 @overload
 def sqrtm(A: PlainArray, blocksize: int = 1) -> PlainArray: ...
 @overload
 def sqrtm(A: jax.typing.ArrayLike, blocksize: int = 1) -> jax.Array:
-    """Compute the matrix square root"""
+    """Compute the matrix square root."""
 def svd(
     a: ArrayLike,
     full_matrices: bool = True,

@@ -22,14 +22,14 @@ def bessel_jn(z: jax.typing.ArrayLike, *, v: int, n_iter: int = 50) -> jax.Array
     """Bessel function of the first kind of integer order and real argument."""
 @overload
 def beta(a: NamedArray, b: ArrayLike) -> NamedArray:
-    """The beta function"""
+    """The beta function."""
 @overload
 def beta(a: ArrayLike, b: NamedArray) -> NamedArray: ...
 @overload
 def beta(a: PlainArray, b: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def beta(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike) -> jax.Array:
-    """The beta function"""
+    """The beta function."""
 @overload
 def betainc(a: NamedArray, b: ArrayLike, x: ArrayLike) -> NamedArray:
     """The regularized incomplete beta function."""
@@ -46,14 +46,14 @@ def betainc(
     """The regularized incomplete beta function."""
 @overload
 def betaln(a: NamedArray, b: ArrayLike) -> NamedArray:
-    """Natural log of the absolute value of the beta function"""
+    """Natural log of the absolute value of the beta function."""
 @overload
 def betaln(a: ArrayLike, b: NamedArray) -> NamedArray: ...
 @overload
 def betaln(a: PlainArray, b: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def betaln(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike) -> jax.Array:
-    """Natural log of the absolute value of the beta function"""
+    """Natural log of the absolute value of the beta function."""
 @overload
 def boxcox(x: NamedArray, lmbda: ArrayLike) -> NamedArray:
     """Box-Cox power transformation."""
@@ -96,36 +96,36 @@ def dawsn(x: jax.typing.ArrayLike) -> jax.Array:
     """Dawson's integral."""
 @overload
 def digamma(x: NamedArray) -> NamedArray:
-    """The digamma function"""
+    """The digamma function."""
 @overload
 def digamma(x: PlainArray) -> PlainArray: ...
 @overload
 def digamma(x: jax.typing.ArrayLike) -> jax.Array:
-    """The digamma function"""
+    """The digamma function."""
 @overload
 def entr(x: NamedArray) -> NamedArray:
-    """The entropy function"""
+    """The entropy function."""
 @overload
 def entr(x: PlainArray) -> PlainArray: ...
 @overload
 def entr(x: jax.typing.ArrayLike) -> jax.Array:
-    """The entropy function"""
+    """The entropy function."""
 @overload
 def erf(x: NamedArray) -> NamedArray:
-    """The error function"""
+    """The error function."""
 @overload
 def erf(x: PlainArray) -> PlainArray: ...
 @overload
 def erf(x: jax.typing.ArrayLike) -> jax.Array:
-    """The error function"""
+    """The error function."""
 @overload
 def erfc(x: NamedArray) -> NamedArray:
-    """The complement of the error function"""
+    """The complement of the error function."""
 @overload
 def erfc(x: PlainArray) -> PlainArray: ...
 @overload
 def erfc(x: jax.typing.ArrayLike) -> jax.Array:
-    """The complement of the error function"""
+    """The complement of the error function."""
 @overload
 def erfcx(x: NamedArray) -> NamedArray:
     """Scaled complementary error function."""
@@ -136,12 +136,12 @@ def erfcx(x: jax.typing.ArrayLike) -> jax.Array:
     """Scaled complementary error function."""
 @overload
 def erfinv(x: NamedArray) -> NamedArray:
-    """The inverse of the error function"""
+    """The inverse of the error function."""
 @overload
 def erfinv(x: PlainArray) -> PlainArray: ...
 @overload
 def erfinv(x: jax.typing.ArrayLike) -> jax.Array:
-    """The inverse of the error function"""
+    """The inverse of the error function."""
 @overload
 def exp1(x: NamedArray) -> NamedArray:
     """Exponential integral function."""
@@ -160,12 +160,12 @@ def expi(x: jax.typing.ArrayLike) -> jax.Array:
     """Exponential integral function."""
 @overload
 def expit(x: NamedArray) -> NamedArray:
-    """The logistic sigmoid (expit) function"""
+    """The logistic sigmoid (expit) function."""
 @overload
 def expit(x: PlainArray) -> PlainArray: ...
 @overload
 def expit(x: jax.typing.ArrayLike) -> jax.Array:
-    """The logistic sigmoid (expit) function"""
+    """The logistic sigmoid (expit) function."""
 @overload
 def expn(n: NamedArray, x: ArrayLike) -> NamedArray:
     """Generalized exponential integral function."""
@@ -178,14 +178,14 @@ def expn(n: jax.typing.ArrayLike, x: jax.typing.ArrayLike) -> jax.Array:
     """Generalized exponential integral function."""
 @overload
 def factorial(n: NamedArray, exact: bool = False) -> NamedArray:
-    """Factorial function"""
+    """Factorial function."""
 @overload
 def factorial(n: PlainArray, exact: bool = False) -> PlainArray: ...
 @overload
 def factorial(n: jax.typing.ArrayLike, exact: bool = False) -> jax.Array:
-    """Factorial function"""
+    """Factorial function."""
 def fresnel(x: ArrayLike) -> tuple[AnyArray, AnyArray]:
-    """The Fresnel integrals"""
+    """The Fresnel integrals."""
 @overload
 def gamma(x: NamedArray) -> NamedArray:
     """The gamma function."""
@@ -332,12 +332,12 @@ def loggamma(x: jax.typing.ArrayLike) -> jax.Array:
     """Principal branch of the logarithm of the gamma function."""
 @overload
 def logit(x: NamedArray) -> NamedArray:
-    """The logit function"""
+    """The logit function."""
 @overload
 def logit(x: PlainArray) -> PlainArray: ...
 @overload
 def logit(x: jax.typing.ArrayLike) -> jax.Array:
-    """The logit function"""
+    """The logit function."""
 def logsumexp(
     a: ArrayLike,
     axis: AxisSpec = None,

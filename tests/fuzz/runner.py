@@ -262,6 +262,8 @@ def legitimate(ref: Reference, layout: Layout, error: Exception) -> bool:
         return bool(layout.outside) and any(s.blocks for s in statements)
     if isinstance(error, nx.errors.UnevenAxisError):
         return error.axis in layout.uneven
+    if isinstance(error, nx.errors.AxisSizeError) and "there is no token" in str(error):
+        return any(s.op.startswith("ragged") for s in statements)  # a Ragged needs a token
     if isinstance(error, (nx.errors.AxisSizeError, nx.errors.PipelineError)):
         return any(s.op == "pipeline" and cannot_be_cut(s, layout) for s in statements)
     if isinstance(error, nx.errors.RawBlockError):  # a nested function hands an array of the one around it to JAX

@@ -13,7 +13,7 @@ from namedax.core.array import NamedArray
 def cdf(
     x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
 ) -> NamedArray:
-    """Beta cumulative distribution function"""
+    """Beta cumulative distribution function."""
 @overload
 def cdf(
     x: ArrayLike, a: NamedArray, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,
@@ -30,7 +30,7 @@ def cdf(
     loc: ArrayLike = 0,
     scale: ArrayLike = 1,
 ) -> jax.Array:
-    """Beta cumulative distribution function"""
+    """Beta cumulative distribution function."""
 @overload
 def logcdf(
     x: NamedArray, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1,

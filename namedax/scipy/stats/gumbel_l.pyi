@@ -41,10 +41,10 @@ def pdf(x: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> ja
     """Gumbel Distribution (Left Skewed) probability distribution function."""
 @overload
 def ppf(p: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
-    """Gumbel Distribution (Left Skewed) percent point function (inverse of CDF)"""
+    """Gumbel Distribution (Left Skewed) percent point function (inverse of CDF)."""
 @overload
 def ppf(p: jax.typing.ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> jax.Array:
-    """Gumbel Distribution (Left Skewed) percent point function (inverse of CDF)"""
+    """Gumbel Distribution (Left Skewed) percent point function (inverse of CDF)."""
 @overload
 def sf(x: NamedArray, loc: ArrayLike = 0, scale: ArrayLike = 1) -> NamedArray:
     """Gumbel Distribution (Left Skewed) survival function."""

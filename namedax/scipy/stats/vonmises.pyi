@@ -12,21 +12,21 @@ from namedax.core.results import PlainArray
 
 @overload
 def logpdf(x: NamedArray, kappa: ArrayLike) -> NamedArray:
-    """von Mises log probability distribution function."""
+    """Von Mises log probability distribution function."""
 @overload
 def logpdf(x: ArrayLike, kappa: NamedArray) -> NamedArray: ...
 @overload
 def logpdf(x: PlainArray, kappa: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def logpdf(x: jax.typing.ArrayLike, kappa: jax.typing.ArrayLike) -> jax.Array:
-    """von Mises log probability distribution function."""
+    """Von Mises log probability distribution function."""
 @overload
 def pdf(x: NamedArray, kappa: ArrayLike) -> NamedArray:
-    """von Mises probability distribution function."""
+    """Von Mises probability distribution function."""
 @overload
 def pdf(x: ArrayLike, kappa: NamedArray) -> NamedArray: ...
 @overload
 def pdf(x: PlainArray, kappa: jax.typing.ArrayLike) -> PlainArray: ...
 @overload
 def pdf(x: jax.typing.ArrayLike, kappa: jax.typing.ArrayLike) -> jax.Array:
-    """von Mises probability distribution function."""
+    """Von Mises probability distribution function."""
