@@ -17,16 +17,15 @@ import jax
 
 from namedax.core.functions import summary_of
 
-__all__ = ["PARAMETERS", "Described", "described", "documented", "summary_in_words"]
+__all__ = ["Described", "described", "documented", "summary_in_words"]
 
 _SECTION = re.compile(r"(?m)^(Args|Returns|See [Aa]lso):[ ]*\n")
 _BODY = re.compile(r"(?:[ \t]+\S.*(?:\n|$)|[ \t]*\n)*")
 _ENTRY = re.compile(r"(?m)^(\*{0,2}\w+(?:\s*[,/]\s*\*{0,2}\w+)*)(?:\s*\([^)\n]*\))?\s?:(?:\s+|$)")
-_BLANK = "\n\n"
 _ALIAS = re.compile(r"Alias (?:of|for) (?::\w+:)?`~?(?:jax|jnp)\.([\w.]+)`")
 
 #: What parameters mean that docstrings of JAX leave out.
-PARAMETERS = {
+_PARAMETERS = {
     "a": "an array, named or not.",
     "args": "arrays, named or not.",
     "algorithm": "the algorithm of the generator; by default that of the platform.",
@@ -182,20 +181,18 @@ def documented(
       more: the descriptions of parameters that JAX's function does not have.
       names: the names of the result.
     """
-    known = described(function)
-    summary = summary_in_words(function, name)
+    known, name = described(function), name or getattr(function, "__name__", "")
     entries = {
-        parameter: known.parameters.get(parameter) or PARAMETERS.get(parameter, "")
+        parameter: known.parameters.get(parameter) or _PARAMETERS.get(parameter, "")
         for parameter in _parameters(function, known.parameters)
     }
     for parameter in axes:
         entries[parameter] += "\nAlso an axis name, or a tuple of names and positions."
     entries |= more
     lines = [f"  {entry}: {_hanging(text, 4)}" for entry, text in entries.items()]
-    said = known.returns or _RETURNS.get(name or getattr(function, "__name__", ""), "")
-    returns = "\n\n".join(filter(None, [said, names]))
+    returns = "\n\n".join(filter(None, [known.returns or _RETURNS.get(name, ""), names]))
     parts = [
-        summary,
+        _sentence(known.summary, name),
         *paragraphs,
         "\n".join(["Args:", *lines]) if lines else "",
         f"Returns:\n  {_hanging(returns, 2)}" if returns else "",
@@ -204,11 +201,14 @@ def documented(
     return "\n\n".join(filter(None, parts))
 
 
-def summary_in_words(function: Callable[..., Any], name: str = "") -> str:
+def summary_in_words(function: Callable[..., Any]) -> str:
     """Return a sentence that says what a function of JAX does."""
-    summary = described(function).summary
+    return _sentence(described(function).summary, getattr(function, "__name__", ""))
+
+
+def _sentence(summary: str, name: str) -> str:
     if not summary or re.match(r"\w+\(|Alias of", summary) or ".. math" in summary:
-        summary = _SUMMARIES.get(name or getattr(function, "__name__", ""), summary)
+        summary = _SUMMARIES.get(name, summary)
     return f"{summary[:1].upper()}{summary[1:].rstrip('. ')}." if summary else ""
 
 
@@ -238,8 +238,10 @@ def _hanging(text: str, indent: int) -> str:
 
 def _target(function: Callable[..., Any]) -> Callable[..., Any]:
     found = _ALIAS.match(summary_of(function))
+    if found is None:
+        return function
     value: Any = jax
-    for part in found[1].split(".") if found else ["numpy", ""]:
+    for part in found[1].split("."):
         value = getattr(value, part, None)
     return function if value is None or value is function else _target(value)
 
@@ -269,7 +271,7 @@ def _entries(section: str) -> dict[str, str]:
         end = heads[i + 1].start() if i + 1 < len(heads) else len(section)
         first, _, rest = section[head.end() : end].partition("\n")
         blocks = map(_level, re.split(r"\n\s*\n", textwrap.dedent(rest).rstrip()))
-        text = f"{first.strip()}\n{_BLANK.join(blocks)}".strip()
+        text = "\n".join([first.strip(), "\n\n".join(blocks)]).strip()
         for name in re.split(r"\s*[,/]\s*", head[1]):
             found[name.lstrip("*")] = text
     return found
