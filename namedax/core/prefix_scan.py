@@ -7,6 +7,7 @@ process while it compiles the program.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from jax import lax
 
 __all__ = ["NEEDS_RULE", "prefix_scan", "with_scan_rule"]
 
-#: True if the cumulative functions of this JAX need `with_scan_rule`.
+#: True if the cumulative functions of this JAX do not compile with their own derivatives.
 NEEDS_RULE = (0, 11) <= jax.__version_info__ < (0, 12)
 
 
@@ -34,21 +35,17 @@ def prefix_scan(
 def with_scan_rule(
     scan: Callable[..., Any], combine: Callable[[Any, Any], Any]
 ) -> Callable[..., Any]:
-    """Return a cumulative function of JAX that compiles on JAX 0.11 with its gradient.
-
-    The derivative is that of a prefix scan, as in JAX.
-    """
-    if not NEEDS_RULE:
-        return scan
+    """Return a cumulative function of JAX with the derivative of a prefix scan by `combine`."""
 
     def scanned(data: jax.Array, *, axis: int, reverse: bool = False) -> jax.Array:
+        composed = functools.partial(prefix_scan, combine, axis=axis, reverse=reverse)
+
         @jax.custom_jvp
         def run(data: jax.Array) -> Any:
             return scan(data, axis=axis, reverse=reverse)
 
         @run.defjvp
         def _jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
-            composed = lambda x: prefix_scan(combine, x, axis=axis, reverse=reverse)  # noqa: E731
             return jax.jvp(composed, primals, tangents)
 
         return run(data)

@@ -98,22 +98,13 @@ def _cumlogsumexp(data: jax.Array, axis: int, reverse: bool = False) -> jax.Arra
 
     The derivative is right for elements of minus infinity, such as masked ones.
     """
-
-    def composed(data: jax.Array) -> jax.Array:
-        return prefix_scan(_logaddexp, data, axis=axis, reverse=reverse)
-
     if jnp.iscomplexobj(data):
-        return composed(data)
+        return prefix_scan(_logaddexp, data, axis=axis, reverse=reverse)
+    return with_scan_rule(lax.cumlogsumexp, _logaddexp)(data, axis=axis, reverse=reverse)
 
-    @jax.custom_jvp
-    def scan(data: jax.Array) -> jax.Array:
-        return lax.cumlogsumexp(data, axis=axis, reverse=reverse)
 
-    @scan.defjvp
-    def _jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
-        return jax.jvp(composed, primals, tangents)
-
-    return scan(data)
+def _compiling(scan: Scan, combine: Callable[[Any, Any], Any]) -> Scan:
+    return with_scan_rule(scan, combine) if NEEDS_RULE else scan
 
 
 def _extremum_scan(largest: bool) -> tuple[Scan, Callable[[Any, Any], Any]]:
@@ -122,7 +113,7 @@ def _extremum_scan(largest: bool) -> tuple[Scan, Callable[[Any, Any], Any]]:
     XLA drops the NaN of complex numbers.
     """
     scan, combine = (lax.cummax, lax.max) if largest else (lax.cummin, lax.min)
-    scan = with_scan_rule(scan, combine)
+    scan = _compiling(scan, combine)
 
     def combine_any(a: jax.Array, b: jax.Array) -> jax.Array:
         if not jnp.iscomplexobj(a):
@@ -139,7 +130,7 @@ def _extremum_scan(largest: bool) -> tuple[Scan, Callable[[Any, Any], Any]]:
 
 _SCANS: dict[str, tuple[Scan, Callable[[Any, Any], Any]]] = {
     "cumsum": (lax.cumsum, lax.add),
-    "cumprod": (with_scan_rule(lax.cumprod, lax.mul), lax.mul),
+    "cumprod": (_compiling(lax.cumprod, lax.mul), lax.mul),
     "cummax": _extremum_scan(True),
     "cummin": _extremum_scan(False),
     "cumlogsumexp": (_cumlogsumexp, _logaddexp),
