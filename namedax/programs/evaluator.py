@@ -59,6 +59,7 @@ __all__ = [
     "consts_to_inputs",
     "diverging_axes",
     "has_calls_of_python",
+    "has_kind",
     "has_reverse_rules",
     "has_sums",
     "in_plain_layout",
@@ -233,10 +234,10 @@ def loses_variance(jaxpr: Jaxpr) -> bool:
     return any(map(loses_variance, jaxprs_within(jaxpr)))
 
 
-def has_rules(jaxpr: Jaxpr) -> bool:
-    """Return True if a jaxpr, or a jaxpr that it runs, has a custom rule for its derivatives."""
-    return any(fact.kind is Kind.RULE for fact in facts_of(jaxpr.eqns)) or any(
-        map(has_rules, jaxprs_within(jaxpr))
+def has_kind(jaxpr: Jaxpr, kind: Kind) -> bool:
+    """Return True if a jaxpr, or a jaxpr that it runs, has an equation of a kind."""
+    return any(fact.kind is kind for fact in facts_of(jaxpr.eqns)) or any(
+        has_kind(inner, kind) for inner in jaxprs_within(jaxpr)
     )
 
 
@@ -444,17 +445,11 @@ def with_plain_layouts(function: Callable[..., PyTree], datas: Sequence[Any]) ->
 
     arrays = [datas[i] for i in positions]
     closed, shape = jax.make_jaxpr(of_arrays, return_shape=True)(*arrays)
-    if _transforms(closed.jaxpr):
+    if has_kind(closed.jaxpr, Kind.TRANSFORM):
         flat: Sequence[Any] = _evaluate(closed.jaxpr, [*closed.consts, *arrays])
     else:
         flat = jaxpr_as_fun(closed)(*arrays)
     return jax.tree.unflatten(jax.tree.structure(shape), flat)
-
-
-def _transforms(jaxpr: Jaxpr) -> bool:
-    return any(kind_of(eqn) == Kind.TRANSFORM for eqn in jaxpr.eqns) or any(
-        map(_transforms, jaxprs_within(jaxpr))
-    )
 
 
 def _evaluate(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
@@ -468,7 +463,7 @@ def _evaluate(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
                 in_plain_layout,
                 bind(eqn, list(map(in_plain_layout, evaluator.operands(eqn)))),
             )
-        if inner is not None and _transforms(inner):
+        if inner is not None and has_kind(inner, Kind.TRANSFORM):
             return lambda: jax.jit(functools.partial(_evaluate, inner))(evaluator.operands(eqn))
         return None
 

@@ -52,10 +52,11 @@ from namedax.ops.operands.explanations import explain_call, explain_positional
 from namedax.ops.operands.one_mesh import on_one_mesh
 from namedax.ops.operands.pytree import data_of
 from namedax.ops.operands.without_variance import is_inexact, with_variance, without_variance
+from namedax.primitives.record import Kind
 from namedax.programs.evaluator import (
     collective_axes,
+    has_kind,
     has_reverse_rules,
-    has_rules,
     loses_variance,
     with_plain_layouts,
 )
@@ -453,7 +454,7 @@ def _on_its_device(
     check_agreement(closed, op)
     is_unsound = (
         any(isinstance(const, jax.core.Tracer) and is_inexact(const) for const in closed.consts)
-        or has_rules(closed.jaxpr)
+        or has_kind(closed.jaxpr, Kind.RULE)
     ) and loses_variance(closed.jaxpr)
     if is_unsound:  # a gradient would be summed over devices where it must not
         return with_variance(function, union_of_variance(datas), datas)
