@@ -10,6 +10,7 @@ import collections
 import functools
 import importlib
 import re
+from collections.abc import Callable, Iterable
 
 import reference_names as names
 import reference_subjects as subjects
@@ -22,38 +23,35 @@ _FOLDERS = ("recipes", "guides", "tutorials", "migration", "models")
 _AT_MOST = 6
 
 
-@functools.cache
-def _by_name() -> dict[str, Entry]:
-    return {name: entry for entry in names.entries() for name in entry.names}
+def _grouped(keys: Callable[[Entry], Iterable[str]]) -> dict[str, list[Entry]]:
+    """The functions and classes by keys of theirs."""
+    found: dict[str, list[Entry]] = {}
+    for entry in names.entries():
+        if entry.kind in ("function", "class"):
+            for key in keys(entry):
+                found.setdefault(key, []).append(entry)
+    return found
 
 
 @functools.cache
 def _by_last_name() -> dict[str, list[Entry]]:
-    found: dict[str, list[Entry]] = {}
-    for entry in names.entries():
-        if entry.kind in ("function", "class"):
-            for last in {name.rpartition(".")[2] for name in entry.names}:
-                found.setdefault(last, []).append(entry)
-    return found
+    return _grouped(lambda entry: {name.rpartition(".")[2] for name in entry.names})
 
 
 @functools.cache
-def _by_module() -> dict[str, list[tuple[int, Entry]]]:
-    found: dict[str, list[tuple[int, Entry]]] = {}
-    for entry in names.entries():
-        if entry.kind in ("function", "class") and entry.origin == "own":
-            path, _, line = names.source_of(entry).partition(":")
-            found.setdefault(path, []).append((int(line or 0), entry))
-    return found
+def _by_module() -> dict[str, list[Entry]]:
+    return _grouped(lambda entry: [_place(entry)[0]] if entry.origin == "own" else [])
 
 
 @functools.cache
 def _by_subject() -> dict[str, list[Entry]]:
-    found: dict[str, list[Entry]] = {}
-    for entry in names.entries():
-        if subject := subjects.subject_of(entry):
-            found.setdefault(subject, []).append(entry)
-    return found
+    return _grouped(lambda entry: [subjects.subject_of(entry)])
+
+
+def _place(entry: Entry) -> tuple[str, int]:
+    """The module of an entry, and its line."""
+    path, _, line = names.source_of(entry).partition(":")
+    return path, int(line or 0)
 
 
 def see_also(entry: Entry) -> list[Entry]:
@@ -64,26 +62,27 @@ def see_also(entry: Entry) -> list[Entry]:
     if len(found) < 2:  # a twin of an entry is the entry itself
         found += _of_subject(entry)
     others = dict.fromkeys(one.name for one in found if one.value is not entry.value)
-    return [_by_name()[name] for name in list(others)[:_AT_MOST]]
+    return [names.by_name()[name] for name in list(others)[:_AT_MOST]]
 
 
 @functools.cache
-def _mentioned() -> dict[str, list[str]]:
-    """By page the public names in its text, without its examples."""
-    found = {}
+def _mentioned() -> dict[str, list[Entry]]:
+    """By page what its text mentions, without its examples, and then what mentions it."""
+    known = names.by_name()
+    found, by_others = {}, {}
     for entry in names.entries():
         if entry.kind in ("function", "class"):
             prose = re.sub(r"(?m)^ *(?:>>>|\.\.\.) .*$", "", names.doc_of(entry))
             mentioned = dict.fromkeys(re.findall(r"`(nx(?:\.\w+)+)", prose))
-            found[entry.name] = [_by_name()[name].name for name in mentioned if name in _by_name()]
-    return found
+            found[entry.name] = [known[name] for name in mentioned if name in known]
+            for name in dict.fromkeys(one.name for one in found[entry.name]):
+                by_others.setdefault(name, []).append(entry)
+    return {name: [*of_it, *by_others.get(name, [])] for name, of_it in found.items()}
 
 
 def _mentions(entry: Entry) -> list[Entry]:
     """What its text mentions, and whose text mentions it."""
-    by_others = [name for name, mentioned in _mentioned().items() if entry.name in mentioned]
-    found = [*_mentioned().get(entry.name, ()), *by_others]
-    return [one for name in found if (one := _by_name()[name]).kind in ("function", "class")]
+    return [one for one in _mentioned()[entry.name] if one.kind in ("function", "class")]
 
 
 def _of_jax(entry: Entry) -> list[Entry]:
@@ -94,23 +93,20 @@ def _of_jax(entry: Entry) -> list[Entry]:
     referred = described(getattr(importlib.import_module(module), short)).see_also
     found = []
     for name in referred:
-        for ours in (f"nx.{name.removeprefix('numpy.')}", f"nx.{name}"):
-            if ours in _by_name():
-                found.append(_by_name()[ours])
-                break
+        ours = (f"nx.{name.removeprefix('numpy.')}", f"nx.{name}")
+        found += [names.by_name()[known] for known in ours if known in names.by_name()][:1]
     return [one for one in found if one.kind in ("function", "class")]
 
 
 def _neighbors(entry: Entry) -> list[Entry]:
     """The public functions of the same module, the nearest first."""
-    path, _, line = names.source_of(entry).partition(":")
+    path, line = _place(entry)
     if entry.origin != "own" or not line:
         return []
-    near = sorted(
-        _by_module().get(path, []),
-        key=lambda pair: (pair[1].kind != entry.kind, abs(pair[0] - int(line))),
+    return sorted(
+        _by_module()[path],
+        key=lambda one: (one.kind != entry.kind, abs(_place(one)[1] - line)),
     )
-    return [one for _, one in near]
 
 
 def _of_subject(entry: Entry) -> list[Entry]:
@@ -154,12 +150,13 @@ def title_of(page: str) -> str:
 
 
 def used_in(entry: Entry) -> list[str]:
-    """The pages that use an entry, at most three of a folder's and five in all; otherwise the guide to its subject."""
+    """The pages that use an entry, at most two of a folder's and five in all; otherwise the guide to its subject."""
     counts: collections.Counter[str] = sum(
         (_uses().get(name, collections.Counter()) for name in entry.names), collections.Counter()
     )
+    pages = [page for page, _ in counts.most_common()]
     found: list[str] = []
     for folder in _FOLDERS:
-        of_folder = [page for page, _ in counts.most_common() if page.startswith(f"/{folder}/")]
+        of_folder = [page for page in pages if page.startswith(f"/{folder}/")]
         found += of_folder[:2]
     return found[:5] or [subjects.GUIDES[subjects.subject_of(entry)]]

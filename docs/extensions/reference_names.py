@@ -126,6 +126,12 @@ def entries() -> tuple[Entry, ...]:
     )
 
 
+@functools.cache
+def by_name() -> dict[str, Entry]:
+    """The entries by each of their names."""
+    return {name: entry for entry in entries() for name in entry.names}
+
+
 def _kind_of(value: Any) -> str:
     if isinstance(value, jax.extend.core.Primitive):
         return "primitive"
@@ -314,9 +320,8 @@ def jax_name(entry: Entry) -> str:
 
 def signature_of(value: Any) -> str:
     """The parameters with their defaults, `"(x, axis=None, *, keepdims=False)"`; empty if nothing is known of them."""
-    try:
-        signature = inspect.signature(value)
-    except (TypeError, ValueError):
+    signature = _signature(value)
+    if signature is None:
         return ""
     parameters = [
         p.replace(annotation=p.empty, default=_Shown.of(p.default))
@@ -335,12 +340,9 @@ _SHORT_TYPES = {
 
 def types_of(value: Any) -> dict[str, str]:
     """The types of the parameters as they are annotated, without the modules that they are from."""
-    try:
-        parameters = inspect.signature(value).parameters
-    except (TypeError, ValueError):
-        return {}
+    signature = _signature(value)
     found = {}
-    for name, parameter in parameters.items():
+    for name, parameter in signature.parameters.items() if signature else ():
         said = parameter.annotation
         if said is not parameter.empty:
             text = said if isinstance(said, str) else _type_text(said)
@@ -353,13 +355,16 @@ def types_of(value: Any) -> dict[str, str]:
 
 def returns_nothing(value: Any) -> bool:
     """Whether a function is annotated to return `None`."""
+    signature = _signature(value) if inspect.isroutine(value) else None
+    return signature is not None and signature.return_annotation in (None, "None")
+
+
+def _signature(value: Any) -> inspect.Signature | None:
+    """A signature; `None` if nothing is known of the parameters."""
     try:
-        return inspect.isroutine(value) and inspect.signature(value).return_annotation in (
-            None,
-            "None",
-        )
+        return inspect.signature(value)
     except (TypeError, ValueError):
-        return False
+        return None
 
 
 def _type_text(value: Any) -> str:

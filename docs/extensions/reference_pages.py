@@ -57,7 +57,7 @@ def _by_lower_case() -> dict[str, list[Entry]]:
 @functools.cache
 def index() -> dict[str, str]:
     """Every public name, and the page that it leads to."""
-    return {name: page_of(entry) for entry in names.entries() for name in entry.names}
+    return {name: page_of(entry) for name, entry in names.by_name().items()}
 
 
 @functools.cache
@@ -365,7 +365,7 @@ def _space_page(space: str) -> str:
     spaces = [label for label in names.spaces() if shown_in(label) == space]
     parts = [_title(space), docstring((names.spaces()[space].__doc__ or "").split("\n\n")[0])]
     if space == "nx":
-        first = [(f"nx.{name}", _entry_of(f"nx.{name}")) for name in FIRST.split()]
+        first = [(f"nx.{name}", names.by_name()[f"nx.{name}"]) for name in FIRST.split()]
         parts += [".. rubric:: Twenty names to begin with", _table(first)]
     for label in spaces:
         found = [
@@ -385,10 +385,6 @@ FIRST = (
     "named NamedArray positional xmap shard SerialLoop nmap dot einsum sum mean cumsum where take rename rearrange concatenate"
     " scan vmap explain"
 )
-
-
-def _entry_of(name: str) -> Entry:
-    return next(entry for entry in names.entries() if name in entry.names)
 
 
 def _by_kind(found: list[tuple[str, Entry]]) -> Iterator[str]:
