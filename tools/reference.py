@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import dataclasses
 import json
 import os
 import pathlib
@@ -41,6 +42,8 @@ import namedax as nx  # noqa: E402
 from namedax.hlo import Collective  # noqa: E402
 
 DEVICES = 8
+#: The letters of the sizes of the names that can be on the mesh, in `MEASURED`.
+LETTERS = {"k": "N", "b": "M"}
 #: A size that does not divide over the devices.
 UNEVEN = 13
 FILE = ROOT / "docs" / "reference" / "examples.json"
@@ -126,8 +129,7 @@ def _bytes(tree: Any) -> list[int]:
 def costs(call: str) -> dict[str, Any]:
     """What a call sends for each of its names that can be on the mesh, forwards and in the gradient."""
     values, plain = evaluate(call, MEASURED)
-    sizes = {"k": MEASURED["N"], "b": MEASURED["M"]}
-    on_mesh = [name for name in sizes if name in _names_of((values, plain))]
+    on_mesh = [name for name in LETTERS if name in _names_of((values, plain))]
     body = _body(call, MEASURED)
     mesh = jax.make_mesh((DEVICES,), ("x",))
 
@@ -147,11 +149,12 @@ def costs(call: str) -> dict[str, Any]:
             found[name] = {"forward": said, "gradient": said}
             continue
         _compare(call, name, result, plain)
-        forward = phrase(sent, sizes[name], _bytes(values), _bytes(plain))
+        size = MEASURED[LETTERS[name]]
+        forward = phrase(sent, size, _bytes(values), _bytes(plain))
         found[name] = {
             "forward": forward,
-            "gradient": _gradient(mapped, values, plain, sizes[name]),
-            **_elsewhere(call, name, forward),
+            "gradient": _gradient(mapped, values, plain, size),
+            **_elsewhere(_Case(call, name, MEASURED, values, plain), forward),
         }
     return found
 
@@ -161,61 +164,83 @@ def _body(call: str, sizes: dict[str, int]) -> Callable[[dict[str, Any]], Any]:
     return lambda values: eval(code, {**scope(), **values})
 
 
-def _elsewhere(call: str, name: str, forward: str) -> dict[str, str]:
+@dataclasses.dataclass(frozen=True)
+class _Case:
+    """A call with operands, one of whose names is to be placed, and the unmapped result."""
+
+    call: str
+    name: str
+    sizes: dict[str, int]
+    values: dict[str, Any]
+    plain: Any
+
+    @property
+    def body(self) -> Callable[[dict[str, Any]], Any]:
+        return _body(self.call, self.sizes)
+
+    def compare(self, result: Any) -> None:
+        _compare(self.call, self.name, result, self.plain)
+
+
+def _elsewhere(case: _Case, forward: str) -> dict[str, str]:
     """What differs for a size that does not divide, in a loop, and outside of mapped functions.
 
     What is left out is supported, and outside sends what it sends in a mapped function.
     """
-    uneven = {**MEASURED, {"k": "N", "b": "M"}[name]: UNEVEN}
-    mesh = jax.make_mesh((DEVICES,), ("x",))
     said = {
-        "uneven": _supported(call, uneven, name, {name: "x"}, mesh),
-        "loop": _supported(call, MEASURED, name, {name: nx.SerialLoop(4)}, None),
-        "auto": _outside(call, name, forward, jax.sharding.AxisType.Auto),
-        "explicit": _outside(call, name, forward, jax.sharding.AxisType.Explicit),
+        "uneven": _uneven(case),
+        "loop": _supported(case, nx.SerialLoop(4)),
+        "auto": _outside(case, jax.sharding.AxisType.Auto),
+        "explicit": _outside(case, jax.sharding.AxisType.Explicit),
     }
-    return {key: text for key, text in said.items() if text}
+    return {key: text for key, text in said.items() if text not in ("", forward)}
 
 
-def _supported(call: str, sizes: dict[str, int], name: str, resources: Any, mesh: Any) -> str:
-    """Nothing if a mapped function gives the unmapped result; otherwise why not."""
+def _uneven(case: _Case) -> str:
+    sizes = {**case.sizes, LETTERS[case.name]: UNEVEN}
     try:
-        values, plain = evaluate(call, sizes)
+        values, plain = evaluate(case.call, sizes)
     except (nx.errors.NamedaxError, TypeError, ValueError):
         return f"not measured: this call does not take {UNEVEN} elements"
-    size = next((v.named_shape[name] for v in _named(values, plain) if name in v.dims), 0)
-    if resources == {name: "x"} and size % DEVICES == 0:
+    named = _named(values, plain)
+    size = next((v.named_shape[case.name] for v in named if case.name in v.dims), 0)
+    if size % DEVICES == 0:
         return f"not measured: this call has {size} elements for {UNEVEN}"
+    return _supported(_Case(case.call, case.name, sizes, values, plain), "x")
+
+
+def _supported(case: _Case, resource: Any) -> str:
+    """Nothing if a mapped function gives the unmapped result; otherwise why not."""
+    mesh = jax.make_mesh((DEVICES,), ("x",)) if resource == "x" else None
     try:
-        result = nx.xmap(_body(call, sizes), axis_resources=resources, mesh=mesh)(values)
+        result = nx.xmap(case.body, axis_resources={case.name: resource}, mesh=mesh)(case.values)
     except nx.errors.NamedaxError as error:
         return _refused(error)
-    _compare(call, name, result, plain)
+    case.compare(result)
     return ""
 
 
-def _outside(call: str, name: str, forward: str, axis_type: Any) -> str:
-    """What a call under `jit` sends for operands that are sharded over this name; nothing if that is `forward`."""
-    values, plain = evaluate(call, MEASURED)
+def _outside(case: _Case, axis_type: Any) -> str:
+    """What a call under `jit` sends for operands that are sharded over this name."""
+    name, values = case.name, case.values
+    if name not in _names_of(values):
+        return "no operand has the axis"
     mesh = jax.make_mesh((DEVICES,), ("x",), axis_types=(axis_type,))
     placed = {
         key: nx.shard(value, {name: "x"}, mesh) if name in _names_of(value) else value
         for key, value in values.items()
     }
-    if not any(name in _names_of(value) for value in values.values()):
-        return "no operand has the axis"
     try:
-        compiled = jax.jit(_body(call, MEASURED)).lower(placed).compile()
-        _compare(call, name, compiled(placed), plain)
+        compiled = jax.jit(case.body).lower(placed).compile()
+        case.compare(compiled(placed))
     except nx.errors.NamedaxError as error:
         return _refused(error)
     except jax.errors.JaxRuntimeError as error:
         if not re.search("UNIMPLEMENTED|RET_CHECK", str(error)):
             raise
         return "XLA does not run it over several CPU devices"
-    size = {"k": MEASURED["N"], "b": MEASURED["M"]}[name]
-    said = phrase(nx.hlo.collectives(compiled), size, _bytes(values), _bytes(plain))
-    return "" if said == forward else said
+    sent = nx.hlo.collectives(compiled)
+    return phrase(sent, case.sizes[LETTERS[name]], _bytes(values), _bytes(case.plain))
 
 
 def _compiled(mapped: Any, values: dict[str, Any]) -> tuple[Sequence[Collective], Any]:
