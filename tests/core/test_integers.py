@@ -64,6 +64,7 @@ def test_shifts(sequence):
     np.testing.assert_array_equal(nx.numpy.roll(jnp.asarray(X), sequence(shifts)), np.roll(X, shifts))
 
 
+@pytest.mark.fast(0)
 def test_the_gradient_through_shifts_in_an_array():
     c = np.random.default_rng(4).normal(size=X.shape).astype("float32")
     weights = nx.named(jnp.asarray(c), ["a", "b", None])

@@ -125,6 +125,7 @@ def network(w, x):
     return nx.sum(h, "hidden")
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("remat", [False, True])
 def test_a_scan_with_its_gradient(remat):
     """Also a sum that waits for another one, and the cast of a parameter that is taken out of the loop, whose gradient is a sum."""

@@ -114,7 +114,7 @@ def test_forms_and_transformations(form, transform):
 
 
 @pytest.mark.full(3)
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", [layout for layout in LAYOUTS if () not in layout.values()], ids=str)
 @pytest.mark.parametrize("form", FORMS[1:])
 @pytest.mark.parametrize("with_gradient", [False, True])

@@ -68,7 +68,7 @@ def total(f):
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("values", [VALUES, UNEVEN], ids=["even", "uneven"])
-@pytest.mark.fast(4)
+@pytest.mark.fast(0)
 def test_a_whole_array_is_shown_once(layout, values):
     assert_shown(seen_by(lambda show: mapped(loss_of(show), layout)(named(values))), values)
 

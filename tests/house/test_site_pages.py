@@ -8,6 +8,7 @@ import importlib
 import re
 import runpy
 import tomllib
+import types
 from pathlib import Path
 
 import jax
@@ -70,6 +71,30 @@ def test_examples_of_the_extensions(extension, name):
     result = doctest.testmod(extension(name))
     assert result.attempted
     assert not result.failed
+
+
+def test_pages_that_no_contents_list_share_the_navigation_of_their_folder(extension):
+    """The links are relative to the folder, and a listed page marks itself."""
+    navigation = extension("navigation")
+    app = types.SimpleNamespace(env=types.SimpleNamespace(toctree_includes={"index": ["guides/a", "guides/b"]}))
+    trees, asked = {}, []
+
+    def tree_of(page):
+        def tree(**options):
+            asked.append((page, options))
+            return f"the tree of {page}"
+
+        context = {"toctree": tree}
+        navigation.share(trees, app, page, "page.html", context, None)
+        return context["toctree"](collapse=False)
+
+    pages = ["guides/a", "guides/b", "api/nx.sum", "api/nx.max", "source/x.py", "source/ops/y.py"]
+    assert [tree_of(page) for page in pages] == [
+        *("the tree of guides/a", "the tree of guides/b", "the tree of api/nx.sum", "the tree of api/nx.sum"),
+        *("the tree of source/x.py", "the tree of source/ops/y.py"),
+    ]
+    assert ("api/nx.sum", {"collapse": False}) in asked
+    assert len(asked) == 5
 
 
 def test_pages_do_not_name_the_programs_that_write_them():

@@ -69,6 +69,7 @@ def check(state, entries, dense, sparse, resources, kind, tmp_path, **options):
     return tree
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("resources", PLACEMENTS, ids=str)
 def test_the_first_layers_are_of_another_kind(resources, kind, tmp_path):
@@ -100,6 +101,7 @@ def test_ranges(case, tmp_path):
     check(published(sparse), spec(a, b), dense, list(sparse), None, KINDS[0], tmp_path)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("make", [list, np.asarray, lambda numbers: [*reversed(numbers)]], ids=["list", "array", "reversed"])
 def test_numbers_of_a_configuration(make, tmp_path):
     sparse = (1, 2, 5, 6)

@@ -205,7 +205,7 @@ EACH = [
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("layout", "kind"), EACH)
 def test_every_layout_equals_numpy(layout, kind):
     """Values of both, and gradients of attached adapters; those of merged ones are those of the test of training."""
@@ -258,6 +258,7 @@ def test_any_axes_are_contracted(names):
     close(nx.order_like(have, want), want, 1e-4)
 
 
+@pytest.mark.fast(0)
 def test_dtypes():
     """The result has the dtype of the weight and the activation; the sum of short floats is rounded once."""
     w = nx.named(jnp.asarray(values("table", "vocab", "embed"), jnp.bfloat16), ["vocab", "embed"])
@@ -300,6 +301,7 @@ def test_the_low_rank_path_is_cheap():
 # --- dropout ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fast(0)
 def test_dropout_is_of_the_input_of_the_low_rank_path():
     w = nx.named(values("up", "embed", "hidden"), ["embed", "hidden"])
     made = lora.init({"w": w}, jax.random.key(0), {"w": "embed"}, rank=2, batch=(), dropout=0.25)
@@ -336,7 +338,8 @@ def test_dropout_is_equal_in_every_layout():
 # --- a batch of adapters ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", ["unmapped", "dp and tp", "adapters"])
 def test_each_request_has_its_own_adapter(layout):
     params, x = model_params(), inputs()
@@ -391,7 +394,7 @@ def number_of_bytes(tree):
     return sum(leaf.nbytes for leaf in jax.tree.leaves(tree) if hasattr(leaf, "nbytes"))
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("layout", "kind"), [("tp", "Auto"), ("fsdp", "Explicit")])
 def test_training_of_adapters_only(layout, kind):
     params, x = model_params(), inputs()
@@ -444,7 +447,7 @@ def golden_files(folder):
         return state, found["logits"]
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("title", "kind"), [("one device", AxisType.Auto), ("fsdp+tp+sp", AxisType.Explicit)])
 def test_a_model_with_an_adapter_of_peft(title, kind, tmp_path):
     """Merged and not, the logits of PyTorch."""

@@ -91,7 +91,7 @@ MXFP4 = {
 }
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("resources", PLACEMENTS, ids=str)
 def test_experts_as_in_gpt_oss(resources, kind, tmp_path, monkeypatch):

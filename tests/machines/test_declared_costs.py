@@ -235,6 +235,7 @@ def test_values_and_the_compiled_program_do_not_change(name, kernel):
     assert program_text(f, Q) == program_text(g, Q)
 
 
+@pytest.mark.fast(0)
 def test_the_compiled_program_of_a_mapped_function_does_not_change():
     gradients = [jax.grad(lambda q, f=f: jnp.sum(mapped(f)(q, q, q) ** 2)) for f in (declared, attend)]
     assert program_text(gradients[0], MANY) == program_text(gradients[1], MANY)

@@ -751,7 +751,7 @@ def test_measure_under_a_mesh():
         assert set(nx.machines.measure().links) == {"x"}
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_measure_without_a_mesh_is_for_any():
     have = nx.machines.measure()

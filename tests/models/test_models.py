@@ -134,7 +134,7 @@ def test_a_model_equals_pytorch(case):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(7)
+@pytest.mark.full(5)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize(("case", "title"), MAPPED)
 def test_a_model_equals_pytorch_in_every_layout(case, title, axis_types):

@@ -362,7 +362,7 @@ def test_a_part_of_the_features_is_rotated(scaling, share, tmp_path):
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 def test_random_parameters_of_qwen3_next():
     """A norm multiplies by one plus its weight; that of linear attention by its weight."""
     module = module_of("qwen3_next")

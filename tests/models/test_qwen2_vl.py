@@ -79,6 +79,7 @@ def test_images_are_continued_as_by_pytorch(title):
     np.testing.assert_array_equal(found, golden(CASE)["greedy"])
 
 
+@pytest.mark.fast(0)
 def test_images_follow_a_prompt_that_has_been_read():
     """The positions of the second of two images begin after those of the first one."""
     (module, config), found, row = model_of(CASE), golden(CASE), 5

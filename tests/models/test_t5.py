@@ -70,6 +70,7 @@ def test_padding_of_the_inputs_has_no_influence(resources):
         np.testing.assert_allclose(have, want, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.fast(0)
 def test_random_parameters_have_the_scale_that_unscaled_scores_need():
     t5, _ = model_of("t5")
     params = t5.init(t5.TINY, jax.random.key(0))

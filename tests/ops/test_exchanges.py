@@ -60,7 +60,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", [p for p in PLACEMENTS if p in FEW or str(p) == "two-reversed-auto"], ids=str)
@@ -204,6 +204,7 @@ def test_gathers_stay_where_they_send_fewer_bytes():
     assert counted(mapped, x)[0] == {"all-gather"}
 
 
+@pytest.mark.fast(0)
 def test_arrays_that_share_the_mesh_axis_do_not_conflict():
     x, y = nx.named(array(8, 16), ["r", "k"]), nx.named(array(16, seed=1), ["j"])
     mapped = nx.xmap(

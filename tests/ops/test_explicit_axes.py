@@ -90,7 +90,7 @@ def positions(leaf, axes):
 
 
 @pytest.mark.full(96)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("how", ["eager", "jit", "gradient"])
 @pytest.mark.parametrize("operation", TABLE)
@@ -149,6 +149,7 @@ def test_nothing_is_gathered():
     assert kinds == {"dot": {"all-reduce"}, "sort": {"collective-permute"}}
 
 
+@pytest.mark.fast(0)
 def test_the_order_of_a_dict_is_kept():
     """It is the order of the axes in a splitting, and names and positions have none by which JAX could sort them."""
     mesh = make_mesh((8,), "explicit")
@@ -162,6 +163,7 @@ def test_the_order_of_a_dict_is_kept():
         np.testing.assert_array_equal(x[{"k": make.asarray([3, 4]), 0: 1}], data[np.array([3, 4]), 1])
 
 
+@pytest.mark.fast(0)
 def test_a_shape_that_depends_on_values():
     """Eagerly operands are gathered; in a program it cannot be."""
     x = placed(BOTH)
@@ -179,6 +181,7 @@ def test_positional_axes_that_are_cut_are_gathered():
     np.testing.assert_allclose(positions(x[3], ["b"]), X[3])
 
 
+@pytest.mark.fast(0)
 def test_within_transformations_of_jax():
     x = placed(PLACEMENTS[0])
     with PLACEMENTS[0].context():
@@ -320,6 +323,7 @@ def mapped(monkeypatch):
     return since
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("where", ["nowhere", "auto"])
 def test_arrays_on_no_explicit_mesh_run_as_jax_has_it(where, mapped):
     x = nx.named(X, ["a", "b"])
@@ -336,6 +340,7 @@ def test_what_jax_has_rules_for_runs_as_jax_has_it(mapped):
     assert mapped() == []
 
 
+@pytest.mark.fast(0)
 def test_the_second_call_compiles_nothing_and_traces_nothing():
     seen = []
 

@@ -114,7 +114,7 @@ CASES = [(layout, kind) for layout in LAYOUTS for kind in ("auto", "explicit") i
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("layout", "kind"), CASES)
 def test_what_moves_has_the_same_bits(layout, kind):
     for name, have, want in run(SAME_BITS, layout, kind):
@@ -124,7 +124,7 @@ def test_what_moves_has_the_same_bits(layout, kind):
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("layout", "kind"), CASES)
 def test_what_is_read(layout, kind):
     for name, have, want in run(READS, layout, kind):
@@ -158,7 +158,7 @@ def test_values_that_occur_once():
                 np.testing.assert_array_equal(f(jnp.asarray(column)), want)
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(2)
 @pytest.mark.parametrize("n", [16, 2048])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e5m2"])

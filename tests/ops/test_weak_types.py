@@ -72,6 +72,7 @@ def test_weak_types_do_not_depend_on_the_placement(body, placement):
     assert met.dtype == (jnp.bfloat16 if is_weak or kind == jnp.int32 else jnp.float32)
 
 
+@pytest.mark.fast(0)
 def test_the_values_of_weak_results():
     x = nx.named(jnp.arange(8.0), ["k"])
     mesh = make_mesh((4, 2))

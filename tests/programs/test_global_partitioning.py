@@ -285,7 +285,7 @@ def all_of(functions):
     return lambda v: {name: f(v) for name, f in functions.items()}
 
 
-@pytest.mark.full(8)
+@pytest.mark.full(3)
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
@@ -313,7 +313,7 @@ NAMED = {
 }
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
@@ -399,6 +399,7 @@ def test_collectives(name, kind):
     assert sent(mapped(body, resources, make_mesh((4, 2), kind)), X) == want
 
 
+@pytest.mark.fast(0)
 def test_fully_sharded_parameters():
     """A parameter is stored sharded by another name: one all-gather, and one reduce-scatter for its gradient."""
 
@@ -414,6 +415,7 @@ def test_fully_sharded_parameters():
     close((value, gradient), jax.value_and_grad(lambda w: jnp.mean(jnp.tanh(x @ w) ** 2))(w))
 
 
+@pytest.mark.fast(0)
 def test_data_parallel_gradients():
     """The gradient of replicated parameters is one all-reduce, inside of the body or outside."""
 
@@ -446,7 +448,7 @@ LEAVES = {
 }
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -511,7 +513,7 @@ RULES = {
 }
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
@@ -603,7 +605,7 @@ LOOPS = {
 }
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", LOOPS)
 def test_serial_loops(name):
     """The body sees the global array, so the loop cannot take it in steps, and the values stay."""
@@ -618,7 +620,7 @@ def test_no_mapped_axis(kind):
     check(centered_body, centered_oracle, [array(5, 6)], names, names, Placement("none", (4, 2), (), kind, "global"))
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"rows": "x"}, {"columns": "y"}, {"rows": "y", "columns": "x"}], ids=str)
 def test_arguments_that_are_stored_padded(resources):
     mesh, v = make_mesh((4, 2)), array(5, 6)
@@ -634,7 +636,7 @@ def test_arguments_that_are_stored_padded(resources):
     close(nx.shard(gradient, {}, mesh).data, jax.grad(lambda v: jnp.sum(centered_oracle(v) * weights))(v), 1e-4)
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_values_that_a_body_closes_over(kind):
     """Arrays, named arrays, and values that are differentiated."""
@@ -667,8 +669,8 @@ TRANSFORMATIONS = {
 }
 
 
-@pytest.mark.full(5)
-@pytest.mark.fast(2)
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"rows": "x"}, {"rows": "x", "columns": "y"}], ids=str)
 @pytest.mark.parametrize("name", TRANSFORMATIONS)
 def test_transformations_of_mapped_functions(name, resources):
@@ -680,7 +682,7 @@ def test_transformations_of_mapped_functions(name, resources):
     close(have, want, 1e-4)
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"n": "x"}, {"n": ("x", "y")}], ids=str)
 def test_second_derivatives_are_those_of_the_rule(resources):
     """A rule that avoids a division by zero is differentiated itself; the function is not."""

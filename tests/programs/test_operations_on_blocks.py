@@ -48,8 +48,8 @@ def collectives(f, x, resources, mesh, partitioning):
     return collections.Counter(map(str, nx.hlo.collectives(mapped.lower(x).compile())))
 
 
-@pytest.mark.full(3)
-@pytest.mark.fast(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("resources", [{"a": "x", "b": "y"}, {"a": ("x", "y")}, {"b": "x"}], ids=str)
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -67,7 +67,7 @@ def test_values_gradients_and_collectives(name, resources, kind):
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("resources", [{"a": "x", "z": "y"}, {"b": "y", "z": "x"}, {"z": ("x", "y")}], ids=str)
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -126,8 +126,9 @@ def test_beside_and_along_loops(resources):
     np.testing.assert_allclose(result.data, gradient(x, z).data, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.full(8)
 @pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 def test_sizes_that_do_not_divide(name):
     if name == "segment_max":
         pytest.skip("the segments are those of eight elements")
@@ -184,7 +185,7 @@ EXPERTS = {
 }
 
 
-@pytest.mark.full(4)
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(
     "resources", [{"token": "x", "expert": "x"}, {"expert": "x", "out": "y"}, {"token": ("x", "y"), "expert": "y"}], ids=str
@@ -236,6 +237,7 @@ def layer_that_gathers(w, x):
     return with_data(y, y.data + jnp.sort(y.data, y.dims.index("c")))
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("layer", [layer, layer_of_data, layer_that_gathers])
 @pytest.mark.parametrize("resources", [{"layers": "x", "batch": "y"}, {"layers": ("x", "y")}], ids=str)

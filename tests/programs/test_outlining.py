@@ -72,8 +72,8 @@ def check(found, wanted):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-4 * np.abs(b).max())
 
 
-@pytest.mark.full(3)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("is_outside", [False, True])
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -83,7 +83,7 @@ def test_values_and_gradients(layout, kind, is_outside):
 
 
 # Of a gradient inside of the body, two products of each layer stand between equal parts.
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("is_outside", "most"), [(False, 2), (True, 0)])
 def test_a_layer_adds_calls_to_the_text_and_not_its_six_products(is_outside, most):
     def products(layers):
@@ -94,6 +94,7 @@ def test_a_layer_adds_calls_to_the_text_and_not_its_six_products(is_outside, mos
     assert products(LAYERS) - products(LAYERS - 3) <= 3 * most
 
 
+@pytest.mark.fast(0)
 def test_the_same_is_sent():
     sent = hlo.collectives(mapped(repeated, "tensors").lower(*arguments()).compile())
     # `x` after each layer, and its gradient before
@@ -161,8 +162,8 @@ ALIKE = [
 ]
 
 
-@pytest.mark.full(3)
-@pytest.mark.fast(2)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("is_outside", [False, True])
 @pytest.mark.parametrize("program", ALIKE)
 def test_layers_that_look_alike(program, is_outside):
@@ -177,7 +178,7 @@ def test_layers_that_look_alike(program, is_outside):
     check(mapped(f, "both", is_outside=is_outside)(*args), jax.value_and_grad(plain, (0, 1))(*args))
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layers", [8, 9])
 def test_runs_that_meet_within_a_layer(layers):
     """The last equations of one run are not the first ones of the next one."""
@@ -212,6 +213,7 @@ def test_scopes_stay():
     assert all(f"layer{i}" in text for i in range(LAYERS))
 
 
+@pytest.mark.fast(0)
 def test_what_is_printed_stays(capfd):
     def f(params, x):
         for p in params:

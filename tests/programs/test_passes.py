@@ -72,7 +72,7 @@ def wanted():
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
 @pytest.mark.parametrize("passes", SETS, ids=[*(f"without {name}" for name in PASSES), "without any"])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -108,6 +108,7 @@ def test_loop_casts():
     assert any(in_loops(("late_sums", "serial_steps")))
 
 
+@pytest.mark.fast(0)
 def test_serial_steps():
     """Without them the axis is executed at once; the name of a loop, too, needs no mesh axis."""
 

@@ -173,7 +173,7 @@ ON_EXPLICIT = (
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("label", "kind"),
     [(label, AxisType.Auto) for label in PROGRAMS] + [(label, AxisType.Explicit) for label in ON_EXPLICIT],
@@ -541,7 +541,7 @@ LAYOUTS = [({}, 1), ({"a": "x"}, 8), ({"a": "x"}, 4), ({"a": SerialLoop(4)}, 1),
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("case", EXACT)
 def test_rewriting_creates_and_loses_no_infinity_or_nan(case):
     body, plain, (x, y) = EXACT[case]

@@ -276,6 +276,7 @@ def test_raw_collectives_in_rules(collective, place):
         take(X)
 
 
+@pytest.mark.fast(0)
 def test_functions_of_leaves_that_act_entry_by_entry_pass():
     def step(c):
         return nx.cond(nx.sum(c, ("a", "b")) > 0, on_leaf(lambda leaf: jnp.where(leaf > 0, leaf, -leaf) * 0.5), lambda c: c, c)

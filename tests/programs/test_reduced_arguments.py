@@ -84,7 +84,7 @@ def sent(f, *args):
     return {kind: count for kind, (count, _) in nx.hlo.summary(f.lower(*args).compile()).items()}
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(3)
 @pytest.mark.parametrize(
     ("layout", "body"),
@@ -117,7 +117,7 @@ def test_gradients_of_reduced_weights(layout, body):
             assert nx.explain(step, w, x).summary() == {}
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "options", [{"axis_resources": {"b": ("x", nx.SerialLoop(2))}}, {"partitioning": "auto"}, {"axis_resources": {}}], ids=str
 )

@@ -197,7 +197,7 @@ def train_step(resources, where, mesh):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("where", ["inside", "outside"])
 @pytest.mark.parametrize("base", [(), ("x",), ("x", "y")], ids=str)
 def test_gradient_accumulation(where, base):
@@ -410,6 +410,7 @@ def test_second_derivatives(resources):
     np.testing.assert_allclose(hvp(f), hvp(by_hand), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.fast(0)
 def test_the_gradient_of_a_loss_comes_with_its_value():
     # Counted in the compiled program: one loop, as in the program that takes the gradient in the body.
     args = operands()
@@ -419,6 +420,7 @@ def test_the_gradient_of_a_loss_comes_with_its_value():
     assert flops[0] < 1.02 * flops[1]
 
 
+@pytest.mark.fast(0)
 def test_loss_scaling_in_sixteen_bits():
     # The gradient of one is lost in float16; that of the scaled loss is not, and so must not be made from the former.
     f = nx.xmap(lambda w, x: nx.sum(x * (w * 1e-4), "a") * 1e-4, ([], ["a"]), [], axis_resources={"a": LOOP(2)})
@@ -429,6 +431,7 @@ def test_loss_scaling_in_sixteen_bits():
     np.testing.assert_allclose(have, want, rtol=0.05)
 
 
+@pytest.mark.fast(0)
 def test_only_what_is_asked_for_is_differentiated():
     w1, w2, x, y = operands()
     f = nx.xmap(network, AXES, [], axis_resources={"batch": LOOP(8)}, axis_sizes={"classes": 8})
@@ -452,6 +455,7 @@ def test_named_arrays_in_and_out():
     np.testing.assert_array_equal(y[1].data, X * 2)
 
 
+@pytest.mark.fast(0)
 def test_without_jit_and_within_other_transformations():
     f = nx.xmap(lambda x: nx.sum(x**2, "a"), ["a"], [], axis_resources={"a": LOOP(4)}, jit=False)
     x = array(5, 8)
@@ -483,6 +487,7 @@ def test_rules_of_ones_own():
     np.testing.assert_allclose(jax.grad(f)(x), 7 * 4 * x, rtol=1e-5)
 
 
+@pytest.mark.fast(0)
 def test_random_numbers_are_the_same():
     def body(key, x):
         return x + nx.random.normal(key, named_shape={"a": 8})
@@ -539,8 +544,8 @@ GATHERING = {
 }
 
 
-@pytest.mark.full(4)
-@pytest.mark.fast(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", STEPS_AND_DEVICES, ids=str)
 @pytest.mark.parametrize("axis", ["a", "b"])
 @pytest.mark.parametrize("name", GATHERING)
@@ -625,6 +630,7 @@ def test_types_show_the_loop():
 # --- loops by name --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fast(0)
 def test_a_loop_in_the_place_of_a_mesh_axis():
     def f(x):
         return nx.sum(x**2, "a"), x * 2
@@ -783,6 +789,7 @@ def test_partial_results_are_gathered_over_mesh_axes_and_loops_together(resource
     np.testing.assert_array_equal(places[1], x.reshape(48, 4).argmin(0))
 
 
+@pytest.mark.fast(0)
 def test_results_that_are_arguments_where_an_explicit_mesh_is_set():
     x = array(8, 3)
     f = nx.xmap(lambda x: (x, nx.roll(x, 8, "a")), ["a", None], ["a", None], axis_resources={"a": LOOP(4)})
@@ -957,6 +964,7 @@ def test_forward_mode_is_refused_in_words(resources, differentiate):
     np.testing.assert_allclose(jax.jacrev(jax.jacrev(f))(x), np.diag(6 * np.arange(8.0)))
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("sharded", [False, True])
 def test_steps_under_an_explicit_mesh_whose_axes_nobody_maps(sharded):
     mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
@@ -981,7 +989,7 @@ ROUNDED = {
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("case", ROUNDED)
 def test_sums_of_integers_in_a_scan_are_taken_before_what_is_not_linear(case):
     dtype, then = ROUNDED[case]
@@ -1035,7 +1043,7 @@ def layers(w, x):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", [None, "auto", "explicit"])
 def test_the_program_that_is_executed_in_steps_has_types_that_are_right(kind):
     w, x = array(3, 4, seed=2), array(8, 4)

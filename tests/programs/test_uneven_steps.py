@@ -30,7 +30,7 @@ SHORT = [
 ]
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @pytest.mark.parametrize(
     "placement", [SHORT[0], *(pytest.param(placement, marks=pytest.mark.fast(0)) for placement in SHORT[1:])], ids=str
@@ -73,7 +73,7 @@ def test_every_operation(placement, smooth):
 # --- a training step ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("where", ["outside", pytest.param("inside", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("base", [(), pytest.param(("x",), marks=pytest.mark.fast(0)), ("x", "y")], ids=str)
@@ -164,6 +164,7 @@ def test_slopes_that_are_infinite_at_zero(label):
     check(named, plain, (x, w), (["a"], []), [], Placement("four", None, (("a", LOOP(4)),)))
 
 
+@pytest.mark.fast(0)
 def test_real_entries_that_are_not_finite():
     x = make.array([1.0, np.inf, 3.0, np.nan, 5.0, 6.0, 7.0])
     f = nx.xmap(

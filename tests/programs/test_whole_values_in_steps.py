@@ -213,6 +213,7 @@ def test_gradients_outside_of_what_has_arrays_of_its_own(shape):
     check(named, plain, [SIZED], (["k", "d"],), out, Placement("beside", shape, resources))
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", PLACEMENTS[:3], ids=str)
 def test_what_a_scan_begins_with_counts_once_where_all_else_is_whole(placement):
     def after(w, total):

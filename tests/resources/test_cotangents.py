@@ -91,8 +91,8 @@ def pulled(f, cos):
     return g
 
 
-@pytest.mark.fast(1)
-@pytest.mark.full(0)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @placements
 def test_of_vjp(placement):
     programs = {
@@ -165,7 +165,7 @@ RULES = {
 }
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @placements
 def test_of_rules(placement):
@@ -196,7 +196,7 @@ ON_EXPLICIT = [
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("others", ON_EXPLICIT, ids=str)
 def test_that_do_not_say_where_they_lie(others):
     """Within `jax.jit`, an array that is known when it is traced has no mesh in its type, and may be a cotangent of a result that is cut."""

@@ -75,13 +75,14 @@ def loss(form, place):
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("place", WHERE)
 def test_in_a_scan(place):
     gradient = jax.jit(jax.grad(loss(in_a_scan, place)))
     np.testing.assert_allclose(gradient(X, T), jax.grad(plain)(X, T), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.full(13)
 @pytest.mark.parametrize("form", [renamed, rematerialised, in_a_helper])
 @pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
@@ -99,6 +100,7 @@ def test_one_all_gather(form, inside, place):
     np.testing.assert_allclose(gradient(X, T), jax.grad(plain)(X, T), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("place", WHERE)
 def test_what_a_body_closes_over(place):
     def of(x):
@@ -110,7 +112,7 @@ def test_what_a_body_closes_over(place):
     np.testing.assert_allclose(jax.jit(jax.grad(of))(X), jax.grad(plain)(X, T), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(2)
 @pytest.mark.parametrize("place", WHERE)
 def test_further_transformations(place):
@@ -129,7 +131,7 @@ def test_further_transformations(place):
     np.testing.assert_allclose(jax.jit(functools.partial(twice, f=f))(X), twice(X, plain), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("place", ["1-D", "two axes", "two axes, Explicit"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "complex64"])
 def test_element_types(dtype, place):
@@ -144,7 +146,7 @@ def test_element_types(dtype, place):
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("place", WHERE)
 def test_integers_and_random_keys(place):
     """They are cut as well, and have no gradient."""

@@ -113,7 +113,7 @@ def test_results_that_depend_on_no_argument(kinds, resources):
         assert zeros.sharding.is_equivalent_to(a.sharding, 2)
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", [AUTO, EXPLICIT], ids=str)
 def test_one_function_and_two_meshes_of_one_shape(kind):
     one, two = (stored(A, ["a", "b"], {"a": "p"}, mesh_of((4,), (kind,), first)) for first in (0, 4))
@@ -125,6 +125,7 @@ def test_one_function_and_two_meshes_of_one_shape(kind):
     assert jax.tree.structure(jax.device_put(one, two.sharding)) == jax.tree.structure(two) != jax.tree.structure(one)
 
 
+@pytest.mark.fast(0)
 def test_data_on_the_host_runs_on_the_mesh_of_its_layout():
     a = stored(A, ["a", "b"], {"a": "p"}, mesh_of((4,), (AUTO,), 2))
     host = jax.device_get(a)
@@ -211,16 +212,16 @@ MIXED = [
 ]
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("shape", "kinds", "resources"), MIXED, ids=str)
 def test_mixed_axis_types(shape, kinds, resources):
     x, w = stored(C, ["c", "b"], resources, mesh_of(shape, kinds)), nx.named(W, ["c", "d"])
     check(jax.jit(operations)(x, w), OPERATIONS)
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("shape", "kinds", "resources"), MIXED, ids=str)
 def test_mixed_axis_types_eagerly(shape, kinds, resources):
     mesh = mesh_of(shape, kinds)
@@ -233,6 +234,7 @@ def test_mixed_axis_types_eagerly(shape, kinds, resources):
     check({"moved": moved, "gathered": gathered}, {"moved": C * C, "gathered": C})
 
 
+@pytest.mark.fast(0)
 def test_an_explicit_major_axis_sends_what_auto_axes_send():
     def bytes_of(kinds):
         x = stored(C, ["c", "b"], {"c": ("p", "q")}, mesh_of((2, 2), kinds))
@@ -242,6 +244,7 @@ def test_an_explicit_major_axis_sends_what_auto_axes_send():
     assert bytes_of((EXPLICIT, AUTO)) == bytes_of((AUTO, AUTO)) == [("all-reduce", 20)]
 
 
+@pytest.mark.fast(0)
 def test_two_operands_with_one_layout_on_mixed_axes():
     mesh = mesh_of((3, 2), (AUTO, EXPLICIT))
     x = stored(C, ["c", "b"], {"c": ("p", "q")}, mesh)

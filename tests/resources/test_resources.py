@@ -135,8 +135,8 @@ def close(have, want):
     jax.tree.map(lambda h, w: np.testing.assert_allclose(np.asarray(h), np.asarray(w), rtol=2e-4, atol=2e-5), have, want)
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("assignment", OUTSIDE, ids=str)
 def test_the_gradient_outside_of_the_body(assignment):
     mapped = nx.xmap(
@@ -167,6 +167,7 @@ def test_the_gradient_inside_of_the_body(assignment):
         assert have[1][name].sharding.is_equivalent_to(NamedSharding(assignment.mesh(), spec), len(axes))
 
 
+@pytest.mark.fast(0)
 def test_the_order_of_devices_does_not_matter():
     devices = np.roll(np.array(jax.devices())[::-1], 3)
     mesh = jax.sharding.Mesh(devices.reshape(4, 2), ("x", "y"))

@@ -77,6 +77,7 @@ def test_sizes_that_divide_and_names_that_are_not_mapped_are_stored_as_ever():
     assert jax.tree.structure(x) == jax.tree.structure(nx.named(W, ["v", "k"]))
 
 
+@pytest.mark.fast(0)
 def test_structures_differ_by_true_size_and_layout():
     same, other = (at_rest(np.ones((n, 6), np.float32), ["v", "k"], {"v": "x"}, mesh_of()) for n in (13, 14))
     assert same.data.shape == other.data.shape
@@ -105,7 +106,7 @@ def test_another_layout_gathers_or_moves():
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("in_context", [False, True])
 @pytest.mark.parametrize("explicit", [False, True])
 def test_gradients_through_the_placement(explicit, in_context):
@@ -153,7 +154,7 @@ LAYOUTS = {
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("explicit", [False, pytest.param(True, marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("remat", [False, pytest.param(True, marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize(
@@ -173,6 +174,7 @@ def test_values_and_gradients(layout, remat, explicit):
     assert jax.tree.structure(gradients[0]) == jax.tree.structure(w)
 
 
+@pytest.mark.fast(0)
 def test_whatever_the_padding_is_nothing_depends_on_it():
     mesh = mesh_of((8,))  # 10 over 8: three devices have padding only
     x = at_rest(A.reshape(-1)[:10], ["v"], {"v": "x"}, mesh)
@@ -219,6 +221,7 @@ def test_arguments_and_results_send_nothing_and_are_donated():
     assert before.memory_analysis().argument_size_in_bytes == 57 * 4 * 4
 
 
+@pytest.mark.fast(0)
 def test_a_mapped_function_with_another_layout_gets_the_true_size():
     mesh = mesh_of()
     x = at_rest(W, ["v", "k"], {"v": "x"}, mesh)
@@ -249,6 +252,7 @@ def test_positional_axes_are_stacked_in_front():
         np.testing.assert_allclose(values(jax.jit(run)(stack)), want, rtol=1e-5)
 
 
+@pytest.mark.fast(0)
 def test_arrays_of_another_mesh_move():
     x = at_rest(W, ["v", "k"], {"v": ("x", "y")}, mesh_of())
     for shape, size in (((8,), 16), ((4,), 16), ((3,), 13)):
@@ -310,7 +314,8 @@ def test_every_operation_is_right_or_raises(label, explicit, traced):
     np.testing.assert_allclose(have, want, rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.full(0)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("count", [5, pytest.param(None, marks=pytest.mark.fast(0))])
 def test_arithmetic_and_methods(count):
     mesh = mesh_of()
@@ -358,6 +363,7 @@ def test_operators_with_objects(explicit):
                 run(x)
 
 
+@pytest.mark.fast(0)
 def test_arithmetic_of_equal_layouts_sends_nothing():
     x = at_rest(np.ones(57, np.float32), ["v"], {"v": "x"}, mesh_of((8,)))
     compiled = jax.jit(lambda a, b: nx.exp(a) * b + 1).lower(x, x).compile()
@@ -376,7 +382,7 @@ OPTIMIZERS = {
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "name", ["adamw and the global norm", *(pytest.param(k, marks=pytest.mark.fast(0)) for k in list(OPTIMIZERS)[1:])]
 )

@@ -35,8 +35,8 @@ EVERY = {
 EVERY |= {label if label not in EVERY else f"{label}-of-lax": program[:4] for label, program in PROGRAMS.items()}
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", [UNEVEN[0], *(pytest.param(p, marks=pytest.mark.fast(0)) for p in UNEVEN[1:])], ids=str)
 def test_every_operation_is_right_or_says_so(placement, smooth):
@@ -92,7 +92,8 @@ def test_sizes(size, kind):
     check(network, plain_network, (w, x, y), (["k", "m"], ["batch", "k"], ["batch", "m"]), [], one, tol=1e-4)
 
 
-@pytest.mark.full(0)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("name", [*(pytest.param(n, marks=pytest.mark.fast(0)) for n in ("k", "m")), "all"])
 def test_contracted_and_kept(name):
     resources = (("k", "x"), ("m", "y")) if name == "all" else ((name, ("x", "y")),)
@@ -146,6 +147,7 @@ def test_slopes_that_are_infinite_at_zero(label):
     check(counted, lambda x, w: (w / (10 - jnp.arange(10.0)) + 0 * x).sum(), (x, w), (["a"], []), [], placement)
 
 
+@pytest.mark.fast(0)
 def test_real_entries_that_are_not_finite():
     x = make.array([1.0, np.inf, 3.0, np.nan, 5.0, 6.0, 7.0])
     y = make.array([1.0, np.inf, 3.0, -np.inf, 5.0, 6.0, np.inf])
@@ -162,6 +164,7 @@ def test_real_entries_that_are_not_finite():
     np.testing.assert_array_equal(gradient, jax.grad(lambda x: jnp.sum(jnp.where(x > 2, x, 0.0)))(x))
 
 
+@pytest.mark.fast(0)
 def test_ties_are_counted_without_padding():
     x = make.array([3.0, 1.0, 3.0, 2.0, 2.0, 0.0, 3.0])
     f = nx.xmap(lambda x: nx.max(x, "a"), ["a"], [], **UNEVEN[0].options)
@@ -198,7 +201,7 @@ def test_arrays_that_the_body_closes_over_and_nested_functions():
     np.testing.assert_allclose(jax.grad(lambda x: f(x).sum())(x), jax.grad(lambda x: plain(x).sum())(x), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "options", [{"jit": False}, {"partitioning": "auto"}, {"axis_resources": {"a": "x", "b": nx.SerialLoop(2)}}]
 )
@@ -359,6 +362,7 @@ def test_an_uneven_name_created_in_the_body():
     np.testing.assert_array_equal(f(array(3, 4)), array(3, 4))
 
 
+@pytest.mark.fast(0)
 def test_sent_is_at_most_what_padded_sizes_send():
     def sent(size):
         f = nx.xmap(
@@ -416,6 +420,7 @@ def test_attention(placement, is_causal):
     )
 
 
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.fast(0)), 7, pytest.param(9, marks=pytest.mark.fast(0))])
 def test_attention_to_keys_that_are_sharded(size):

@@ -192,6 +192,7 @@ MOVES = {
 }
 
 
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @pytest.mark.parametrize(
     "label", ["roll", *(pytest.param(label, marks=pytest.mark.fast(0)) for label in MOVES if label != "roll")]

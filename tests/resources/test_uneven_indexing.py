@@ -171,6 +171,7 @@ def test_along_a_name_with_padding(placement, n, family):
     check(named, plain, args, (["a", "b"], ["b"], ["a", None]), out_axes, placement, tol=1e-4)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @pytest.mark.parametrize(
     "resources",

@@ -305,6 +305,7 @@ def test_segments(placement):
     check(named, plain, (x,), (["a", "b"],), out_axes, placement, grad=False, axis_sizes={"segment": 5})
 
 
+@pytest.mark.fast(0)
 def test_ties_within_segments():
     named, plain, out_axes = together({label: SEGMENTS[label] for label in ("max-0", "min-2")})
     check(named, plain, (array(10, 3, kind="ties"),), (["a", "b"],), out_axes, WHERE[0], axis_sizes={"segment": 5})

@@ -76,6 +76,7 @@ def gather_once(wire):
     return _gathers[wire]
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("wire", FORMATS)
 @settings(max_examples=25, deadline=None)
 @given(
@@ -125,6 +126,7 @@ def test_payload_is_what_numpy_computes():
     np.testing.assert_allclose(np.asarray(gather_once("int8")(jnp.asarray(w))), expected, rtol=1e-6)
 
 
+@pytest.mark.fast(0)
 def test_float64_and_narrow_dtypes():
     small = array(4, 200).astype(jnp.bfloat16)
     np.testing.assert_array_equal(np.asarray(gather_once("bf16")(small)), np.asarray(small))  # sent as it is
@@ -243,7 +245,7 @@ FSDP_CASES = {
 }
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(2)
 @pytest.mark.parametrize("wire", FORMATS)
 @pytest.mark.parametrize("case", FSDP_CASES)
@@ -330,7 +332,7 @@ STEPS = {
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("case", STEPS)
 def test_steps_with_padding(case):
     w = array(19, 6)

@@ -70,7 +70,7 @@ CASES = [(name, inside) for name in ORACLES for inside in (True, False)]
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("name", "inside"), CASES, ids=lambda v: v if isinstance(v, str) else "inside" if v else "outside")
 def test_as_the_oracle(name, inside):
     oracle = ORACLES[name]
@@ -90,6 +90,7 @@ def test_as_the_oracle(name, inside):
         np.testing.assert_allclose(grad, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
 
 
+@pytest.mark.fast(0)
 def test_parameters_only():
     """Nobody asked for the gradient of x, so nothing is sent for it."""
     oracle = ORACLES["block/fsdp+tp"]
@@ -174,7 +175,7 @@ GRADIENTS = {
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradient_of_a_parameter(name):
     body, in_axes, args, resources, expected = GRADIENTS[name]
@@ -365,7 +366,7 @@ def stacked_by_hand(shape, resources, scale):
     return jax.shard_map(loss, mesh=mesh, in_specs=(P(None, parts or None), P(rows or None)), out_specs=P())
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("layout", FSDP_LAYOUTS)
@@ -413,7 +414,7 @@ BY_NUMPY = {
 
 
 @pytest.mark.full(6)
-@pytest.mark.fast(4)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("size", [16, 13])
 @pytest.mark.parametrize("case", MEANS)
 def test_a_mean_is_summed_once_for_itself_and_for_a_variance(case, size):

@@ -207,7 +207,7 @@ KINDS_OF_FUNCTIONS = [
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("make_function", KINDS_OF_FUNCTIONS)
 def test_what_a_called_function_closes_over_is_collected(make_function, kind):

@@ -587,6 +587,7 @@ def test_arange_up_to_a_stop():
     assert nx.arange(stop=6, axis="q").named_shape["q"] == 6
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"t": "x"}, {"t": "x", "u": "x"}])
 def test_a_name_that_the_body_made_has_a_size(resources):
     def body(t):

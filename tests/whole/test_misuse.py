@@ -46,7 +46,7 @@ def test_nonsense_is_refused_in_words():
 
 
 @pytest.mark.fast(0)
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("seed", [0, 2])
 @pytest.mark.parametrize("part", range(8))
 def test_nonsense_is_refused_in_words_everywhere(part, seed):

@@ -285,14 +285,14 @@ def test_one_call_of_each_path(call, kind, mode):
     check(call, kind, mode, under=True)
 
 
-@pytest.mark.full(46)
+@pytest.mark.full(22)
 @pytest.mark.fast(7)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_public_function_on_a_placement_equals_the_call_without(name):
     check(CALLS[name], *way_of(name, CALLS[name]))
 
 
-@pytest.mark.full(48)
+@pytest.mark.full(24)
 @pytest.mark.fast(6)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: f"{way[0]} {way[1]}{' under set_mesh' if way[2] else ''}")
 @pytest.mark.parametrize("operation", CORE)

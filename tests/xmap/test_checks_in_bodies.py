@@ -80,7 +80,7 @@ def test_checks_in_forms(check, form, kind):
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", [{"q": "y"}, {"p": ("x", nx.SerialLoop(2))}, {"q": "x"}], ids=str)
 @pytest.mark.parametrize("check", [user, pure])
 def test_gradients_in_layouts(check, layout):
@@ -92,6 +92,7 @@ def test_gradients_in_layouts(check, layout):
     np.testing.assert_allclose(run(named()).data, np.cos(X) * X + np.sin(X), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_automatic_checks_find_errors(kind):
     f = nx.xmap(lambda v: nx.log(v), axis_resources={"p": "x"}, mesh=mesh_of(kind))

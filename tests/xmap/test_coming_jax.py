@@ -50,7 +50,7 @@ def loss(y):
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -69,6 +69,7 @@ def test_without_automatic_casts(program, layout, kind):
         forward.lower(x, w).compile()
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_from_outside_without_automatic_casts(kind):
     x, w = array(4, 6), array(6, 3, seed=1)

@@ -117,7 +117,7 @@ def test_wrapping_again_traces_nothing(body, mesh, compiled):
     assert (body.since(), compiled()) == (0, 0)
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 def test_what_differs_is_traced_once_more(body, mesh, compiled):
     variants = {
         "as it is": (wrap(body, mesh), X, W),
@@ -142,7 +142,7 @@ def test_what_differs_is_traced_once_more(body, mesh, compiled):
     assert counts == dict.fromkeys(variants, (0, 0))  # each has its place in the cache, whatever was called between
 
 
-@pytest.mark.fast(3)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("change", "traces"),
     [
@@ -197,6 +197,7 @@ def test_named_arguments_and_results(body, mesh, compiled):
     assert (body.since(), compiled()) == (0, 0)
 
 
+@pytest.mark.fast(0)
 def test_where_the_arrays_live_counts_as_it_does_for_jax(mesh):
     """A placed array is another type to `jax.jit`, once; so it is here."""
 
@@ -317,6 +318,7 @@ def test_nested_functions():
     assert len(inner_traces) == 1  # for both calls together
 
 
+@pytest.mark.fast(0)
 def test_loops_and_their_gradients(body):
     mesh = make_mesh((4, 2))
     f = wrap(body, mesh, axis_resources={"batch": ("x", nx.SerialLoop(2)), "out": "y"})
@@ -330,6 +332,7 @@ def test_loops_and_their_gradients(body):
     assert body.since() == 0
 
 
+@pytest.mark.fast(0)
 def test_the_mesh_of_the_context_and_that_of_the_argument_share_no_trace(body, mesh):
     f = wrap(body, None)
     with jax.set_mesh(mesh):
@@ -546,6 +549,7 @@ class TestAbstractMesh:
         assert text.count('"stablehlo.all_reduce"') == 3
         assert "tensor<512x128xf32>) -> tensor<512x128xf32>" in text
 
+    @pytest.mark.fast(0)
     def test_accumulated_in_steps(self, kind):
         resources = {"batch": ("data", nx.SerialLoop(4)), "hidden": "model"}
         f = nx.xmap(loss, axis_resources=resources, mesh=large_mesh(kind))
@@ -567,6 +571,7 @@ class TestAbstractMesh:
     def test_without_jit(self, kind):
         check_large(large(large_mesh(kind), jit=False).lower(*LARGE))
 
+    @pytest.mark.fast(0)
     def test_the_mesh_of_the_context(self, kind):
         mesh = large_mesh(kind)
         f = nx.xmap(loss, LARGE_AXES, [], axis_resources=LARGE_RESOURCES)

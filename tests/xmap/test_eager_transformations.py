@@ -37,7 +37,7 @@ EAGER = {
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("transform", EAGER)
 def test_eager_transformations_of_arguments_on_explicit_axes(transform):
     """Without `jax.set_mesh`, where JAX itself has no devices on which to begin a gradient."""
@@ -67,7 +67,7 @@ MUST_BE_BROUGHT = (
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("spec", [P("z"), P()], ids=str)
 def test_an_argument_of_a_transformation_on_another_mesh_is_used_or_refused(kind, spec):

@@ -113,7 +113,7 @@ def test_a_donated_argument_on_the_given_mesh(which, kind):
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("which", MESHES)
 @pytest.mark.parametrize("kind", ["Explicit", pytest.param("Auto", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("size", SIZES)
@@ -152,6 +152,7 @@ def test_without_set_mesh_programs_of_arrays_that_are_not_placed_run(program, ki
     np.testing.assert_allclose(*(getattr(r, "data", r) for r in (result, want)), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("is_jitted", [False, True], ids=["eager", "jit"])
 def test_jax_has_no_eager_gradient_on_explicit_axes(is_jitted):
     """The reason, in JAX alone. If this fails, such results can be on the given mesh (`mesh_for`)."""

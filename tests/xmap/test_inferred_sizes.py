@@ -74,7 +74,7 @@ CASES = [(layout, kind) for layout in LAYOUTS for kind in ("auto", "explicit")] 
 ]
 
 
-@pytest.mark.fast(3)
+@pytest.mark.fast(0)
 @pytest.mark.full(4)
 @pytest.mark.parametrize(("layout", "kind"), CASES, ids=str)
 @pytest.mark.parametrize("body", BODIES)
@@ -95,6 +95,7 @@ def mapped(body, in_axes=("a",), out_axes=(), **options):
     return nx.xmap(body, list(in_axes), list(out_axes), axis_resources={"new": "x"}, mesh=make_mesh((4,)), **options)
 
 
+@pytest.mark.fast(0)
 def test_several_axes_and_calls_of_other_sizes():
     def body(v):
         past = nx.zeros(named_shape={"new": v.shape[0]}) + 1
@@ -117,6 +118,7 @@ def test_a_size_is_read_after_the_axis_is_created(size):
     np.testing.assert_allclose(nx.xmap(body, ["a"], ["new"])(V), want, rtol=1e-5)
 
 
+@pytest.mark.fast(0)
 def test_a_compiled_helper_uses_the_size_of_its_call():
     @jax.jit
     def helper(v):

@@ -327,6 +327,7 @@ def test_clipping_as_optax_does():
     nx.testing.assert_resources_do_not_matter(mapped, parameters(), axis_resources=steps)
 
 
+@pytest.mark.fast(0)
 def test_what_global_norm_sends():
     mapped = nx.xmap(global_norm, axis_resources=BOTH, mesh=make_mesh((4, 2)))
     sent = nx.hlo.collectives(mapped.lower(parameters()).compile())
@@ -362,7 +363,7 @@ def module_and_shape(name):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_equinox_modules_through_nmap(name):
     module, shape = module_and_shape(name)
@@ -405,6 +406,7 @@ def test_equinox_gradients(placement):
         )
 
 
+@pytest.mark.fast(0)
 def test_equinox_modules_of_named_arrays():
     class Layer(eqx.Module):
         weight: nx.NamedArray
@@ -458,8 +460,8 @@ def linen_block():
     return Block()
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_linen(placement):
     block, x = linen_block(), array(8, 4, 3)
@@ -478,7 +480,7 @@ def test_linen(placement):
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_nnx(placement):
     module, x = nnx.Linear(3, 5, rngs=nnx.Rngs(0)), array(8, 4, 3)
@@ -532,7 +534,7 @@ ASSIGNMENTS = [
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("saved", "restored"), ASSIGNMENTS)
 def test_orbax_restores_under_another_assignment(saved, restored, tmp_path):
     tree = checkpointed()

@@ -101,7 +101,7 @@ def close(have, want, tol=2e-5):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optax_on_matrices(name, placement):
@@ -124,8 +124,8 @@ OTHERS = {
 }
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("case", OTHERS)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optax_on_matrices_in_other_layouts(name, case):
@@ -136,7 +136,7 @@ def test_optax_on_matrices_in_other_layouts(name, case):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_outside_of_bodies(name, kind):
@@ -160,7 +160,7 @@ def transposed(tree):
     }
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_storage_order_does_not_matter(name):
     program = nx.xmap(
@@ -189,7 +189,7 @@ SETTINGS = {
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", ["gathered", "summed"])
 @pytest.mark.parametrize("case", SETTINGS)
 def test_settings_of_muon(case, layout):
@@ -282,7 +282,7 @@ def test_states_keep_their_types_and_values_are_those_of_float32(name, types, sc
         np.testing.assert_allclose(np.asarray(have, float), want, atol=0.03 * max(0.01, np.abs(want).max(initial=0)))
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("types", [("bfloat16", "float32"), ("float16", "float16"), ("float32", "bfloat16")], ids="-".join)
 @pytest.mark.parametrize("name", EVERY)
@@ -312,6 +312,7 @@ def test_a_step_compiles_once_and_is_a_body_of_scan(name):
     assert types_of(state) == types_of(optimizer.init(params))
 
 
+@pytest.mark.fast(0)
 def test_norms_of_short_types():
     for dtype in (jnp.float16, jnp.bfloat16, jnp.int8, jnp.uint16, jnp.float8_e4m3fn):
         x = jnp.asarray([100, 110, 120]).astype(dtype)
@@ -334,7 +335,7 @@ def exact(x, count=5):
     return x
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("condition", [1e2, 1e4, 1e8])
 def test_sums_of_products_are_as_exact_as_steps_on_matrices(condition):
     """Three steps on a product and a new one. All five on one would be wrong by 1e-4 here."""
@@ -392,6 +393,7 @@ def test_parameters_of_one_shape_share_collectives():
     np.testing.assert_allclose(have["c"].data, exact(tree["c"].data), atol=2e-5)
 
 
+@pytest.mark.fast(0)
 def test_the_collectives_of_a_hand_written_step():
     """The same collectives, with the same bytes, as `shard_map` with a distributed batch."""
     mesh = make_mesh((8,))
@@ -526,6 +528,7 @@ def test_the_fallback_gets_all_others(make):
     assert not np.allclose(updates["w"].data, -gradient["w"].data)
 
 
+@pytest.mark.fast(0)
 def test_other_rows_and_columns_for_one_parameter():
     def override(path, leaf):
         return {"w": ("b", "a"), "layers": ((), ())}.get(path[0].key)
@@ -654,7 +657,7 @@ def test_what_to_use_in_place_of_optax_in_a_body(case):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"l": "x"}, {"a": "x"}, {"b": "x"}, {"a": "x", "b": "y"}], ids=str)
 def test_optax_adds_updates_to_parameters_in_a_body(resources):
     """Matrices of a batch are distributed over devices and come back; the check of blocks must not take that for mixing."""

@@ -56,6 +56,7 @@ def test_results_that_are_placed_and_carried(placement):
     check(body, lambda x, y: (x @ y).sum(-1), [X, Y], (["a", "b", None], [None, None]), ["a", "b"], placement)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 @pytest.mark.parametrize("jit", [True, False])
 def test_named_arrays_in_and_out(placement, jit):
@@ -68,7 +69,7 @@ def test_named_arrays_in_and_out(placement, jit):
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("inner", [{"k": "y"}, {"d": "y"}, {}], ids=str)
 def test_inner_resources_on_other_mesh_axes(kind, inner):
@@ -155,6 +156,7 @@ def test_a_result_of_an_inner_function_stays_where_its_names_are(case, outer, ki
         assert have.sharding.shard_shape(have.shape) == (1 if outer else 2, 5, 2)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("outer", [{"a": "y"}, {}], ids=str)
 def test_a_result_of_an_inner_function_is_not_gathered(outer, kind):
@@ -176,7 +178,7 @@ def test_a_result_of_an_inner_function_is_not_gathered(outer, kind):
     assert result.sharding.shard_shape(result.data.shape) == (1 if outer else 2, 5, 2)
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_an_inner_name_on_a_mesh_axis_that_is_taken(kind):
     # What does not vary over the axis is cut to blocks, and what is placed is gathered.
@@ -216,6 +218,7 @@ def test_within_a_function_without_resources():
     )
 
 
+@pytest.mark.fast(0)
 def test_three_levels():
     mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"))
 
@@ -491,6 +494,7 @@ def test_two_names_on_one_mesh_axis_do_not_meet(body, out_axes, text, partitioni
         f(array(8))
 
 
+@pytest.mark.fast(0)
 def test_a_broadcast_result_on_a_mesh_axis_of_its_own():
     f = nx.xmap(lambda v: v, [], ["k"], axis_sizes={"k": 4}, axis_resources={"k": "y"})
     weights = make.arange(32.0).reshape(8, 4)
@@ -649,7 +653,7 @@ OF_B = [{}, {"b": "x", "a": "y"}, {"b": ("x", nx.SerialLoop(2))}]
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(3)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("how", "resources", "kind"),
     [

@@ -222,6 +222,7 @@ def test_gradients_have_the_axes_of_their_arguments(compiled):
     np.testing.assert_allclose(dy.data, want[1], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.fast(0)
 def test_value_and_grad_with_aux():
     x, y = named("a", "b"), named("c", "b", seed=1)
     (value, aux), dx = jax.value_and_grad(lambda x: (loss(x, y), {"x": x}), has_aux=True)(x)
@@ -235,6 +236,7 @@ def test_a_loss_with_names_left_has_no_gradient():
         jax.grad(lambda x: nx.sum(x, "a"))(named("a", "b"))
 
 
+@pytest.mark.fast(0)
 def test_jvp_vjp_and_linearize():
     x, v = named("a", "b"), named("a", "b", seed=1)
     f = nx.tanh
@@ -318,6 +320,7 @@ def test_vmap_of_an_array_that_begins_with_a_name_gives_every_instance_the_posit
     np.testing.assert_allclose(result.data, jnp.arange(4.0)[:, None] * x.data, rtol=1e-6)
 
 
+@pytest.mark.fast(0)
 def test_grad_under_vmap():
     x, y = named(None, "a", "b"), named("c", "b", seed=1)
     have = jax.vmap(jax.grad(loss), in_axes=(0, None))(x, y)

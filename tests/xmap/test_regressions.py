@@ -78,7 +78,7 @@ def test_one_jitted_helper_under_two_assignments():
         close(have, x / x.sum() + n * np.arange(n))
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @some_placements
 def test_a_name_in_a_scan(placement):
     # The carry varies with `a`, what is scanned over does not; the results lack `a`.
@@ -148,6 +148,7 @@ def test_a_name_in_a_cond(placement, sign):
         close(mapped(A[:, 0]), oracle(A[:, 0]))
 
 
+@pytest.mark.fast(0)
 @some_placements
 def test_a_name_in_a_constant(placement):
     def body(x):
@@ -275,7 +276,7 @@ LOSS_OUT = (["a", "b"], ["c"], ["c"], [], ["rows", "c"])
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 @pytest.mark.parametrize(
     ("shape", "resources"),
@@ -293,7 +294,7 @@ def test_mesh_axes_of_size_one(shape, resources, kind):
     close(nx.xmap(loss, IN, LOSS_OUT, axis_resources=resources, mesh=mesh)(A, B), positional_loss(A, B))
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("shape", "resources"), [((1,), {"a": "x"}), ((4, 2), {"b": "x"}), ((1, 4), {"a": "x", "b": "y"}), (None, {})]
 )
@@ -356,7 +357,7 @@ def test_the_same_named_shape_in_every_physical_order():
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"i": "x"}, {"j": "x", "i": "y"}, {"j": ("x", "y")}])
 def test_square_matrices(resources):
     x, y, v = array(8, 8, seed=5), array(8, 8, seed=6), array(8, seed=7)
@@ -402,7 +403,7 @@ def closing_oracle(w, v, p, s):
     return ((A * w) @ B.T) * s + w @ v + jnp.sum(jnp.sin(p))
 
 
-@pytest.mark.fast(3)
+@pytest.mark.fast(0)
 @placements
 def test_a_body_that_closes_over_arrays(placement):
     mapped = nx.xmap(closing_body(**CLOSED), IN, ["a", "b"], **placement.options)
@@ -413,7 +414,7 @@ def test_a_body_that_closes_over_arrays(placement):
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @some_placements
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
 def test_gradients_through_a_closure(placement, wrap):
@@ -426,6 +427,7 @@ def test_gradients_through_a_closure(placement, wrap):
     close(have, jax.jit(jax.value_and_grad(lambda closed: jnp.sum(jnp.sin(closing_oracle(**closed)))))(CLOSED))
 
 
+@pytest.mark.fast(0)
 def test_gradients_through_a_closure_inside_of_the_body():
     w = nx.named(CLOSED["w"], ["a", "c"])
 
@@ -439,7 +441,7 @@ def test_gradients_through_a_closure_inside_of_the_body():
         close(mapped(A, B), (want, w.data.sum()))
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("spec", [P(), P("x"), P("y")], ids=str)
 @pytest.mark.parametrize("by", ["argument", "context"])
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])

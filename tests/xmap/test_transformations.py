@@ -114,8 +114,8 @@ def wanted(program):
     return outside(PROGRAMS[program][1], program)(X, V)
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_outside(program, placement):
     named, _, out_axes = PROGRAMS[program]
@@ -126,7 +126,7 @@ def test_outside(program, placement):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_jacobians_and_hessian(placement):
     @functools.partial(jax.jit, static_argnums=0)
@@ -229,8 +229,8 @@ def wanted_inside(program):
     return jax.jit(lambda x, v: {label: PLAIN_INSIDE[label](f, g, x, v) for label in some(INSIDE, program)})(X, V)
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_inside(program, placement):
     named, _, names = PROGRAMS[program]
@@ -497,8 +497,8 @@ EXPORTED = {
 }
 
 
-@pytest.mark.fast(1)
-@pytest.mark.full(0)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize(
     ("case", "kind"),
     [

@@ -484,7 +484,7 @@ def test_eager_values_are_concrete_where_nothing_is_mapped():
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("kind", "partitioning"), [("auto", "manual"), ("explicit", "manual"), ("mixed", "manual"), ("explicit", "auto")]
 )
@@ -598,7 +598,7 @@ STALE = {
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("make", "function"), STALE.values(), ids=STALE)
 @pytest.mark.parametrize("options", [{}, {"axis_resources": {"a": "x"}, "mesh": make_mesh()}], ids=["unmapped", "mapped"])
 def test_what_may_have_changed_is_traced_again(make, function, options):
@@ -802,7 +802,7 @@ ARRIVALS = {
 }
 
 
-@pytest.mark.fast(3)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("arrival", list(ARRIVALS))
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_arguments_that_arrive_sharded_otherwise(arrival, kind):
@@ -946,7 +946,7 @@ def test_transformations_outside(transform, mode):
     close(have, jax.jit(TRANSFORMS[transform](plain))(X, Y))
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("mode", ["auto-argument", "explicit-context"])
 def test_hessian(mode):
     def f(x):
@@ -1025,8 +1025,8 @@ HELD = [
 ]
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("shape", "spec", "resources"), HELD, ids=str)
 def test_explicit_axes_that_nobody_maps_and_that_no_longer_divide(shape, spec, resources):
     mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(AxisType.Explicit,) * 3)
@@ -1078,7 +1078,7 @@ WITHIN_AN_OPERATION = {
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("case", WITHIN_AN_OPERATION)
 def test_a_name_that_occurs_within_an_operation_only_may_have_a_size_and_a_place(case):
     x, mesh = array(8, 6), make_mesh()
@@ -1123,7 +1123,7 @@ NO_ENTRIES = [
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("resources", "kind"), NO_ENTRIES, ids=str)
 def test_contractions_of_a_mapped_name_without_entries(resources, kind):
     """XLA compiles no `jax.shard_map` of arrays all of which are empty, and a gradient of them is one."""

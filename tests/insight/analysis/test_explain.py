@@ -93,7 +93,7 @@ CASES = {
 }
 
 
-@pytest.mark.fast(4)
+@pytest.mark.fast(0)
 @pytest.mark.full(5)
 @pytest.mark.parametrize("gradient", ["none", "outside", "inside"])
 @pytest.mark.parametrize("case", CASES)

@@ -323,6 +323,7 @@ MESHES = {
 }
 
 
+@pytest.mark.fast(0)
 @pytest.mark.full(4)
 @pytest.mark.parametrize(
     "size", [size if size in ("4x2", "8x8", "16x16") else pytest.param(size, marks=pytest.mark.fast(0)) for size in MESHES]
@@ -607,6 +608,7 @@ def test_each_of_60_candidates_has_a_number_at_its_point(seed):
         assert any(label == word or (word.endswith("…") and label.startswith(word[:-1])) for word in words)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("count", [1, 30])
 def test_a_long_front(count):
     label = str({f"name{i}": ("data", "model") for i in range(6)})

@@ -101,6 +101,7 @@ def test_it_is_within_two_percent_of_the_best_of_all(sizes, batch):
     assert plan.traces < max(len(times), 60)
 
 
+@pytest.mark.fast(0)
 def test_mesh_axes_that_are_alike_are_tried_once():
     plan = nx.plan(mapped(), *shapes(4096, 64, 128, 16), mesh=abstract(x=2, y=2), machine=SLOW, tries=15)
     swap = {"x": "y", "y": "x"}
@@ -128,6 +129,7 @@ def test_mesh_axes_of_one_size_are_not_alike_within_nodes_and_between():
     assert plan.best == {"batch": "a", "hidden": "b"}
 
 
+@pytest.mark.fast(0)
 def test_of_a_number_of_devices_the_shape_of_the_mesh_is_chosen_too():
     arguments = shapes(4096, 256, 1024, 128)
     plan = nx.plan(mapped(), *arguments, mesh=8, machine=SLOW, names=["batch", "hidden"])
@@ -170,6 +172,7 @@ def test_the_mesh_axes_are_called_as_the_function_or_the_machine_calls_them():
     assert "on 1 device of slow" in str(alone)
 
 
+@pytest.mark.fast(0)
 def test_a_number_of_devices_is_measured_under_any_mesh_of_the_caller():
     mesh = jax.make_mesh((8,), ("all",), (jax.sharding.AxisType.Explicit,))
     with jax.set_mesh(mesh):
@@ -371,6 +374,7 @@ def test_steps_that_are_offered_need_not_divide():
     assert "{'batch': ('x', SerialLoop(4))}" in found
 
 
+@pytest.mark.fast(0)
 def test_loops_and_overlap_are_chosen_where_they_are_offered():
     arguments = shapes(4096, 512, 512, 64)
     free = nx.plan(mapped(), *arguments, mesh=abstract(x=2), machine=SLOW, names=["batch"])

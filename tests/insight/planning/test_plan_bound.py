@@ -157,6 +157,7 @@ def test_no_layout_is_faster_than_the_bound(program, number):
                 assert plan.candidates[0].time == pytest.approx(best, rel=1e-9)
 
 
+@pytest.mark.fast(0)
 def test_the_bound_is_the_arithmetic_that_cannot_be_avoided():
     # 4 products of 2 * 256 * 512 * 512 operations over 4 devices of 1e12 per second: the forward pass, and with
     # respect to x and w; none of the products of the first layer with respect to x. Six names, of which some divide.
@@ -189,6 +190,7 @@ def test_a_small_space_is_searched_exactly():
     assert (again.traces, again.bound, str(again)) == (plan.traces, plan.bound, str(plan))
 
 
+@pytest.mark.fast(0)
 def test_with_enough_tries_all_layouts_are_judged():
     args = types(w={"inputs": 64, "hidden": 128}, v={"hidden": 128, "outputs": 16}, x={"batch": 1024, "inputs": 64})
     f = nx.xmap(jax.value_and_grad(network, argnums=(0, 1)))

@@ -44,7 +44,7 @@ def has(resources, name, axes):
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("fixed", "axes"),
     [("y", {"y"}), (("x", "y"), {"x", "y"}), (("y",), {"y"}), (None, set()), ((), set())],
@@ -57,6 +57,7 @@ def test_every_layout_has_the_fixed_mapping(fixed, axes):
         assert has(one.axis_resources, "hidden", axes), one
 
 
+@pytest.mark.fast(0)
 def test_the_best_is_the_best_of_those_with_the_mapping():
     mesh = abstract(x=4, y=2)
     plan = nx.plan(program(), *args(), mesh=mesh, machine=SLOW, fixed={"outputs": "y"})

@@ -59,6 +59,7 @@ def planned(**options):
     return nx.plan(nx.xmap(step), *TYPES, **options)
 
 
+@pytest.mark.fast(0)
 def test_zero_1_sends_what_an_all_reduce_does_and_stores_a_share_of_the_state():
     mesh = jax.make_mesh((8,), ("x",))
     small = jax.eval_shape(lambda: arguments(jnp.zeros, 16, 16, 32, 2))
@@ -120,6 +121,7 @@ def attention_step(w, x):
     return jax.value_and_grad(loss)(w, x)
 
 
+@pytest.mark.fast(0)
 def test_a_long_sequence_is_a_balanced_ring():
     """One sequence: the batch has nothing to shard, and four heads do not divide over eight devices."""
     sizes = {"embed": 512, "heads": 4, "key": 128, "pos": 32768, "batch": 1}

@@ -134,13 +134,14 @@ PAIRS = [
 ]
 
 
-@pytest.mark.fast(3)
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_it_moves_what_is_needed_and_gives_what_shard_gives(before, after):
     check(tree(), LAYOUTS[before](), LAYOUTS[after]())
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("memory", [pytest.param(24, marks=pytest.mark.fast(0)), 100])
 def test_pieces_in_flight_stay_within_the_memory(memory):
     move, *_ = check(tree(), LAYOUTS["columns"](), LAYOUTS["half"](), memory=memory)

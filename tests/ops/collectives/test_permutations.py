@@ -64,8 +64,8 @@ def test_scatter_and_exchange(placement):
     check(ours, theirs, (x, only_b), (["a", "b", ...], ["b", ...]), out, placement, axis_sizes={"a": 8})
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_over_two_names(placement):
     x = array(8, 4, 32, 2, seed=3)
@@ -147,7 +147,7 @@ def test_permutations(placement):
     check(ours, theirs, (x, only_b), (["a", "b", ...], ["b", ...]), out, placement, axis_sizes={"a": 8})
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [p for p in FEW if "b" not in dict(p.resources)], ids=str)
 def test_integers_truth_values_and_trees(placement):
     n, t = array(8, 8, kind="int"), array(8, 8, kind="bool")
@@ -236,7 +236,7 @@ def test_mesh_axes_in_another_order_than_the_mesh(axes, kind):
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")], ids="".join)
 @pytest.mark.parametrize("resources", [{"a": "y", "b": "x"}, {"a": ("z", "x"), "b": "y"}], ids=str)
 def test_two_names_and_their_gradient_in_another_order_than_the_mesh(names, resources):
@@ -300,6 +300,7 @@ def test_bytes_of_a_general_permutation():
     assert summary == {"collective-permute": (2, 4 * 16)}
 
 
+@pytest.mark.fast(0)
 def test_bytes_of_scatter_exchange_and_broadcast():
     x = array(16, 16, 5)
     block = 4 * 5 * 4 * 16

@@ -77,8 +77,8 @@ FORMS = ("contracted", "free", "batch", "scattered", "reduced")
 PLACES = [(YX, "auto", "bidirectional"), (X, "auto", True), (XY, "explicit", True)]
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("case", "axes", "kind", "overlap"),
     [(case, *place) for case in CASES for place in (PLACES if case in FORMS else PLACES[:1])],
@@ -115,7 +115,7 @@ def sent(case, overlap, axes):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("case", "overlap"),
     [
@@ -137,7 +137,7 @@ def test_costs(case, overlap):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("case", "overlap", "axes"),
     [
@@ -241,7 +241,7 @@ def test_three_operands_and_no_compilation():
     assert {(c.kind, c.bytes) for c in collectives(f.lower(*args).compile())} == {("collective-permute", 4 * 8 * 4 // 4)}
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("overlap", BOTH)
 def test_the_gathered_operand_never_exists(overlap):
     # 8 MiB of weights in blocks of 1 MiB; a few blocks are on their way at a time.
@@ -280,6 +280,7 @@ def test_an_operand_with_two_gathered_axes_meets_the_other_one(swapped, overlap)
     assert kinds == {"all-gather", "collective-permute"}  # one of the two axes goes around
 
 
+@pytest.mark.fast(0)
 def test_the_default_of_a_mapped_function():
     equation = CASES["contracted"][-1]
     args = operands(equation)

@@ -59,7 +59,7 @@ OUT_AXES = {
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [*FEW, Placement("tokens", (4, 2), (("b", ("y",)), ("c", None)))], ids=str)
 def test_placements(placement):
     check(named, plain, [array(4, 8, 3)], (["b", "a", "c"],), OUT_AXES, placement)

@@ -80,7 +80,7 @@ OUT = {
 
 
 @pytest.mark.full(0)
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACED, ids=str)
 def test_values_and_gradients(placement):
     """The groups are complete on every device, or (G) sharded like the elements, which does not divide."""

@@ -126,6 +126,7 @@ def frames(values, size, center, least):
     return pd.DataFrame(values).rolling(size, center=center, min_periods=least)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=str)
 def test_missing_values(resources):
     """A window is reduced over the elements that are not NaN, and NaN if it has too few of them."""
@@ -160,6 +161,7 @@ def test_missing_values(resources):
     )
 
 
+@pytest.mark.fast(0)
 def test_the_gradient_of_missing_values_is_zero():
     x = nx.named(make.array([1.0, np.nan, 3.0, 4.0]), ["a"])
     for kind in ("sum", "mean", "max", "median"):

@@ -73,7 +73,7 @@ OUT_AXES = (
 )
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_reads_as_jnp_does(placement):
@@ -150,7 +150,7 @@ SLICES = [
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("index", SLICES, ids=str)
 def test_slices_of_a_sharded_axis_of_its_own_name(index):
     fun = nx.xmap(

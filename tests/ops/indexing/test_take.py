@@ -57,7 +57,7 @@ OUT_AXES = [[None, "b", "j"]] * 3 + [
 ]
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(2)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("placement", CHOSEN, ids=str)
 def test_in_every_placement(placement):
@@ -163,6 +163,7 @@ def test_a_sharded_batch_reads_a_whole_table():
 # --- unmapped, and mistakes --------------------------------------------------------------------------
 
 
+@pytest.mark.fast(0)
 def test_plain_arrays():
     np.testing.assert_array_equal(nx.take(TABLE, WHOLE, 0), jnp.take(TABLE, WHOLE, 0))
     np.testing.assert_array_equal(nx.take(TABLE, [0, 3]), jnp.take(TABLE, jnp.array([0, 3])))
@@ -239,7 +240,7 @@ def test_two_names_on_one_mesh_axis():
 # --- positional indexing -----------------------------------------------------------------------------
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW[:3], ids=str)
 def test_positional_indexing(placement):
     """Slices and integers act on positional axes; a named index array is used per instance."""

@@ -137,7 +137,7 @@ def test_all_methods(placement):
     check(modes, jax.jit(want_modes), (x, y), (AXES, ["b", None]), (AXES,) * 5, placement, grad=False)
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_integers_and_truth_values(placement):
     x = array(8, 4, kind="int")
@@ -151,7 +151,7 @@ def test_integers_and_truth_values(placement):
     check(fun, jax.jit(want), (x,), (["a", "b"],), (["a", "b"],) * 3, placement, grad=False)
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_named_values_have_positional_axes_at_an_index_of_a_positional_axis(placement):
     rows, numbers = make.array([3, 0]), array(8, 2, seed=8)
@@ -237,7 +237,7 @@ ONCE = make.array([6, 1, -8, 9])  # different ones, the last out of range
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("devices", [4, 3])
 @pytest.mark.parametrize("method", ["multiply", "divide"])
 def test_products_at_several_entries_of_a_sharded_axis_have_gradients(method, devices):

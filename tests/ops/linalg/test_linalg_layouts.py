@@ -59,7 +59,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_two_axes_as_rows_padded_and_in_steps(layout):
     x = data(8 if "SerialLoop" in str(layout) else 7, 3, 4)
@@ -67,7 +67,7 @@ def test_two_axes_as_rows_padded_and_in_steps(layout):
     agree(mapped(nx.named(put(x), ["t", "t2", "k"])), x)
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("rows", "layout"), [(11, {"t": "x"}), (12, {"t": nx.SerialLoop(4)})], ids=["padded", "steps"])
 def test_gradients_of_padded_rows_and_of_rows_in_steps(rows, layout):
     def loss(x):
@@ -94,7 +94,7 @@ def test_padding_takes_no_part_in_matrices_without_full_rank():
     agree(mapped(nx.named(put(x), ["t", "t2", "k"])), x)
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("kind", ["explicit", "auto"])
 @pytest.mark.parametrize("rows", [8, 7])

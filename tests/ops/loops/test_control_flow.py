@@ -206,6 +206,7 @@ def test_programs(label, placement):
     check(named, jax.jit(plain), inputs(), IN_AXES, out_axes, placement)
 
 
+@pytest.mark.fast(0)
 def test_gradient_in_the_body():
     """The gradient of a scan, taken inside of the mapped function, and its derivative."""
 
@@ -433,6 +434,7 @@ def test_a_while_loop_asks_the_others_only_if_its_body_communicates():
 # --- forms, options, other transformations -------------------------------------------------------------------------------
 
 
+@pytest.mark.fast(0)
 def test_scan_like_lax():
     x = array(5, 3)
     for axis, value in (
@@ -581,7 +583,7 @@ def test_arrays_on_an_explicit_mesh_outside_of_a_mapped_function():
         assert np.abs(np.asarray(halved.data)).max() <= 1
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_under_jit_and_jax_vmap(kind):
     mesh = make_mesh((4, 2), kind)
@@ -603,6 +605,7 @@ def test_under_jit_and_jax_vmap(kind):
     np.testing.assert_allclose(have, jax.vmap(plain)(xs), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.fast(0)
 def test_eager_without_jit():
     x, w, v = inputs()
     f = nx.xmap(fold_layers, IN_AXES, ["b", "a", "c"], jit=False)

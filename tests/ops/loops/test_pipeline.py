@@ -420,6 +420,7 @@ def test_layers_that_do_not_divide_are_a_fold_in_steps_and_refused_over_stages()
 # --- idle ticks -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fast(0)
 def test_what_idle_stages_compute_gets_nowhere():
     """Each layer is defined for what the one before gives, and for nothing else: elsewhere its value or its slope is infinite."""
     start, end = jnp.array([0.0, 5.0, 5.0, 5.0]), jnp.full(4, 5.1)

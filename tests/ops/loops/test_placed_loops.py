@@ -339,8 +339,8 @@ def loss(named):
     return of
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("mode", ["jit", "eager, set_mesh", "jit, set_mesh"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("label", [label for label in PROGRAMS if label not in WITHOUT_GRADIENT])
@@ -391,6 +391,7 @@ def test_joins_and_reads(label, mode):
 # --- placements, closed-over arrays, errors ----------------------------------------------------------------------------------
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("mode", MODES)
 def test_results_keep_the_placement(mode):
     mesh, _, (v, w, t) = arguments("two axes")
@@ -431,6 +432,7 @@ def test_a_stacked_axis_leaves_the_mesh_axis_to_its_entries(mode):
         assert dict(zip(got.dims, got.sharding.spec, strict=True)) == {"t": None, "b": "x", "k": None}, label
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("mode", ["eager", "eager, set_mesh", "jit, set_mesh"])
 def test_closed_over_arrays(mode):
     """No operand is placed: the mesh is found while the body is traced."""
@@ -498,7 +500,7 @@ WIDE = {
 }
 
 
-@pytest.mark.fast(4)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("layout", ["kept", "scanned"])
 @pytest.mark.parametrize("kind", ON_SOME)
 @pytest.mark.parametrize("name", WIDE)

@@ -91,6 +91,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @pytest.mark.parametrize(("shape", "resources", "sizes"), [LAYOUTS[0], *OTHERS])
 def test_values_and_gradients_are_those_of_the_unmapped_program(shape, resources, sizes):
@@ -299,7 +300,8 @@ def dependences(text):
     return found
 
 
-@pytest.mark.full(0)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("step", [layer, pytest.param(renamed, marks=pytest.mark.fast(0))])
 def test_no_computation_of_a_step_waits_for_a_collective(step):
     w, x = arrays()
@@ -359,6 +361,7 @@ def test_memory_and_time_are_estimated():
         assert ahead.hidden == pytest.approx(sent if hides_all else sum(computed.values()), rel=1e-6)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("what", ["the carry", pytest.param("the slice", marks=pytest.mark.fast(0))])
 def test_callbacks_run_once_a_step(what):
     """A callback is no part of the gather, which has no carry."""

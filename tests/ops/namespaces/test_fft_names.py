@@ -25,7 +25,7 @@ ONE_AXIS = {
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(3)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", ONE_AXIS)
 def test_out_axis_in_mapped_functions(name):
     size, transform, oracle = ONE_AXIS[name]
@@ -46,6 +46,7 @@ def test_out_axis_in_mapped_functions(name):
         np.testing.assert_allclose(mapped(x), want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.fast(0)
 def test_gradient_of_a_renamed_transform():
     x = array(8, 3, seed=2)
 

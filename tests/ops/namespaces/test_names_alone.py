@@ -149,7 +149,7 @@ ALL_AXES = {
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(4)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("place", ALL_AXES)
 def test_functions_of_all_positional_axes(place):
     call, remedy = ALL_AXES[place]
@@ -181,6 +181,7 @@ def test_what_says_its_axes_is_as_before():
         np.testing.assert_array_equal(nx.positional(packed, ["q", "k"]), np.packbits(bits.data, axis=1))
 
 
+@pytest.mark.fast(0)
 def test_by_name_and_by_position_all_is_as_before():
     x = nx.named(array(4, 6), ["q", ...])
     np.testing.assert_array_equal(nx.flip(X, ...).data, X.data[::-1, ::-1])

@@ -31,7 +31,7 @@ FUNCTIONS = {
 KINDS = list(itertools.product((AxisType.Auto, AxisType.Explicit), repeat=2))
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("kinds", KINDS, ids=str)
 @pytest.mark.parametrize("place", ["inside", "outside"])

@@ -45,7 +45,7 @@ NAMES = ["b", "a", "h", "d"]
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [*places("unmapped-auto", "both-explicit", "two-reversed-auto"), PARTITIONER[3]], ids=str)
 def test_causal(placement):
     def named(q, k, v):
@@ -71,8 +71,8 @@ def test_a_window_that_reaches_further_than_numbers_of_32_bits_hides_nothing(res
     np.testing.assert_allclose(f(Q, K, V), plain(Q, K, V, allowed=causal(8, 8)), rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", places("unmapped-auto", "crossed-auto", "two-mesh-axes-explicit"), ids=str)
 def test_bias_mask_window_and_lengths(placement):
     """Heads that share keys by a name of their own; a bias of a part of the axes; physical orders that differ; one row is empty."""
@@ -238,8 +238,8 @@ def test_positional_axes_are_batch_axes_too(placement):
 # --- as JAX's own ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_as_in_jax(dtype):
     q, k = array(2, 8, 6, 4).astype(dtype), array(2, 8, 3, 4).astype(dtype)
@@ -300,8 +300,8 @@ def test_bfloat16(resources):
         np.testing.assert_allclose(h.astype(jnp.float32), w, rtol=0.05, atol=0.03)
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"key": "x"}], ids=str)
 def test_large_scores_and_rows_without_a_key(resources):
     """Scores of a thousand do not overflow, and a row whose keys are all masked, or have a bias of minus infinity, is zero."""
@@ -467,6 +467,7 @@ def test_keys_on_other_devices_than_queries():
     assert hlo.summary(whole.lower(q, k, k).compile())["all-reduce"] == (3, forwards["all-reduce"][1] + q.nbytes)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{"b": "x"}, {"h": "y"}, {"b": "x", "h": "y"}], ids=str)
 def test_batch_and_heads_send_nothing(resources):
     f = mapped(resources, make_mesh((4, 2)), is_causal=True)
@@ -699,6 +700,7 @@ MASKS = {
 }
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("which", MASKS)
 def test_scores_are_read_as_often_where_rows_may_be_empty(which):
     """Under causality every query sees a key. What may mask all keys of one costs no pass over the scores more."""
@@ -722,6 +724,7 @@ def test_scores_are_read_as_often_where_rows_may_be_empty(which):
     assert accessed(**MASKS[which]) <= 1.01 * accessed(is_causal=True)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("axis_resources", [{}, {"t": "x"}, {"k": "x"}], ids=str)
 def test_without_features(axis_resources):
     """Scores are 0 then, with the default scale too, which was a division by zero."""

@@ -58,7 +58,7 @@ LAYOUTS = {
 OPTIONS = [{}, {"is_causal": True}, {"is_causal": True, "local_window_size": (2, 1)}, {"scale": 0.7}]
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(4)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("partitioning", ["manual", "global"])
@@ -77,6 +77,7 @@ def test_the_kernel_gives_the_values_and_gradients_of_the_default(layout, partit
         np.testing.assert_allclose(have.astype(jnp.float32), want.astype(jnp.float32), rtol=0.05, atol=0.05)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     "dims",
     [
@@ -107,6 +108,7 @@ def test_query_heads_and_another_name_of_the_keys(gpu):
     np.testing.assert_allclose(have.data.astype(jnp.float32), want.data.astype(jnp.float32), rtol=0.02, atol=0.02)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"t": "x"}, {"h": "x"}], ids=str)
 def test_xla_is_the_default(resources):
     def of(implementation):

@@ -68,8 +68,8 @@ def segments_of(segments):
     return result
 
 
-@pytest.mark.full(2)
-@pytest.mark.fast(2)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[0], PARTITIONER[3]], ids=str)
 def test_values_and_gradients(placement, kind):
@@ -115,7 +115,7 @@ CROSS = [
 
 
 @pytest.mark.full(3)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", CROSS, ids=str)
 def test_keys_on_mesh_axes_of_their_own(placement):
     def body(q, k, v, sinks):
@@ -149,7 +149,7 @@ def test_shared_key_heads_uneven_sizes_and_sinks_per_batch(resources):
     check(body, jax.jit(oracle), (q, k, sinks), axes, (dims, dims[:3]), placement)
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"s": "x"}], ids=str)
 def test_rows_without_a_key(resources):
     """A sink of minus infinity is none; without keys the result is 0, and its logarithm minus infinity; gradients are finite."""
@@ -177,6 +177,7 @@ def test_rows_without_a_key(resources):
     assert all(np.all(np.isfinite(g)) for g in grads)
 
 
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_second_derivatives_of_the_ring():
     f = nx.xmap(named("causal"), AXES, OUT, axis_resources={"a": "x"}, mesh=make_mesh((4,)))
@@ -192,6 +193,7 @@ def test_second_derivatives_of_the_ring():
     jax.tree.map(lambda h, w: np.testing.assert_allclose(h, w, rtol=1e-3, atol=1e-4), have, want)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("balance", [None, "zigzag"])
 def test_sinks_send_nothing(balance):
     def sent(sinks):
@@ -205,7 +207,7 @@ def test_sinks_send_nothing(balance):
     assert sent(nx.named(SINKS, ["b"])) == sent(None)
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}], ids=str)
 def test_bfloat16(resources):
     args = tuple(x.astype(jnp.bfloat16) for x in (Q, K, V, SINKS))
@@ -246,7 +248,7 @@ def in_parts(q, k, v, sinks):
     return combine([combine(pairs[:2]), pairs[2]])
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(2)
 @pytest.mark.parametrize(
     "placement", [Placement("unmapped", None, ()), Placement("both", (4, 2), (("a", "x"), ("e", "y")), "explicit")], ids=str
@@ -256,6 +258,7 @@ def test_parts_combine_to_the_whole(placement):
     check(in_parts, jax.jit(formula), (Q, K, V, SINKS), axes, OUT, placement)
 
 
+@pytest.mark.fast(0)
 def test_parts_without_keys_have_no_weight():
     """Even if the result of such a part is NaN; without any key the combination is 0."""
     y, log = (nx.named(jnp.asarray(x), dims) for x, dims in zip(formula(Q, K, V), OUT, strict=True))

@@ -90,8 +90,8 @@ PLACES = [
 ]
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", PLACES, ids=str)
 def test_prompts_and_steps_equal_full_attention(placement):
     def named(*args):
@@ -113,6 +113,7 @@ def test_other_orders_of_storage_with_a_window_and_a_cap(placement, order):
     check(named, oracle, ARGS, tuple(IN_AXES), OUT_AXES, placement, tol=5e-5, grad=False, axis_sizes={"cache": SLOTS})
 
 
+@pytest.mark.fast(0)
 def test_narrow_dtypes():
     args = [nx.named(x, axes) for x, axes in zip(ARGS, IN_AXES, strict=True)]
     have = generate(*args, shape=SHAPE, dtype=jnp.bfloat16)
@@ -143,8 +144,8 @@ SENT = [
 ]
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize(("resources", "kinds"), SENT)
 def test_a_donated_cache_is_updated_in_place_and_little_is_sent(resources, kinds, kind):
@@ -236,7 +237,7 @@ def test_layers_of_a_scan(how, resources, kind):
     np.testing.assert_allclose(jnp.concatenate(have, 1), want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.full(2)
 @pytest.mark.parametrize("rows", [["layers", "batch"], ["layers"]], ids=["rows differ", "rows are alike"])
 @pytest.mark.parametrize("resources", [{}, {"batch": "x"}, {"heads": "y"}, {"cache": "x"}, {"batch": "x", "heads": "y"}])
@@ -323,6 +324,7 @@ def test_generation_in_one_compiled_loop():
     np.testing.assert_allclose(f(x), want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.fast(0)
 def test_queries_that_see_all_slots_of_an_encoder():
     memory, q = array(2, 5, 4), array(2, 3, 4, seed=1)
     cache = KVCache.init({"batch": 2, "cache": 7, "key": 4}).append(

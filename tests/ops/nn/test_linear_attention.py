@@ -100,8 +100,8 @@ def check_kind(kind, placement, **options):
     check(by_name(kind, **options), oracle(kind), args, tuple(AXES[name] for name in names), OUT, placement, tol=5e-5)
 
 
-@pytest.mark.full(4)
-@pytest.mark.fast(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[0], PARTITIONER[3]], ids=str)
 def test_values_and_gradients(placement, kind):
@@ -123,8 +123,8 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.full(4)
-@pytest.mark.fast(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["by feature", "delta by head"])
 @pytest.mark.parametrize("label", LAYOUTS)
 def test_layouts(label, kind):
@@ -142,7 +142,7 @@ LONG |= {"segments": np.repeat([3, 3, -1, 4, 5, -1, 5, 7, 7], 10)[:83], "constan
 
 
 @pytest.mark.fast(2)
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("chunk_size", [1, 5, 32, 200])
 def test_chunks(kind, chunk_size):
@@ -191,6 +191,7 @@ def on_devices(q, k, v, beta, decay):
     return recurrence(jnp, q, k, v, state, beta, decay=decay)[0]
 
 
+@pytest.mark.fast(0)
 def test_only_states_are_sent():
     mesh = make_mesh((4,))
     args = [ARRAYS[name] for name in ("query", "key", "value", "beta", "by_head")]
@@ -213,6 +214,7 @@ def test_only_states_are_sent():
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4), have, want)
 
 
+@pytest.mark.full(2)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("function", [linear, delta])
 @pytest.mark.parametrize("kind", ["auto", "explicit"])

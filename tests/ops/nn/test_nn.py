@@ -57,8 +57,8 @@ PROGRAM = {
 TOGETHER = together(PROGRAM)
 
 
-@pytest.mark.fast(1)
-@pytest.mark.full(0)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 def test_placements(placement):
     named, plain, out_axes = TOGETHER
@@ -87,6 +87,7 @@ def test_activations(name):
     assert pickle.loads(pickle.dumps(function)) is function
 
 
+@pytest.mark.fast(0)
 def test_flags_and_parameters():
     x = array(4, 3)
     named = nx.named(x, ["b", "c"])

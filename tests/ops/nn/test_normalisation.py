@@ -188,7 +188,7 @@ def elsewhere(x):
 
 
 @pytest.mark.full(3)
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("body", "forwards", "whole"),
     [
@@ -287,6 +287,7 @@ def test_arrays_without_names():
     assert found.mean.shape == (24,)
 
 
+@pytest.mark.fast(0)
 def test_what_the_group_norm_of_the_documentation_is():
     grouped = nx.rearrange(nx.named(X, ["n", "k"]), "{n, k=(groups each)} -> {n, groups, each}", groups=4)
     want = normal(X.reshape(16, 4, 6), 2).reshape(16, 24)
@@ -294,6 +295,7 @@ def test_what_the_group_norm_of_the_documentation_is():
     np.testing.assert_allclose(nx.positional(have, ["n", "k"]), want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.fast(0)
 def test_second_derivatives():
     f = nx.xmap(lambda x: nx.nn.layer_norm(x, "k"), ["n", "k"], ["n", "k"], axis_resources={"k": "x"}, mesh=MESH)
     t = jnp.cos(X)

@@ -63,7 +63,7 @@ MORE = [
 ]
 
 
-@pytest.mark.fast(3)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", MORE, ids=str)
 def test_bias_in_every_placement(placement):
     """Queries {a} and keys {key}; queries of a batch {b} that begin elsewhere."""

@@ -116,7 +116,7 @@ OPTIONS = [
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", MORE, ids=str)
 def test_every_placement_of_features_and_of_positions(placement):
     """Features {a} and positions {b}; those of a batch {c} too, whose axis the queries lack."""
@@ -296,6 +296,7 @@ def test_configurations_that_lack_an_entry(config, words):
         nx.nn.rope_scaling({"rope_scaling": 2.0})
 
 
+@pytest.mark.fast(0)
 def test_narrow_dtypes_are_rotated_in_float32():
     x, positions = array(64, 8).astype(jnp.bfloat16), jnp.arange(64) * 100
     have = nx.nn.rope(nx.named(x, ["pos", "d"]), nx.named(positions, ["pos"]), "d")
@@ -304,6 +305,7 @@ def test_narrow_dtypes_are_rotated_in_float32():
     np.testing.assert_allclose(have.data.astype(float), want.astype(float), rtol=1e-2, atol=1e-5)
 
 
+@pytest.mark.fast(0)
 def test_features_that_are_not_rotated_are_left_alone():
     x = jnp.array([[1.0, 2.0, jnp.inf, jnp.nan]])
     for resources in ({}, {"d": "x"}):
@@ -313,6 +315,7 @@ def test_features_that_are_not_rotated_are_left_alone():
         np.testing.assert_allclose(f(x), rotated(x, 3, size=2), rtol=1e-6)
 
 
+@pytest.mark.fast(0)
 def test_rows_of_a_ragged_array_count_for_themselves():
     rows = nx.Ragged(nx.named(array(10, 4), ["token", "d"]), nx.named(jnp.array([3, 5]), ["row"]), tokens="token", rows="row")
     have = nx.nn.rope(rows.values, rows.positions, "d")
@@ -321,7 +324,7 @@ def test_rows_of_a_ragged_array_count_for_themselves():
     np.testing.assert_allclose(have.data[:8], rotated(rows.values.data, positions)[:8], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.fast(3)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("resources", "options", "kinds"),
     [

@@ -111,7 +111,7 @@ def test_positional_axes_are_capped_as_named_ones_are(batched):
     np.testing.assert_allclose(nx.positional(have, ["b", ...]) if batched else have, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_second_derivatives_of_the_ring():
     def second(resources):

@@ -39,8 +39,8 @@ def by_hand(start, stop, is_causal=False, local_window_size=None, balance=None):
     return f
 
 
-@pytest.mark.full(5)
-@pytest.mark.fast(2)
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("part", [slice(0, 4), slice(2, None), None], ids=str)
 @pytest.mark.parametrize("placement", FEW, ids=str)
@@ -51,7 +51,8 @@ def test_values_and_gradients(placement, part, kind):
     check(named, by_hand(start, stop, **KINDS[kind]), (Q, K), (["a", "b", "d"], ["a", "d"]), out, placement, tol=1e-4)
 
 
-@pytest.mark.fast(1)
+@pytest.mark.full(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("part", [{"v": slice(0, 4)}, None], ids=str)
 @pytest.mark.parametrize("resources", [{"d": "y"}, {"a": "x", "d": "y"}, {"a": "x", "v": "y"}], ids=str)
 def test_sharded_features(resources, part):
@@ -196,7 +197,7 @@ CACHES = [
 ]
 
 
-@pytest.mark.full(3)
+@pytest.mark.full(1)
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("placement", CACHES, ids=str)
@@ -213,7 +214,7 @@ def test_prompts_and_steps_of_a_cache_of_keys(placement, part):
     )
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("is_traced", [False, True], ids=["eager", "jit"])
 def test_a_cache_of_keys_outside_of_bodies_with_a_window(is_traced):
     mesh = make_mesh((4, 2), "explicit")
@@ -269,6 +270,7 @@ def test_bytes_of_a_cache_of_keys(resources, kinds):
         assert memory.temp_size_in_bytes <= by_hand
 
 
+@pytest.mark.fast(0)
 def test_sharded_features_send_the_result_of_a_step():
     mesh = make_mesh((4, 2))
     cache = KVCache.init({"batch": 4, "cache": 512, "key": 8}, value={"latent": slice(0, 6)})

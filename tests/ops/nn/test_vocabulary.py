@@ -131,7 +131,7 @@ def test_extreme_logits():
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"v": "x"}, {"v": ("y", "x"), "t": ()}], ids=str)
 def test_a_label_that_is_no_class(resources):
     x, y = array(4, 8), make.array([-1, 3, 8, 7])
@@ -268,7 +268,7 @@ def test_the_loss_sends_what_one_would_send_by_hand():
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", [FEW[1], FEW[2], FEW[4], PARTITIONER[3]], ids=str)
 def test_embedding(placement):
     """The table is {a, c}, the tokens are {b}[5]; the loss of the looked-up rows against the same table (tied weights)."""
@@ -291,6 +291,7 @@ def take_by_hand(table, ids):
     return jnp.where(here[:, None], table[jnp.where(here, mine, 0)], 0)
 
 
+@pytest.mark.fast(0)
 def test_the_embedding_sends_what_one_would_send_by_hand():
     table, ids = array(64, 6), make.asarray(np.random.default_rng(0).integers(0, 64, 16))
     named = mapped(lambda table, ids: nx.take(table, ids, "v"), (["v", "e"], ["t"]), ["t", "e"], {"v": "x", "t": "y"})

@@ -124,7 +124,7 @@ def test_accumulated_over_steps():
     compare(size, shape, kind, resources | {"b": nx.SerialLoop(2)}, options)
 
 
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.fast(0)
 def test_second_derivatives():
     mesh, (q, k, v) = make_mesh((4,)), (array(1, 8, 2, 3, seed=i) for i in range(3))
@@ -196,7 +196,8 @@ CHUNKS = np.arange(16)
 ZIGZAG, CONTIGUOUS = np.minimum(CHUNKS, 15 - CHUNKS), CHUNKS // 2
 
 
-@pytest.mark.full(0)
+@pytest.mark.fast(0)
+@pytest.mark.full(1)
 @pytest.mark.parametrize("gradient", [False, pytest.param(True, marks=pytest.mark.fast(0))], ids=["forward", "gradient"])
 def test_every_device_computes_the_same_number_of_pairs(gradient):
     pairs = computed("zigzag", gradient=gradient)

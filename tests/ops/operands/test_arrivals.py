@@ -49,8 +49,8 @@ def loss_of(results, weights):
     return sum(jnp.sum(results[label] * weights[label]) for label in results)
 
 
-@pytest.mark.full(0)
-@pytest.mark.fast(1)
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("kind", "layout"), CASES)
 def test_sharded_over_axes_that_nobody_maps(kind, layout):
     axis_type = AxisType.Auto if kind == "auto" else AxisType.Explicit
@@ -105,7 +105,7 @@ CLOSED_OVER = {
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("partitioning", ["manual", "auto"])
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("nested", [False, True], ids=["flat", "nested"])
@@ -154,7 +154,7 @@ def closed_over(x, c):
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("entry", ["x", ("x", "y"), ("y", nx.SerialLoop(2))], ids=str)
 def test_committed_elsewhere_along_a_name_that_does_not_divide(entry, kind):

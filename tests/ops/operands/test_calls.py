@@ -68,6 +68,7 @@ def python_calls(function):
 # --- cost -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fast(0)
 @KINDS
 @pytest.mark.parametrize("outer", [False, True], ids=["direct", "jit"])
 def test_a_call_calls_two_functions_for_each_named_array(kind, outer):
@@ -101,7 +102,7 @@ CONTAINERS = {
 }
 
 
-@pytest.mark.fast(4)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_an_array_that_comes_from_elsewhere_later_is_moved(container):
     mesh = make_mesh((8,))
@@ -119,6 +120,7 @@ def test_an_array_that_comes_from_elsewhere_later_is_moved(container):
         np.testing.assert_allclose(result, np.sum(x) + 2 * np.sum(y) + 3 * np.sum(y), rtol=1e-5)
 
 
+@pytest.mark.fast(0)
 @KINDS
 def test_arrays_of_other_meshes_over_the_same_devices_are_moved(kind):
     # JAX would take them as they are, and compile a program that shards the result in another way, or end the process.
@@ -141,6 +143,7 @@ def test_arrays_of_other_meshes_over_the_same_devices_are_moved(kind):
             assert (result.sharding.mesh.axis_names, tuple(result.sharding.spec)[:1]) == (("x", "y"), ("x",))
 
 
+@pytest.mark.fast(0)
 def test_arrays_that_are_stored_padded_and_others_in_turn():
     mesh, other = make_mesh((4,)), other_mesh((2, 2), ("y", "z"), "auto", jax.devices()[:4])
     f = nx.xmap(lambda xs: [nx.cumsum(x, "b") for x in xs], axis_resources={"b": "x"}, mesh=mesh)
@@ -154,6 +157,7 @@ def test_arrays_that_are_stored_padded_and_others_in_turn():
             np.testing.assert_allclose(np.asarray(have.data)[: len(want)], np.cumsum(want, 0), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.fast(0)
 @KINDS
 def test_with_and_without_a_context(kind):
     mesh, x = make_mesh((2, 4), kind), array(8, 8)

@@ -94,6 +94,7 @@ def test_other_names_and_places_compile_nothing(operation, compilations):
 # --- what tells calls apart -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fast(0)
 def test_other_axes_and_options_are_other_calls():
     x = nx.named(jnp.asarray(X), ["a", "b"])
     y = nx.named(jnp.asarray(X.T.copy()), ["b", "a"])
@@ -201,6 +202,7 @@ def test_what_a_raw_transform_has_stripped_is_found_out():
 # --- where names mean blocks ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fast(0)
 def test_nothing_that_was_remembered_is_used_in_a_body():
     """The body closes over arrays that are global there, and of which it must take its block."""
     x = nx.named(jnp.asarray(X), ["a", "b"])
@@ -255,6 +257,7 @@ def test_while_another_thread_is_in_a_body():
     np.testing.assert_allclose(results[0], np.exp(X).sum(0), rtol=1e-5)
 
 
+@pytest.mark.fast(0)
 def test_under_transformations():
     x = nx.named(jnp.asarray(X), ["a", "b"])
 
@@ -272,6 +275,7 @@ def test_under_transformations():
         np.testing.assert_allclose(f(x), f(x), rtol=1e-6)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("data", [make.asarray(X), make.keys(4, 6)], ids=["numbers", "keys"])
 def test_reads_at_numbers_out_of_range_are_refused_each_time(data):
     x = nx.named(data, ["a", "b"])
@@ -284,6 +288,7 @@ def test_reads_at_numbers_out_of_range_are_refused_each_time(data):
                 x["a", i]
 
 
+@pytest.mark.fast(0)
 def test_a_read_of_a_placed_array_stays_on_its_devices():
     """There the place is part of the program, and what is sent is that of a slice."""
     mesh = make_mesh((4, 2))

@@ -66,7 +66,7 @@ def matmul(x, y):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_pallas(placement):
     """A batch over two names, and parameters that lack both: their gradient is summed over them."""
@@ -75,6 +75,7 @@ def test_pallas(placement):
     check(nx.nmap(differentiable), vectorised, args, (["a", "b", None, None], [None]), ["a", "b", None, None], placement)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_pallas_of_two_names(placement):
     x, y = array(8, 2, 3), array(3, 4, 5, seed=1)
@@ -125,7 +126,7 @@ SLOW = {"odeint": ["two-mesh-axes"], "cg": ["one-each", "both"]}
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(
     ("loop", "placement"), [(loop, p) for loop in LOOPS for p in FEW if p.label in SLOW.get(loop, [p.label])], ids=str
 )
@@ -242,7 +243,7 @@ IN_STEPS = {
 }
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("where", [nx.SerialLoop(4), nx.SerialLoop(3), ("x", nx.SerialLoop(2))], ids=str)
 @pytest.mark.parametrize("loop", IN_STEPS)

@@ -189,7 +189,7 @@ def repeat(call, times):
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(4)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_repeated_call_traces_and_compiles_nothing(name, events):
     repeat(CALLS[name], 2)
@@ -198,7 +198,7 @@ def test_a_repeated_call_traces_and_compiles_nothing(name, events):
     assert events == []
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", WITH_NUMBERS)
 def test_a_call_with_numbers_traces_and_compiles_nothing_after_some(name, events):
     call = WITH_NUMBERS[name]
@@ -261,7 +261,7 @@ def test_repeated_calls_keep_no_memory(name, events):
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", WITH_FUNCTIONS)
 def test_a_closure_of_another_value_is_another_function(name):
     def times(factor):
@@ -275,7 +275,7 @@ def test_a_closure_of_another_value_is_another_function(name):
 
 
 @pytest.mark.full(10)
-@pytest.mark.fast(4)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", WITH_FUNCTIONS)
 def test_a_closure_over_arrays_gives_their_values(name):
     """Arrays of one type, in functions of one line: nothing but their values differs."""
@@ -364,7 +364,7 @@ def test_a_function_whose_surroundings_change_behaves_as_under_jax(name, monkeyp
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("name", WITH_FUNCTIONS)
 def test_functions_that_are_deleted_are_freed(name):
     """Within the bound of JAX's own caches, which `jax.clear_caches` empties."""

@@ -179,7 +179,7 @@ COSTS = [
 ]
 
 
-@pytest.mark.fast(3)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("method", "resources", "want"), COSTS)
 def test_what_is_sent_is_of_rows_and_never_of_tokens(method, resources, want):
     def fun(r):
@@ -297,7 +297,7 @@ FITS, CUT = (
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("resources", [{}, {"token": "x", "doc": "x"}, {"doc": "y"}], ids=str)
 def test_nothing_by_row_is_a_number_where_rows_are_cut(resources):
     options = {"mesh": make_mesh((4, 2)), "axis_resources": resources} if resources else {}
@@ -318,6 +318,7 @@ def test_nothing_by_row_is_a_number_where_rows_are_cut(resources):
             assert np.isnan(of_rows).all() if is_cut else np.isfinite(of_rows).all(), kind
 
 
+@pytest.mark.fast(0)
 def test_nor_is_a_gradient():
     kinds = [kind for kind in NOT_NUMBERS if kind != "prod"]  # which has none
 
@@ -356,6 +357,7 @@ def test_jax_takes_it_as_a_pytree():
     assert [path.split(".")[1] for path in paths] == ["values", "lengths", "segments", "is_cut"]
 
 
+@pytest.mark.fast(0)
 def test_operators():
     r = nx.Ragged.from_rows([[1, 2], [5]], rows="doc", tokens="token")
     have = [2 - r, r**2, r / r.sum(), -r, r % 2 == 1, 1 < r, r.map(nx.add, r), nx.named(make.array([10, 20]), ["doc"]) + r]
@@ -387,6 +389,7 @@ def of_any_lengths():
     return nx.xmap(fun, (["token"], ["doc"]), ["kind", "doc"], mesh=make_mesh((8,)), axis_resources={"token": "x"})
 
 
+@pytest.mark.fast(0)
 @given(lengths=strategies.lists(strategies.integers(0, 6), min_size=5, max_size=5).filter(lambda n: sum(n) <= SIZE))
 @settings(max_examples=40, deadline=None)
 def test_any_lengths(lengths):
@@ -615,6 +618,7 @@ def attend_oracle(lengths, q, k, v, segments):
 MIXED = make.array([0, 2, 2, -1, 0, 1, 1, 5, 5, 5, -1, 2, 2, 2, 0, -1], "int32")  # of no Ragged: in any order
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("placement", ATTENTION, ids=str)
 def test_attention_within_rows(placement):
     names = ["token", "head", "d"]

@@ -69,6 +69,7 @@ def test_gradients(name, layout):
     np.testing.assert_allclose(getattr(have, "data", have), np.asarray(want, "float32"), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("partitioning", ["manual", "global"])
 @pytest.mark.parametrize("resources", [{}, {"a": "x"}, {"b": "x"}], ids=str)
 def test_the_gradient_of_a_maximum_of_nan_shows_it(resources, partitioning):

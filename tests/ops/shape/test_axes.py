@@ -373,6 +373,7 @@ def test_positional_in_a_body(placement):
     check(body, oracle, args, (["a", None], ["a", "b"]), (["a", None], {}, {}), placement)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_there_and_back_in_a_body(placement):
     def body(x):
@@ -473,6 +474,7 @@ def test_shard_places_under_jit(resources, kinds):
         np.testing.assert_array_equal(have["w"].data, tree["w"].data)
 
 
+@pytest.mark.fast(0)
 def test_shard_under_jit_in_a_program():
     mesh = make_mesh((4, 2))
     x = nx.shard(nx.named(array(8, 4), ["a", "b"]), {"a": "x"}, mesh)
@@ -625,6 +627,7 @@ def test_a_lifted_function_is_a_method():
     np.testing.assert_allclose(Model().apply(x).data, x.data[:, 0] * 3.0, rtol=1e-6)
 
 
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_nmap_in_a_body(placement):
     def body(x, y):
@@ -766,7 +769,7 @@ def test_a_gradient_of_a_function_of_jax_as_a_body():
 
 
 @pytest.mark.full(3)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_a_wrapper_of_user_code_sees_names(placement):
     def loss(x, y):

@@ -93,7 +93,7 @@ def test_parts_of_another_placement(placement):
     check(body, oracle, (array(8), array(12)), (["a"], ["c"]), out, also(placement, {"A": "a"}))
 
 
-@pytest.mark.fast(3)
+@pytest.mark.fast(0)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("sharded", ["", "p", "q", "w", "pq", "qw", "pqw"])
 @pytest.mark.parametrize("placement", SOME + PARTITIONER[:1], ids=str)

@@ -219,7 +219,7 @@ EINOPS = [
 ]
 
 
-@pytest.mark.fast(3)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("op", "shape", "pattern", "sizes"), EINOPS, ids=[case[2] for case in EINOPS])
 def test_like_einops(op, shape, pattern, sizes):
     function, oracle = {"rearrange": rearrange, "reduce": reduce, "repeat": repeat}[op], getattr(einops, op)

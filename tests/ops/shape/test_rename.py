@@ -146,6 +146,7 @@ def test_physical_order():
     assert hlo.summary(f.lower(value).compile()) == {EXCHANGE: (1, BYTES // M)}
 
 
+@pytest.mark.fast(0)
 def test_all_ways_keep_the_values():
     """Every layout of two axes on two mesh axes, to every other."""
     layouts = [(a, b) for a, b in itertools.product(ONE_AXIS, ONE_AXIS) if set(a or ()).isdisjoint(b or ())]
@@ -214,6 +215,7 @@ def test_transpose(name):
     assert sent == {kind: size for kind, size in expected.items() if size}
 
 
+@pytest.mark.fast(0)
 def test_gradient_in_every_placement():
     mesh = make_mesh((2, 4))
     weights = np.random.default_rng(1).normal(size=VALUE.shape).astype(np.float32)
@@ -344,7 +346,7 @@ def test_tree(placement):
     )
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("shape", [(8,), (4, 2)], ids=str)
 def test_tree_sends_what_its_leaves_send(shape, kind):

@@ -59,6 +59,7 @@ def _order_arguments():
     return x, ties, array(8, 3, 4, kind="int")
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("placement", SOME, ids=str)
 def test_orders_in_every_placement(placement):
     # Ties: the gradient shows that each value comes from where it comes from in jnp.
@@ -167,7 +168,7 @@ def test_top_k_in_steps_sends_the_candidates_of_a_device_once(k, sent):
     assert [(c.kind, c.bytes) for c in found] == [("all-gather", 3 * sent * itemsize) for itemsize in (logits.itemsize, 4)]
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_searchsorted(side):
     edges, values = jnp.sort(array(8, 3, kind="ties"), 0), make.array([-2.0, -1.0, 0.0, 0.5, 1.0, jnp.nan])
@@ -213,7 +214,7 @@ def test_plain_arrays_and_flattened_positional_axes():
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(1)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize(("devices", "rounds"), [(2, 1), (4, 3), (8, 6)])
 def test_communication_of_sort(devices, rounds):
     mesh = jax.make_mesh((devices,), ("x",), devices=jax.devices()[:devices], axis_types=(jax.sharding.AxisType.Auto,))
@@ -232,6 +233,7 @@ def test_communication_of_sort(devices, rounds):
     assert summary(index.lower(x).compile()) == {"collective-permute": (2 * rounds, 2 * rounds * block)}
 
 
+@pytest.mark.fast(0)
 def test_communication_of_picks():
     x = array(64, 5)
 

@@ -288,7 +288,7 @@ def test_mistakes():
         nx.bincount(nx.named(make.ones((2, 3), int), ["pos", "k"]), length=3, axis="pos", out_axis="k")
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("weighted", [["a"], ["a", "b"], ["b"], []], ids=str)
 def test_average_over_uneven_axes(weighted):
     x = np.asarray(array(10, 3, seed=3))

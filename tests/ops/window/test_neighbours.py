@@ -64,7 +64,7 @@ def neighbours_oracle(x, k):
     )
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(2)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("placement", SOME + PARTITIONER[:1], ids=str)
 def test_neighbours(placement):
@@ -174,7 +174,7 @@ SENT = {  # of 32 rows in blocks of 4, on 8 devices: collective-permutes, and ro
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(2)
+@pytest.mark.fast(0)
 @pytest.mark.parametrize("case", SENT)
 def test_only_what_is_needed_travels(case):
     body, count, rows = SENT[case]

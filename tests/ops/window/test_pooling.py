@@ -77,6 +77,7 @@ def mapped(f, out, resources, mesh=(4, 2)):
     return nx.xmap(f, ["w", "c"], [out, "c"], axis_resources=resources, mesh=make_mesh(mesh))
 
 
+@pytest.mark.fast(0)
 def test_what_pooling_sends():
     """Nothing where windows tile the blocks; otherwise the rows at the boundary, never a block."""
     x = array(64, 3)
