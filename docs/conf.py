@@ -43,6 +43,7 @@ extensions = [
     "blocks",
     "dotted_names",
     "jax_pages",
+    "navigation",
     "notebooks",
     "search_order",
     "sphinx.ext.autodoc",
