@@ -251,8 +251,8 @@ class Region(frozenset[_Seen]):
         return Region(self.sizes, self.resources, mesh, "auto", self.program, seen=self.seen)
 
     def on_global_shapes(self) -> Region:
-        """Return this region for a trace on global shapes; it shares `seen`."""
-        return Region(
+        """Return this region for a trace on global shapes; it shares `seen` and the closure."""
+        region = Region(
             self.sizes,
             self.resources,
             self.mesh,
@@ -264,6 +264,8 @@ class Region(frozenset[_Seen]):
             given=self.given,
             seen=self.seen,
         )
+        region.state.closure = self.state.closure
+        return region
 
     def with_resources(self, resources: Mapping[Hashable, tuple[str, ...]]) -> Region:
         """Return this region with other mesh axes of its names; it shares `seen`."""

@@ -167,12 +167,7 @@ def _explicit_axes_left() -> bool:
     There JAX 0.12 supports neither a reduce-scatter nor the transpose of a varying all-gather. An
     all-to-all sends the same bytes.
     """
-    mesh, region = jax.sharding.get_abstract_mesh(), ambient()
-    if AxisType.Explicit in mesh.axis_types or region is None or region.mesh is None:
-        return AxisType.Explicit in mesh.axis_types
-    # A body with a SerialLoop is traced on an Auto mesh, and then runs on the one of its region.
-    kinds = zip(region.mesh.axis_names, region.mesh.axis_types, strict=True)
-    return any(kind == AxisType.Explicit and axis not in mesh.manual_axes for axis, kind in kinds)
+    return AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
 
 
 @_in_bytes
@@ -187,10 +182,7 @@ def psum_scatter(data: jax.Array, dim: int, axes: MeshAxes) -> jax.Array:
     if not moving:
         return cut(psum(data, axes), dim, axes)
     data = cast_data(data, axes)
-    devices, loops = loops_among(axes)
-    if devices and _explicit_axes_left():
-        if loops:  # the minor axes
-            return psum_scatter(psum_scatter(data, dim, devices), dim, loops)
+    if _explicit_axes_left():
         count = math.prod(map(lax.axis_size, axes))
         parts = data.reshape(
             (*data.shape[:dim], count, data.shape[dim] // count, *data.shape[dim + 1 :])
@@ -219,10 +211,8 @@ def all_gather(
     variance = varying(data)
     if data.shape[dim] == 0:  # XLA has no all-gather of nothing
         return emptied(data, variance.union(axes) if to == "varying" else variance.difference(axes))
-    devices, loops = loops_among(axes)
-    as_all_to_all = to == "varying" and bool(devices) and _explicit_axes_left()
-    if variance.issuperset(axes) and not (as_all_to_all and loops):
-        if as_all_to_all:
+    if variance.issuperset(axes):
+        if to == "varying" and _explicit_axes_left():
             parts = lax.all_to_all(
                 jnp.stack([data] * math.prod(map(lax.axis_size, axes))), own(axes), 0, 0
             )
@@ -233,11 +223,9 @@ def all_gather(
             lax.all_gather(widened(data), own(axes), axis=dim, tiled=True, to=to), data.dtype
         )
     # Minor axes first; adjacent axes of the same kind in one collective.
-    for kind, group in itertools.groupby(
-        reversed(axes), key=lambda axis: (axis in variance, as_all_to_all and axis in loops)
-    ):
+    for moving, group in itertools.groupby(reversed(axes), key=lambda axis: axis in variance):
         part = tuple(reversed(list(group)))
-        if kind[0]:
+        if moving:
             data = all_gather(data, dim, part, to)
         else:
             data = lax.concatenate([data] * math.prod(lax.axis_size(axis) for axis in part), dim)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeGuard
 
@@ -55,7 +55,9 @@ __all__ = [
     "resolve_mesh",
     "retyped",
     "to_specs",
+    "unmapped_mesh",
     "use_mesh",
+    "with_auto_axes",
     "with_axes_at",
     "with_one_sharding",
     "without_devices",
@@ -249,12 +251,6 @@ def without_mesh() -> AbstractContextManager[object]:
     return jax.sharding.use_abstract_mesh(AbstractMesh((), ()))
 
 
-def without_explicit_axes() -> AbstractContextManager[object]:
-    """Return a context in which types have no shardings: without a mesh, if it is Explicit."""
-    mesh = jax.sharding.get_abstract_mesh()
-    return without_mesh() if _explicit_axes(mesh) else contextlib.nullcontext()
-
-
 def has_explicit_axes(mesh: Mesh | AbstractMesh) -> bool:
     """Return True if an axis of the mesh is Explicit."""
     return bool(_explicit_axes(mesh))
@@ -271,6 +267,58 @@ def auto_mesh(mesh: Mesh | AbstractMesh) -> Any:
     if isinstance(mesh, Mesh):
         return Mesh(mesh.devices, mesh.axis_names, axis_types=kinds)
     return mesh.update(axis_types=kinds)
+
+
+def with_auto_axes(
+    shard_map: Callable[..., Callable[..., PyTree]],
+    mesh: Mesh | AbstractMesh,
+    from_context: bool,
+    mapped: Collection[str],
+) -> Callable[..., Callable[..., PyTree]]:
+    """Adapt `shard_map` to make the Explicit axes Auto that it does not map.
+
+    JAX evaluates an equation only in the context of the mesh in its types, and does not cast
+    between types with Explicit axes. So a body needs types without Explicit axes if its equations
+    are traced in one context, and evaluated in another.
+
+    Args:
+      shard_map: `jax.shard_map` over some axes of the mesh in the context.
+      mesh: the mesh in the types of the arguments. These are replicated over the axes that are not
+        mapped, and so are the results.
+      from_context: True if it is the mesh of `jax.set_mesh`.
+      mapped: the mesh axes over which `shard_map` maps.
+    """
+    left = _explicit_axes(mesh).difference(mapped)
+    types = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    kinds = tuple(AxisType.Auto if axis in left else kind for axis, kind in types)
+    with_auto = abstract_mesh(mesh).update(axis_types=kinds)
+
+    def entered(data: jax.Array) -> jax.Array:
+        return jax.reshard(data, jax.typeof(data).sharding.spec)
+
+    def mapping(body: Callable[..., PyTree], *, out_specs: PyTree, **options: object) -> Any:
+        def run(*datas: PyTree) -> PyTree:
+            with jax.sharding.use_abstract_mesh(with_auto):
+                given = jax.tree.map(entered, datas)
+                results = shard_map(body, out_specs=out_specs, **options)(*given)
+            specs = explicit_specs(out_specs, mesh)  # tracing the body may fill a list of them
+            return jax.reshard(
+                results,
+                specs
+                if from_context
+                else jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs, is_leaf=_is_spec),
+            )
+
+        return run
+
+    return mapping
+
+
+def unmapped_mesh(mesh: AbstractMesh) -> AbstractMesh:
+    """Return `mesh` without manual axes: the Explicit axes of the context, and others Auto."""
+    explicit = _explicit_axes(jax.sharding.get_abstract_mesh())
+    kinds = (AxisType.Explicit if axis in explicit else AxisType.Auto for axis in mesh.axis_names)
+    return mesh.update(axis_types=tuple(kinds))
 
 
 def to_specs(
@@ -628,7 +676,11 @@ def explicit_specs(specs: PyTree, mesh: Mesh | AbstractMesh) -> PyTree:
     def one(spec: PartitionSpec) -> PartitionSpec:
         return _explicit_spec(spec, len(spec), explicit)
 
-    return jax.tree.map(one, specs, is_leaf=lambda node: isinstance(node, PartitionSpec))
+    return jax.tree.map(one, specs, is_leaf=_is_spec)
+
+
+def _is_spec(node: object) -> bool:
+    return isinstance(node, PartitionSpec)
 
 
 def entry_of(spec: PartitionSpec | Sequence[Any], dim: int) -> tuple[str, ...]:

@@ -73,11 +73,11 @@ from namedax.ops.shape.rename import rename
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.mesh import (
     abstract_mesh,
-    auto_mesh,
     concrete_mesh,
     entry_of,
     is_tracked,
     replicated,
+    unmapped_mesh,
     use_mesh,
 )
 from namedax.resources.serial import LoopAxis
@@ -271,7 +271,7 @@ def run_on_blocks(
     resources = {name: at for name, at in region.resources.items() if name in names}
     others = _other_axes(region, resources)
     unused = [make(jnp.zeros(region.mesh_axis_size(at)), (name,)) for name, at in others.items()]
-    mesh = auto_mesh(abstract_mesh(region.mesh))
+    mesh = unmapped_mesh(abstract_mesh(region.mesh))
     mapped = _mapped(call, {**resources, **others}, mesh, lambda given: call.of(given[0]))
     try:
         with use_mesh(mesh, from_context=False):

@@ -20,7 +20,6 @@ from namedax.ops.operands.broadcasting import make_result, to_local
 from namedax.primitives.partition import Block, in_layout
 from namedax.programs.partitioner import partition
 from namedax.programs.raw_collective_check import reject_raw
-from namedax.resources.mesh import without_explicit_axes
 
 __all__ = ["on_global_shapes", "run_partitioned"]
 
@@ -47,7 +46,7 @@ def run_partitioned(
 
     @contextlib.contextmanager
     def tracing() -> Iterator[None]:
-        with enter(on_global_shapes), without_explicit_axes():
+        with enter(on_global_shapes):
             yield
 
     def traced(*values: jax.Array) -> list[jax.Array]:

@@ -30,6 +30,7 @@ from namedax.resources.assignment import Assignment
 from namedax.resources.layout import relayout
 from namedax.resources.mesh import (
     auto_mesh,
+    current_mesh,
     explicit_specs,
     group_specs,
     has_explicit_axes,
@@ -37,6 +38,7 @@ from namedax.resources.mesh import (
     replicated,
     to_specs,
     use_mesh,
+    with_auto_axes,
 )
 from namedax.resources.serial import loops_of, on_devices
 from namedax.xmap.argument_blocks import UnevenSteps, take_reduced
@@ -50,7 +52,9 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> PyTree:
     assert mesh is not None
     call.body.unsharded = call.region.uneven
     specs = call.specs(call.region.resources)
-    datas, shard_map = _on_devices(call, mesh, from_context, call.region.resources)
+    datas, shard_map = _on_devices(
+        call, mesh, from_context, call.region.resources, traced_first=call.body.is_global
+    )
     hoists = has_explicit_axes(mesh) or call.tracked
     # In a trace that only produces a jaxpr, the body itself raises `ClosesOver` for the values that
     # it closes over.
@@ -87,11 +91,12 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> PyTree:
 
 
 def _on_devices(
-    call: Call, mesh: Any, from_context: bool, resources: Assignment
+    call: Call, mesh: Any, from_context: bool, resources: Assignment, traced_first: bool
 ) -> tuple[list[jax.Array], Callable[..., Any]]:
     """Return the data of the arguments, and `jax.shard_map` over the mesh axes of `resources`.
 
-    On Explicit mesh axes, the data is sharded by `resources`.
+    On Explicit mesh axes, the data is sharded by `resources`. With `traced_first`, the body is
+    traced, and its equations are evaluated differently.
     """
     used = _axes_of(resources)
     datas = [
@@ -101,12 +106,13 @@ def _on_devices(
         specs = call.specs(resources)
         datas = to_specs(datas, specs, None if from_context else mesh)
     is_partial = call.request is None and used != frozenset(mesh.axis_names)
-    shard_map = functools.partial(
-        jax.shard_map,
-        mesh=None if from_context else mesh,
-        axis_names=used if is_partial else frozenset(),
-        check_vma=True,
+    shard_map: Callable[..., Any] = functools.partial(
+        jax.shard_map, axis_names=used if is_partial else frozenset(), check_vma=True
     )
+    if is_partial and traced_first and has_explicit_axes(mesh):
+        shard_map = with_auto_axes(shard_map, mesh, from_context, used)
+    else:
+        shard_map = functools.partial(shard_map, mesh=None if from_context else mesh)
     return datas, mapped_in_two_levels(shard_map, call.region.slow_axes)
 
 
@@ -193,12 +199,15 @@ def _run_in_steps(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
     short = frozenset(name for name in call.region.uneven if loops_of({name: resources[name]}))
     call.body.unsharded = call.region.uneven
     if devices:
-        datas, shard_map = _on_devices(call, mesh, from_context, devices)
+        datas, shard_map = _on_devices(call, mesh, from_context, devices, traced_first=True)
     else:
         datas, shard_map = call.replicated_datas(), None
     ends = UnevenSteps(call.region, call.with_stored(devices), short, shard_map)
     datas = ends.padded(datas, call.argument_dims())
     call.body.unsharded = call.region.uneven - short
+    context = current_mesh()
+    if shard_map is None and context is not None and has_explicit_axes(context):
+        shard_map = with_auto_axes(_unmapped, context, from_context=True, mapped=())
     run = functools.partial(
         stepping.run_in_steps,
         datas=datas,
@@ -220,6 +229,11 @@ def _run_in_steps(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
         flat = run(call.within(flat_body, scoped=False), out_specs=out_specs)
         flat = ends.unpadded(flat, call.result_dims())
     return call.rebuild(flat)
+
+
+def _unmapped(body: Callable[..., PyTree], **_: object) -> Callable[..., PyTree]:
+    """Return a body that is mapped over no mesh axes, in place of `jax.shard_map`."""
+    return body
 
 
 def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> PyTree:

@@ -57,6 +57,7 @@ def loops(**others: Any) -> tuple[Layout, ...]:
 
 
 AUTO, EXPLICIT = {"partitioning": "auto"}, {"explicit": True}
+GLOBAL_EXPLICIT = {"partitioning": "global", **EXPLICIT}
 
 # --- loops in time: what is whole, and what is gathered ---
 
@@ -365,5 +366,54 @@ SPECIMENS: dict[str, Specimen] = {
             3,
         ),
         (on(X4, "none", a="x"), on(X8, "none", EXPLICIT, a="x"), on((), "none", a=4), on(X4, "none", a=("x", 2))),
+    ),
+    "a maximum and shifts beside an Explicit mesh axis that nobody maps, on global shapes": Specimen(
+        program(
+            [given("a", "b")],
+            [do(1, "max", 0, axes=("a",)), do(2, "roll", 0, axes=("b", "a"), shifts=(-1, 1), kind="np.array")],
+            1,
+            2,
+        ),
+        (on(XY22, "outside", GLOBAL_EXPLICIT, a="x"), on(XY22, "inside", {**GLOBAL_EXPLICIT, "wrap": "checkpoint"}, b="y")),
+    ),
+    "a rematerialised shift beside an Explicit mesh axis that nobody maps, on global shapes": Specimen(
+        program(
+            [given("a", "b", dtype="bf16")],
+            [
+                do(
+                    (3, 4),
+                    "checkpoint",
+                    0,
+                    blocks=[function((1,), [do(2, "shift", 0, axis="a", offset=1)], 0, 2)],
+                )
+            ],
+            3,
+            4,
+        ),
+        (on(XY22, "none", GLOBAL_EXPLICIT, a="y"), on(XY22, "vjp outside", GLOBAL_EXPLICIT, a="y")),
+    ),
+    "values of a loop without mesh axes, under an Explicit mesh": Specimen(
+        program(
+            [given(3, "a")],
+            [
+                do(1, "subtract", 0, 0),
+                do(4, "all_gather", 1, axis="a", tiled=False),
+                do(
+                    (7, 8),
+                    "scan",
+                    4,
+                    0,
+                    blocks=[function((5, 6), [], 5, 4)],
+                    axis="a",
+                    checkpoint=False,
+                    prefetch=False,
+                    reverse=False,
+                ),
+            ],
+            1,
+            7,
+            8,
+        ),
+        (on(XY22, "vjp inside", EXPLICIT, a=4),),
     ),
 }

@@ -84,6 +84,48 @@ def test_beside_names_that_only_other_arrays_have(name, resources, kind):
         np.testing.assert_allclose(nx.order_like(have, want).data, want.data, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.full(1)
+@pytest.mark.fast(1)
+@pytest.mark.parametrize("resources", [{"a": "x"}, {"b": "y"}], ids=str)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_beside_an_explicit_mesh_axis_that_is_not_mapped(name, resources):
+    """The types in the body have no Explicit axes: it sends what it sends on a mesh of Auto axes."""
+    x, scale = nx.named(array(8, 4, 3), ["a", "b", "c"]), nx.named(array(4, seed=1), ["b"])
+
+    def gradient(scale):  # it closes over an array that is sharded over an Explicit axis
+        return jax.grad(total(lambda x: jax.checkpoint(OPERATIONS[name])(x * scale)))
+
+    expected, sent = gradient(scale)(x), []
+    for kind in ("auto", "explicit"):
+        mesh = make_mesh((2, 2), kind)
+        with jax.set_mesh(mesh):
+            placed = nx.shard(scale, {"b": "y"}, mesh)
+            f = nx.xmap(gradient(placed), axis_resources=resources, partitioning="global")
+            compiled = jax.jit(f).lower(x).compile()
+            np.testing.assert_allclose(nx.order_like(compiled(x), expected).data, expected.data, rtol=1e-4, atol=1e-5)
+        sent.append(collections.Counter(map(str, nx.hlo.collectives(compiled))))
+    assert sent[0] == sent[1]
+
+
+@pytest.mark.parametrize("outer", ["manual", "global"])
+def test_in_a_mapped_function_beside_an_explicit_mesh_axis(outer):
+    x, mesh, options = nx.named(array(4, 4), ["a", "b"]), make_mesh((2, 2), "explicit"), {"axis_resources": {"a": "x"}}
+
+    def body(x):
+        return nx.roll(x, 1, "a") * nx.max(x, "a")
+
+    def loss(x):
+        return nx.sum(nx.sin(nx.xmap(body, partitioning="global", **options)(x)), ...)
+
+    expected = jax.grad(lambda x: nx.sum(nx.sin(body(x)), ...))(x)
+    with jax.set_mesh(mesh):
+        for gradient in (
+            nx.xmap(jax.grad(loss), partitioning=outer, **options),
+            jax.grad(nx.xmap(loss, partitioning=outer, **options)),
+        ):
+            np.testing.assert_allclose(jax.jit(gradient)(x).data, expected.data, rtol=1e-5, atol=1e-6)
+
+
 SEVERAL = {
     "a maximum of maxima": lambda x: nx.max(nx.max(x, "a"), "b"),
     "an element of an element": lambda x: x["a", -1]["b", 1],

@@ -120,7 +120,7 @@ def run_in_steps(
       mesh: the mesh, or `None`.
       manual: the axes of the mesh over which the body is mapped.
       shard_map: `jax.shard_map` on the mesh, which takes specs; `None` if no axis of the mesh is
-        mapped.
+        mapped, and none is Explicit.
       postpones_sums: whether psums over mesh axes are postponed in the derivative; default: True.
 
     Raises:
@@ -295,7 +295,7 @@ class _TracedBody(Record):
     def _execute(self, datas: Sequence[jax.Array]) -> list[jax.Array]:
         body, in_specs, out_specs = self._nest()
         if self.shard_map is None:
-            results = body(*map(_on_mesh_in_use, datas))
+            results = body(*datas)
         else:
             if current_mesh() is not None:  # the user's cotangents may lack a sharding
                 datas = to_specs(datas, in_specs, None)
@@ -352,14 +352,6 @@ class _TracedBody(Record):
                 last = error
         assert last is not None
         raise last
-
-
-def _on_mesh_in_use(data: jax.Array) -> jax.Array:
-    """Replicate `data` over the Explicit mesh on which the steps are joined."""
-    mesh = jax.sharding.get_abstract_mesh()
-    if AxisType.Explicit not in mesh.axis_types or not jax.typeof(data).sharding.mesh.empty:
-        return data
-    return jax.reshard(data, PartitionSpec(*[None] * jnp.ndim(data)))
 
 
 def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
