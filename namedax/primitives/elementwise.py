@@ -115,11 +115,11 @@ RECORDS: Mapping[str, Primitive] = {
     # A value that a user names for jax.checkpoint is stored complete: a saved summand would be
     # summed again in the backward pass.
     "name": _FREE.replace(kind=Kind.NAME, parameters=("name",)),
-    LEAF.name: _FREE.replace(linear=_ONE),
+    LEAF.name: _FREE.replace(linear=_ONE, algebra=Algebra.SAME),
     PLACED.name: _FREE.replace(kind=Kind.PLACEMENT, parameters=("layout",), in_blocks=None),
     # Identities with parameters or operands that depend on the shape or the placement.
-    MASK_COTANGENT.name: _FREE.replace(linear=_ONE, in_blocks=None),
-    ZERO_COTANGENT.name: _FREE.replace(linear=_ONE, in_blocks=None),
+    MASK_COTANGENT.name: _FREE.replace(linear=_ONE, algebra=Algebra.SAME, in_blocks=None),
+    ZERO_COTANGENT.name: _FREE.replace(linear=_ONE, algebra=Algebra.SAME, in_blocks=None),
     COPY: Primitive(is_elementwise=True),
     "sharding_constraint": _VIEW.replace(
         kind=Kind.CONSTRAINT, parameters=("sharding",), in_blocks=None, of_blocks=_unchanged

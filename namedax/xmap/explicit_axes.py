@@ -267,6 +267,8 @@ def run_on_blocks(
         on_global_shapes(leaf) if _is_function(leaf) and _is_of_user(leaf) else leaf
         for leaf in call.leaves
     ]
+    # What is known when the body is traced stays so, such as the shifts of a roll.
+    call.positions = [i for i in call.positions if not isinstance(call.leaves[i], np.ndarray)]
     names = {*touched, *(dim for x in call.operands for dim in dims_of(x))}
     resources = {name: at for name, at in region.resources.items() if name in names}
     others = _other_axes(region, resources)

@@ -86,9 +86,18 @@ def pulled(f: Callable[..., Any], which: tuple[int, ...], axes: Sequence[Any] | 
         ):  # outside of JAX's compiled functions, a cotangent must say that it lies on Explicit axes as the value does
             pairs = zip(cotangents, have, strict=True)
             cotangents = [ct if isinstance(v, jax.core.Tracer) else jax.device_put(ct, v.sharding) for ct, v in pairs]
-        return (jnp.float32(0), values), pull(nx.order_like(cotangents, have))
+        cotangents = nx.order_like(cotangents, have)
+        if axes is not None:
+            cotangents = jax.tree.map(_of_its_type, cotangents, have)
+        return (jnp.float32(0), values), pull(cotangents)
 
     return run
+
+
+def _of_its_type(cotangent: Any, value: jax.Array) -> Any:
+    """A cotangent with the type of its value, which says how a nested function has sharded it over Explicit axes."""
+    sharding = jax.typeof(value).sharding
+    return jax.reshard(cotangent, sharding) if any(sharding.spec) else cotangent
 
 
 def twice(f: Callable[..., Any], which: int) -> Callable[..., Any]:

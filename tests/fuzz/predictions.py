@@ -43,7 +43,12 @@ def unpredicted(program: Program, layout: Layout, names: Mapping[str, Any]) -> s
 
 
 def _sends_nothing(s: Statement) -> bool:
-    """Whether it is a permutation between no two instances: the zeros that all get, XLA multiplies and adds up when it compiles."""
+    """Whether XLA multiplies and adds up its result when it compiles.
+
+    So it does with the zeros that all get of a permutation between no two instances, and with what groups without an element are.
+    """
+    if s.op in ("group_accumulate", "group_shift"):
+        return s["labels"] is not None and max(s["labels"]) < 0
     return s.op == "ppermute" and not s["whole"] and abs(s["step"]) >= SIZES[s["axis"]]
 
 

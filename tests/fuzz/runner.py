@@ -259,7 +259,7 @@ def legitimate(ref: Reference, layout: Layout, error: Exception) -> bool:
         # A function of entries that differ from device to device cannot communicate along their mesh axes.
         return any(s.op in ("vmap", "map", "associative_scan", "nmap") for s in statements)
     if isinstance(error, nx.errors.StoredPaddingError):  # a function of the user would get the padding
-        return bool(layout.outside) and any(s.blocks for s in statements)
+        return bool(layout.outside) and any(s.blocks or s.op == "while_loop" for s in statements)
     if isinstance(error, nx.errors.UnevenAxisError):
         return error.axis in layout.uneven
     if isinstance(error, nx.errors.AxisSizeError) and "there is no token" in str(error):

@@ -416,4 +416,45 @@ SPECIMENS: dict[str, Specimen] = {
         ),
         (on(XY22, "vjp inside", EXPLICIT, a=4),),
     ),
+    "a cotangent of what a nested map has sharded over an Explicit axis": Specimen(
+        program([given("c")], [do(2, "xmap", 0, blocks=[function((1,), [], 0)], own=None, out="j")], 2),
+        (on((("x", 2), ("y", 4)), "vjp inside", EXPLICIT, c="x", j="y"),),
+    ),
+    "groups without an element": Specimen(
+        program(
+            [given("b", dtype="i32", fill="index")],
+            [do(1, "group_accumulate", 0, axis="b", labels=[-1, -1, -1, -1], kind="sum")],
+            1,
+        ),
+        (on(X4, "none", {"partitioning": "global"}, b="x"),),
+        explained=True,
+    ),
+    "an uneven axis that a sort and the result gather from one value, on global shapes": Specimen(
+        program(
+            [given("a2", 2)],
+            [do(1, "named", 0, name="k2"), do(2, "sort_by", 1, axis="k2", descending=False)],
+            1,
+            2,
+        ),
+        (on(X4, "none", {"partitioning": "global"}, k2="x"),),
+        explained=True,
+    ),
+    "a NumPy array of shifts, on global shapes": Specimen(
+        program([given("a", "b")], [do(1, "roll", 0, axes=("a", "b"), shifts=(1, -1), kind="np.array")], 1),
+        (on(X4, "none", {"partitioning": "global"}, a="x"),),
+        explained=True,
+    ),
+    "a loop of an array that is stored padded, outside of mapped functions": Specimen(
+        program(
+            [given("b", "c")],
+            [do(1, "while_loop", 0, 0, over=("c",)), do(2, "sin", 0)],
+            1,
+            2,
+        ),
+        (
+            on(X8, "none", {"outside": "jit", "arrive": "padded"}, c="x"),
+            on(X4, "none", {"outside": "jit", "arrive": "padded"}, b="x"),
+        ),
+        may_reject=True,
+    ),
 }

@@ -20,6 +20,7 @@ OPERATIONS = {
     "median": lambda x: nx.median(x, "a"),
     "quantile": lambda x: nx.quantile(x, 0.3, "b"),
     "roll": lambda x: nx.roll(x, 1, "a"),
+    "roll by a NumPy array": lambda x: nx.roll(x, np.array([3, -1]), ("a", "b")),
     "shift": lambda x: nx.shift(x, 1, "b"),
     "halo": lambda x: nx.halo(x, "a", mode="wrap", out_axis="w"),
     "diff": lambda x: nx.diff(x, axis="a", out_axis="d"),

@@ -65,6 +65,17 @@ def _is_nothing(node: Node) -> bool:
     )
 
 
+def _is_its_operand(node: Node) -> bool:
+    """Return True if an operation returns its first operand, which others then read instead."""
+    if node.eqn is None or not node.reads:
+        return False
+    known = facts(node.eqn)
+    is_same = (
+        known.algebra is Algebra.SAME and node.results[0].aval.dtype == node.reads[0].aval.dtype
+    )
+    return is_same or (known.is_idempotent and _is_of_itself(node))
+
+
 def _is_of_itself(node: Node) -> bool:
     return len(node.reads) == 2 and node.reads[0] is node.reads[1]
 
@@ -89,8 +100,7 @@ def _merge(body: Body, same: dict[int, Value], cast: dict[int, int] | None = Non
             same.update(zip(map(id, node.results), known.results, strict=True))
             continue
         kept.append(node)
-        is_idempotent = node.eqn is not None and facts(node.eqn).is_idempotent
-        if node.reads and (node.kind == Kind.CAST or (is_idempotent and _is_of_itself(node))):
+        if _is_its_operand(node):
             cast[id(node.results[0])] = cast.get(id(node.reads[0]), id(node.reads[0]))
         for inner in node.bodies:
             _merge(inner, same, cast)
