@@ -4,7 +4,8 @@
 #   check_vma is on, the default, or off; or the checker raises an error.
 # Seen: with check_vma=False it is right. With the checker the value is right, and the gradient is silently wrong: the result of the callback is
 #   typed as equal on all devices although its operand varies, so the multiplication after it casts it, and the transpose of the cast adds
-#   the cotangents of all devices. jax.ffi.ffi_call has such a type too, unless its result type is jax.typeof(operand).
+#   the cotangents of all devices. jax.ffi.ffi_call, here of a kernel of LAPACK, has such a type and gradient too, unless its result type is
+#   jax.typeof(operand).
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -33,21 +34,42 @@ def product(w, x):
 
 product.defvjp(lambda w, x: (doubled(w * x), (w, x)), lambda saved, ct: (2 * ct * saved[1], 2 * ct * saved[0]))
 
+jnp.linalg.cholesky(jnp.eye(2))  # loads the kernels of LAPACK: without it, the call of one ends the process
 
-def loss(x, checked):
+
+def quotient(typed):
+    """x / w, as a system of one equation."""
+
+    def solved(w, x):
+        like = jax.typeof(x[:, None]) if typed else jax.ShapeDtypeStruct((1, 1), x.dtype)
+        kernel = jax.ffi.ffi_call("lapack_strsm_ffi", like)
+        codes = zip(("side", "uplo", "trans_x", "diag"), b"LLNN")
+        return kernel(w[:, None], x[:, None], **{name: np.uint8(code) for name, code in codes})[0]
+
+    rule = jax.custom_vjp(solved)
+    rule.defvjp(lambda w, x: (solved(w, x), (w, x)), lambda saved, ct: (-ct * saved[1] / saved[0] ** 2, ct / saved[0]))
+    return rule
+
+
+def loss(x, f, checked):
     def body(x):
-        print(f"jax {jax.__version__}: check_vma={checked}: x {jax.typeof(x)}, callback {jax.typeof(product(x, x))}")
-        return product(x, x) * x
+        print(f"jax {jax.__version__}: check_vma={checked}: x {jax.typeof(x)}, result {jax.typeof(f(x, x * x))}")
+        return f(x, x * x) * x
 
     return jnp.sum(jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=checked)(x))
 
 
-want = 6 * x**2  # of the sum of 2 * x**3
-for checked in (False, True):
-    value, gradient = jax.value_and_grad(loss)(x, checked)
-    print(f"check_vma={checked}: value {value}, gradient {gradient.tolist()}, right {want.tolist()}")
-    assert float(value) == 200
-    if np.array_equal(gradient, want) == checked:
-        raise SystemExit("the gradient of a callback with a rule has changed")
+cases = {
+    "callback": (product, 708, 8 * x**3, True),  # of the sum of 2 * x**4
+    "foreign call": (quotient(False), 30, 2 * x, True),  # of the sum of x**2
+    "foreign call with the type of its operand": (quotient(True), 30, 2 * x, False),
+}
+for name, (f, result, want, is_wrong) in cases.items():
+    for checked in (False, True):
+        value, gradient = jax.value_and_grad(loss)(x, f, checked)
+        print(f"{name}: check_vma={checked}: value {value}, gradient {gradient.tolist()}, right {want.tolist()}")
+        assert float(value) == result
+        if np.allclose(gradient, want) == (checked and is_wrong):
+            raise SystemExit(f"the gradient of a {name} with a rule has changed")
 PROGRAM
 JAX_PLATFORMS=cpu "$folder/venv/bin/python" "$folder/program.py"

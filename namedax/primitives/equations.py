@@ -223,9 +223,14 @@ def has_rule(eqn: JaxprEqn) -> bool:
 
 
 def parameters_with(eqn: JaxprEqn, change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return the parameters of an equation, with jaxprs and shardings changed by `change`."""
+    """Return the parameters of an equation, with what refers to its mesh changed by `change`.
+
+    These are jaxprs, shardings, and the types of the results of a callback or a foreign call.
+    """
     params: dict[str, Any] = eqn.params
     changes = {name: change(value) for name, value in params.items() if type(value) in _OF_MESH}
+    if "result_avals" in params:
+        changes["result_avals"] = tuple(map(change, params["result_avals"]))
     return {**params, **changes} if changes else params
 
 

@@ -14,7 +14,7 @@ import optax
 import pytest
 
 import namedax as nx
-from namedax.errors import ArgumentTypeError, CheckpointError
+from namedax.errors import ArgumentTypeError, CheckpointError, SerialLoopError
 from tests import make
 from tests.harness import Lazily, Placement, array, make_mesh
 
@@ -168,6 +168,96 @@ def test_loops_whose_bounds_differ(placement):
 def test_loops_over_placed_bounds(kind):
     (n,) = placed(kind, nx.named(make.asarray(BOUND), ["a"]))
     same(loops(n), LOOPS)
+
+
+# --- foreign calls ----------------------------------------------------------------------------------------------------
+
+L, N, T = (np.uint8(ord(letter)) for letter in "LNT")
+
+
+@pytest.fixture
+def lapack():
+    """JAX loads its kernels of LAPACK with the first program that needs one; before, a call of one by name ends the process."""
+    jax.block_until_ready(jnp.linalg.cholesky(jnp.eye(2)))
+
+
+def strsm(like, w, b, transposed=False):
+    """The solution of a lower triangular system, by the kernel of LAPACK on CPUs; `like` is the type of the result for that of `b`."""
+    columns = (1, 0)  # the layout of LAPACK
+    kernel = jax.ffi.ffi_call(
+        "lapack_strsm_ffi",
+        like(b),
+        vmap_method="broadcast_all",
+        input_layouts=[columns, columns],
+        output_layouts=columns,
+        input_output_aliases={1: 0},
+    )
+    return kernel(w, b, side=L, uplo=L, trans_x=T if transposed else N, diag=N)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def triangular(like, w, b):
+    return strsm(like, w, b)
+
+
+def triangular_backward(like, saved, cotangent):
+    w, x = saved
+    b = strsm(like, w, cotangent, transposed=True)
+    return -jnp.tril(b @ x.T), b
+
+
+triangular.defvjp(lambda like, w, b: (x := strsm(like, w, b), (w, x)), triangular_backward)
+
+
+def shape_of(b):
+    return jax.ShapeDtypeStruct(b.shape, b.dtype)
+
+
+def foreign_sum(like, w, matrices, b):
+    """The sum over systems with one matrix, and with one each, times what varies."""
+
+    def element(w, m, b):
+        return jnp.sum(triangular(like, w, b) * b + triangular(like, m, b) * b)
+
+    return nx.sum(nx.nmap(element)(w, matrices, b), "a")
+
+
+@pytest.mark.fast(2)
+@pytest.mark.full(3)
+@pytest.mark.parametrize("like", [shape_of, jax.typeof])
+@everywhere
+def test_foreign_calls(placement, like, lapack):
+    """They are executed, with the gradient of their rule; in steps, results must have the type of an operand."""
+    lower = np.tril(np.asarray(array(9, 3, 3))) + 3 * np.eye(3, dtype=np.float32)
+    args = make.asarray(lower[8]), nx.named(make.asarray(lower[:8]), ["a", ...]), nx.named(array(8, 3, 2, seed=1), ["a", ...])
+
+    def plain(w, matrices, b):
+        solve = functools.partial(jax.scipy.linalg.solve_triangular, lower=True)
+        return jnp.sum(jax.vmap(lambda m, b: solve(w, b) * b + solve(m, b) * b)(matrices, b))
+
+    plain_args = [jnp.asarray(x.data if isinstance(x, nx.NamedArray) else x) for x in args]
+    value, gradients = jax.value_and_grad(plain, (0, 1, 2))(*plain_args)
+    want = {str(i): g for i, g in enumerate(gradients)} | {"value": value}
+    loss = functools.partial(foreign_sum, like)
+
+    def outside(*args):
+        return jax.value_and_grad(nx.xmap(loss, **placement.options), (0, 1, 2))(*args)
+
+    def inside(*args):
+        return mapped(jax.value_and_grad(loss, (0, 1, 2)), placement, *args)
+
+    if "SerialLoop" in str(placement.resources) and like is shape_of:
+        forward = nx.nmap(lambda w, b: jnp.sum(strsm(like, w, b) * b))
+        have = mapped(lambda w, b: nx.sum(forward(w, b), "a"), placement, args[1], args[2])
+        x = np.linalg.solve(lower[:8], plain_args[2])
+        np.testing.assert_allclose(have, np.sum(x * plain_args[2]), rtol=1e-5)
+        with pytest.raises(SerialLoopError, match="cannot be executed in steps"):
+            outside(*args)
+        return
+    with placement.context():
+        for run in (outside, inside):
+            value, gradients = run(*args)
+            same({str(i): g for i, g in enumerate(gradients)} | {"value": value}, want, rtol=1e-4, atol=1e-5)
 
 
 # --- Explicit axes ----------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.core import ShapedArray
+from jax.core import AbstractValue, ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, new_jaxpr_eqn
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -125,9 +125,15 @@ class _Tables:
         """Return the parameters of an operation, without the mesh that it was traced on."""
         return parameters_with(eqn, self._changed)
 
-    def _changed(self, value: AnyJaxpr | NamedSharding) -> AnyJaxpr | NamedSharding | None:
+    def _changed(
+        self, value: AnyJaxpr | NamedSharding | AbstractValue
+    ) -> AnyJaxpr | NamedSharding | AbstractValue | None:
         if isinstance(value, NamedSharding):
             return on_this_mesh(value)
+        if isinstance(value, ShapedArray):
+            return value if value.sharding.mesh.empty else self.types[value]
+        if isinstance(value, AbstractValue):  # a token
+            return value
         # The jaxpr by which a scatter or a reduction combines two scalars.
         jaxpr, types = open_jaxpr(value), self.types
         within: dict[Atom, Var] = {}
