@@ -62,8 +62,9 @@ Step = Literal["sum", "cast", "gathered", "gathered_invariant", "scattered", "bl
 def inferred(mesh: Mesh) -> SlowAxes:
     """Return the mesh axes that cross groups of devices, each with `SMALLEST`.
 
-    The groups are the slices of TPUs (`device.slice_index`), and the processes of other devices.
-    If every axis crosses groups, or none does, the result is empty.
+    The groups are those of `device.slice_index`: the slices of TPUs, and the hosts of other devices
+    in several processes. Devices without it are in the group of their process. If every axis
+    crosses groups, or none does, the result is empty.
     """
     group_of = np.vectorize(
         lambda device: getattr(device, "slice_index", device.process_index), otypes=[int]

@@ -96,7 +96,7 @@ def xmap(
         functions with a `jax.custom_vjp` are an exception. A dict gives for each axis the smallest
         payload in bytes that runs in two levels, such as `{"dcn": 2**20}`; see
         `nx.machines.Machine.two_level_from`. Default: 32 KiB, and the axes of `mesh` along which
-        the slice of TPUs or the process of other devices changes. `()` turns it off.
+        the slice of TPUs or the host of other devices changes. `()` turns it off.
       jit: if `False`, do not compile. If also no axis is mapped, values in the body are concrete.
         Default: `True`.
 

@@ -1,6 +1,6 @@
 """Many processes: the same numbers as one, from input to checkpoint.
 
-Two processes of four devices each are started here, on this machine. As a program, this file is one of them.
+Two processes of four devices each are started here, on this machine, and four of two. As a program, this file is one of them.
 """
 
 import argparse
@@ -66,12 +66,17 @@ def outputs_of(commands, timeout=240):
 
 def run_two(script, *arguments):
     """Two processes that know each other, and what they print."""
+    return run_together(2, script, *arguments)
+
+
+def run_together(processes, script, *arguments):
+    """Processes with eight devices together, and what they print."""
     for _ in range(3):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{probe.getsockname()[1]}"
-        options = ("--devices", 4, "--processes", 2, "--coordinator", address)
-        codes, texts = outputs_of([(script, *arguments, *options, "--process", number) for number in range(2)])
+        options = ("--devices", 8 // processes, "--processes", processes, "--coordinator", address)
+        codes, texts = outputs_of([(script, *arguments, *options, "--process", number) for number in range(processes)])
         taken = any(sign in text for text in texts for sign in ("already in use", "Failed to add port"))
         if not any(codes) or not taken:  # or else someone was quicker to take the port
             break
@@ -327,8 +332,11 @@ def layer(x, w):
     return nx.tanh(nx.rename(nx.dot(x, w, "k"), {"out": "k"}))
 
 
-def pipelined(schedule):
-    return lambda x, w: {"y": nx.sum(nx.pipeline(layer, x, w, microbatches=4, schedule=schedule) ** 2, "k")}
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
+
+
+def pipelined(schedule, **options):
+    return lambda x, w: {"y": nx.sum(nx.pipeline(layer, x, w, microbatches=4, schedule=schedule, **options) ** 2, "k")}
 
 
 def with_gradients(f):
@@ -357,14 +365,36 @@ def worker_collectives():
     return "equal"
 
 
-def worker_pipelines():
-    """Stages on both processes: their devices run other branches in a tick."""
+def check_pipeline(schedule, mesh):
     w = nx.named(jnp.asarray(np.random.default_rng(7).normal(size=(8, 4, 4)).astype(np.float32) / 3), ["layers", "k", "out"])
     x = nx.named(jnp.asarray(np.random.default_rng(8).normal(size=(16, 4)).astype(np.float32)), ["batch", "k"])
-    mesh, resources = mesh_of((4, 2), ("stage", "data")), {"layers": "stage", "batch": "data"}
-    for schedule in ("gpipe", "zero_bubble"):
-        check_as_unmapped(pipelined(schedule), (x, w), resources, mesh)
+    options = {}
+    if schedule == "interleaved":
+        w, options = nx.split_axis(w, "layers", {"rounds": 2, "layers": 4}), {"axis": ("rounds", "layers")}
+    check_as_unmapped(pipelined(schedule, **options), (x, w), {"layers": "stage", "batch": "data"}, mesh)
     return schedule
+
+
+def worker_pipelines():
+    """Stages on both processes: their devices run other branches in a tick."""
+    return [check_pipeline(schedule, mesh_of((4, 2), ("stage", "data"))) for schedule in ("gpipe", "zero_bubble")]
+
+
+def check_levels(mesh):
+    """The kinds of the collectives of a gradient in two levels, with the number of processes in a group."""
+    from namedax.insight.profiling.instructions import parse
+
+    def loss(w, x):
+        return nx.sum(nx.sin(nx.dot(x, w, "k")), ["batch", "out"])
+
+    f = nx.xmap(jax.grad(loss), axis_resources={"batch": mesh.axis_names}, mesh=mesh, slow_axes={mesh.axis_names[0]: 0})
+    w, x = nx.named(jnp.asarray(WHOLE[:6]), ["k", "out"]), nx.named(jnp.asarray(WHOLE), ["batch", "k"])
+    w, x = nx.shard(w, {}, mesh), nx.shard(x, {"batch": mesh.axis_names}, mesh)
+    compiled = jax.jit(f).lower(w, x).compile()
+    check_blocks(compiled(w, x).data, WHOLE.T @ np.cos(WHOLE @ WHOLE[:6]))
+    program, process = parse(compiled.as_text()), [device.process_index for device in mesh.devices.flat]
+    found = [(one.opcode, program.groups(one)) for one in program.instructions.values() if "replica_groups" in one.attributes]
+    return sorted((kind, *{len({process[i] for i in group}) for group in groups}) for kind, groups in found)
 
 
 def worker_host_values():
@@ -465,6 +495,9 @@ def worker():
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--coordinator")
     parser.add_argument("--report", type=Path)
+    parser.add_argument(
+        "--schedule", choices=SCHEDULES, help="run a pipeline, and collectives in two levels, instead of the checks"
+    )
     options = parser.parse_args()
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", options.devices)
@@ -472,6 +505,12 @@ def worker():
     address = options.coordinator
     jax.distributed.initialize(address, options.processes, options.process, coordinator_bind_address=address)
     assert jax.device_count() == 8
+    if options.schedule:
+        order = None if options.schedule in ("gpipe", "interleaved") else INTERLEAVED
+        ran = check_pipeline(options.schedule, mesh_of((4, 2), ("stage", "data"), order=order))
+        levels = check_levels(mesh_of((options.processes, -1), ("dcn", "ici")))
+        (options.report / str(options.process)).write_text(json.dumps([ran, levels]))
+        return
     checks = {name.removeprefix("worker_"): f for name, f in globals().items() if name.startswith("worker_")}
     report = {name: check() for name, check in checks.items()} | {"checkpoints": check_checkpoints(options.report)}
     (options.report / str(options.process)).write_text(json.dumps(report))
@@ -518,7 +557,19 @@ def test_programs_across_processes_ran(reports):
     assert [report["programs"] for report in reports] == ["explicit"] * 2  # the last layout
     assert [report["host_values"] for report in reports] == [16] * 2
     assert [report["collectives"] for report in reports] == ["equal"] * 2
-    assert [report["pipelines"] for report in reports] == ["zero_bubble"] * 2  # the last schedule
+    assert [report["pipelines"] for report in reports] == [["gpipe", "zero_bubble"]] * 2
+
+
+@pytest.mark.full(1)
+@pytest.mark.fast(0)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_pipelines_and_two_levels_over_four_processes(schedule, tmp_path):
+    """Each stage is a process, or a half of the stages is on two of them; the fast level of a collective stays within a process."""
+    run_together(4, __file__, "--report", tmp_path, "--schedule", schedule)
+    for number in range(4):
+        ran, levels = json.loads((tmp_path / str(number)).read_text())
+        assert ran == schedule
+        assert levels == [["all-gather", 1], ["all-reduce", 4], ["reduce-scatter", 1]]
 
 
 @pytest.mark.full(0)
