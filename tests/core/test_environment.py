@@ -157,7 +157,7 @@ def test_named_shape_is_global_and_data_is_local():
     assert seen == [({"a": 16}, (4, 3), (3,), 48), ({"c": 16}, (2, 3)), ({"d": 6}, (3, 3))]
 
 
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("partitioning", ["manual", "auto"])
 def test_an_array_that_a_body_closes_over_is_global(partitioning):
     # `h` comes into the body with the array: no argument has it.

@@ -90,7 +90,7 @@ def positions(leaf, axes):
 
 
 @pytest.mark.full(96)
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("how", ["eager", "jit", "gradient"])
 @pytest.mark.parametrize("operation", TABLE)

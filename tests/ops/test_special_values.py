@@ -114,7 +114,7 @@ CASES = [(layout, kind) for layout in LAYOUTS for kind in ("auto", "explicit") i
 
 
 @pytest.mark.full(2)
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("layout", "kind"), CASES)
 def test_what_moves_has_the_same_bits(layout, kind):
     for name, have, want in run(SAME_BITS, layout, kind):

@@ -217,7 +217,7 @@ def sent(function, *args):
     return sum(c.wire_bytes * c.trips for c in hlo.collectives(function.lower(*args).compile()))
 
 
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.full(1)
 @pytest.mark.parametrize(("use", "layout", "kind", "inside"), CASES)
 def test_values_gradients_and_what_is_sent(use, layout, kind, inside):

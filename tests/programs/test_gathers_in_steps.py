@@ -63,7 +63,6 @@ def measured(function, *args):
     return compiled(*args), sent, compiled.memory_analysis().temp_size_in_bytes
 
 
-@pytest.mark.fast(0)
 @pytest.mark.parametrize("kind", ["auto", pytest.param("explicit", marks=pytest.mark.fast(0))])
 def test_a_step_gathers_what_a_step_by_hand_gathers(kind):
     mesh = make_mesh((DEVICES,), kind)

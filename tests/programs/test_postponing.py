@@ -173,7 +173,7 @@ ON_EXPLICIT = (
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("label", "kind"),
     [(label, AxisType.Auto) for label in PROGRAMS] + [(label, AxisType.Explicit) for label in ON_EXPLICIT],

@@ -30,7 +30,7 @@ SHORT = [
 ]
 
 
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.full(1)
 @pytest.mark.parametrize(
     "placement", [SHORT[0], *(pytest.param(placement, marks=pytest.mark.fast(0)) for placement in SHORT[1:])], ids=str
@@ -73,7 +73,7 @@ def test_every_operation(placement, smooth):
 # --- a training step ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("where", ["outside", pytest.param("inside", marks=pytest.mark.fast(0))])
 @pytest.mark.parametrize("base", [(), pytest.param(("x",), marks=pytest.mark.fast(0)), ("x", "y")], ids=str)

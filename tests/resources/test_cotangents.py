@@ -91,7 +91,7 @@ def pulled(f, cos):
     return g
 
 
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.full(1)
 @placements
 def test_of_vjp(placement):
@@ -165,7 +165,7 @@ RULES = {
 }
 
 
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.full(1)
 @placements
 def test_of_rules(placement):

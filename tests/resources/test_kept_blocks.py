@@ -82,7 +82,6 @@ def test_in_a_scan(place):
     np.testing.assert_allclose(gradient(X, T), jax.grad(plain)(X, T), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.fast(0)
 @pytest.mark.full(13)
 @pytest.mark.parametrize("form", [renamed, rematerialised, in_a_helper])
 @pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])

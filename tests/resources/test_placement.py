@@ -70,7 +70,7 @@ def mesh_axes(dims):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 def test_values_vary_over_the_mesh_axes_of_their_names(kind):
     """One trace of all operations: the device variance of every value is that of its names, and so is the result's sharding."""

@@ -136,7 +136,7 @@ def close(have, want):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("assignment", OUTSIDE, ids=str)
 def test_the_gradient_outside_of_the_body(assignment):
     mapped = nx.xmap(
@@ -167,7 +167,6 @@ def test_the_gradient_inside_of_the_body(assignment):
         assert have[1][name].sharding.is_equivalent_to(NamedSharding(assignment.mesh(), spec), len(axes))
 
 
-@pytest.mark.fast(0)
 def test_the_order_of_devices_does_not_matter():
     devices = np.roll(np.array(jax.devices())[::-1], 3)
     mesh = jax.sharding.Mesh(devices.reshape(4, 2), ("x", "y"))

@@ -36,7 +36,7 @@ EVERY |= {label if label not in EVERY else f"{label}-of-lax": program[:4] for la
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", [UNEVEN[0], *(pytest.param(p, marks=pytest.mark.fast(0)) for p in UNEVEN[1:])], ids=str)
 def test_every_operation_is_right_or_says_so(placement, smooth):

@@ -70,7 +70,7 @@ CASES = [(name, inside) for name in ORACLES for inside in (True, False)]
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("name", "inside"), CASES, ids=lambda v: v if isinstance(v, str) else "inside" if v else "outside")
 def test_as_the_oracle(name, inside):
     oracle = ORACLES[name]
@@ -90,7 +90,6 @@ def test_as_the_oracle(name, inside):
         np.testing.assert_allclose(grad, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
 
 
-@pytest.mark.fast(0)
 def test_parameters_only():
     """Nobody asked for the gradient of x, so nothing is sent for it."""
     oracle = ORACLES["block/fsdp+tp"]
@@ -175,7 +174,7 @@ GRADIENTS = {
 
 
 @pytest.mark.full(4)
-@pytest.mark.fast(0)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradient_of_a_parameter(name):
     body, in_axes, args, resources, expected = GRADIENTS[name]

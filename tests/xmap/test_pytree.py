@@ -222,7 +222,6 @@ def test_gradients_have_the_axes_of_their_arguments(compiled):
     np.testing.assert_allclose(dy.data, want[1], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.fast(0)
 def test_value_and_grad_with_aux():
     x, y = named("a", "b"), named("c", "b", seed=1)
     (value, aux), dx = jax.value_and_grad(lambda x: (loss(x, y), {"x": x}), has_aux=True)(x)

@@ -115,7 +115,7 @@ def wanted(program):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_outside(program, placement):
     named, _, out_axes = PROGRAMS[program]
@@ -230,7 +230,7 @@ def wanted_inside(program):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_inside(program, placement):
     named, _, names = PROGRAMS[program]

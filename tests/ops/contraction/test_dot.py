@@ -62,7 +62,6 @@ def test_communication():
     assert hlo.summary(f.lower(X, Y).compile()) == {}
 
 
-@pytest.mark.fast(0)
 def test_physical_orders():
     """Neither the order in which names are stored nor where positional axes stand among them shows in a value."""
     want = nx.positional(nx.dot(nx.named(X, AXES[0]), nx.named(Y, AXES[1]), "a"), ["b", "c", None])

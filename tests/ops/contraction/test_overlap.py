@@ -115,7 +115,7 @@ def sent(case, overlap, axes):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(0)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("case", "overlap"),
     [

@@ -73,7 +73,7 @@ OUT_AXES = (
 )
 
 
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.full(1)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_reads_as_jnp_does(placement):

@@ -50,7 +50,7 @@ def loss_of(results, weights):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("kind", "layout"), CASES)
 def test_sharded_over_axes_that_nobody_maps(kind, layout):
     axis_type = AxisType.Auto if kind == "auto" else AxisType.Explicit

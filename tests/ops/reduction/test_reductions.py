@@ -169,7 +169,7 @@ REDUCTIONS = "all any argmax argmin count_nonzero max mean min prod std sum var"
 
 
 @pytest.mark.full(5)
-@pytest.mark.fast(0)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_an_array_without_names_is_just_an_array(name):
     x = array(4, 3)
@@ -212,7 +212,7 @@ class _Jax:
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_special_values(placement):
     out_axes = [["b"]] * 11 + [["b", "a"]] * 2
@@ -451,7 +451,7 @@ def test_halves_do_not_overflow_on_the_way(dtype):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_gradients_inside_of_the_body(placement):
     """`jax.grad` in the body gives what it gives outside, and what the positional program gives."""

@@ -198,7 +198,7 @@ def projected(f):
 
 
 @pytest.mark.full(1)
-@pytest.mark.fast(0)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("case", CASES)
 def test_as_by_hand(case):
     named, hand, plain, given, resources, out = CASES[case]
