@@ -154,7 +154,7 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> PyTree:
         specs = call.specs(assignment)
         datas = to_specs(datas, specs, None)
         shard_map = functools.partial(
-            jax.shard_map, in_specs=specs, axis_names=new_axes, check_vma=True
+            jax.shard_map, in_specs=specs, axis_names=_lowerable(new_axes), check_vma=True
         )
         traced = call.traced()
         with explain_values_from_around(call.body.name):
@@ -176,6 +176,19 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> PyTree:
         for data, result in zip(flat, call.body.results, strict=True)
     ]
     return call.rebuild(results)
+
+
+def _lowerable(new_axes: frozenset[str]) -> frozenset[str]:
+    """Return the mesh axes over which a nested `jax.shard_map` maps, `new_axes` or more.
+
+    Since JAX 0.11, the process ends if a mesh axis is mapped within a later one of the mesh, unless
+    all axes of the mesh are. So the remaining ones are mapped there, too, with equal blocks.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    order, outer = mesh.axis_names.index, mesh.manual_axes
+    if max(map(order, outer), default=-1) < min(map(order, new_axes)):
+        return new_axes
+    return frozenset(mesh.axis_names).difference(outer)
 
 
 def run_unmapped(call: Call) -> PyTree:

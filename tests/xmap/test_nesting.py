@@ -218,6 +218,39 @@ def test_within_a_function_without_resources():
     )
 
 
+@pytest.mark.full(3)
+@pytest.mark.fast(1)
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
+@pytest.mark.parametrize("partitioning", ["manual", "global"])
+@pytest.mark.parametrize(
+    ("outer", "inner"), [("y", "x"), ("z", "x"), ("z", "y"), ("y", ("x", "z")), (("x", "z"), "y"), ("x", "z")], ids=str
+)
+def test_an_inner_mesh_axis_may_come_before_an_outer_one(outer, inner, partitioning, kind):
+    """In JAX since 0.11, XLA ends the process where `jax.shard_map` is nested so and maps only some of the axes of the mesh."""
+    mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"), axis_types=(kind,) * 3, devices=jax.devices()[:8])
+
+    def softmax(x, w):
+        e = nx.exp(x * w)
+        return e / nx.sum(e, "b")
+
+    def body(x, w):
+        f = nx.xmap(softmax, axis_resources={"b": inner}, mesh=mesh, partitioning=partitioning)
+        return f(x, w) * nx.sum(x, ("a", "b"))
+
+    def oracle(x, w):
+        return jax.nn.softmax(x * w, 1) * x.sum()
+
+    f = nx.xmap(body, (["a", "b"], ["a"]), ["a", "b"], axis_resources={"a": outer}, mesh=mesh)
+    x, w = array(4, 8), array(4)
+    columns = w[:, None]
+    with jax.set_mesh(mesh):
+        have, gradient = jax.jit(f)(x, w), jax.jit(jax.grad(lambda x, w: jnp.sum(jnp.sin(f(x, w)))))(x, w)
+    np.testing.assert_allclose(have, oracle(x, columns), rtol=1e-5)
+    np.testing.assert_allclose(
+        gradient, jax.grad(lambda x, w: jnp.sum(jnp.sin(oracle(x, w))))(x, columns), rtol=1e-4, atol=1e-6
+    )
+
+
 @pytest.mark.fast(0)
 def test_three_levels():
     mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"))
