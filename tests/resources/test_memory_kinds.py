@@ -207,6 +207,19 @@ def test_loops_copy_one_slice_in_each_step(mesh, options, wrapped):
     assert shapes <= {(8, 8), (4, 8), ()}, shapes
 
 
+@pytest.mark.full(2)
+@pytest.mark.fast(1)
+@pytest.mark.parametrize("resources", [{"a": nx.SerialLoop(2)}, {"a": ("x", nx.SerialLoop(2)), "in": "y"}], ids=str)
+def test_the_gradient_of_an_argument_of_steps_is_where_the_argument_is(mesh, resources):
+    plain = array(8, 8, seed=2)
+    (stored,) = placed(mesh, nx.named(plain, ["a", "in"]), **HOST)
+    f = nx.xmap(lambda x: nx.sort(x, "in") * nx.max(nx.sin(x), "a"), axis_resources=resources, mesh=mesh)
+    value, gradient = jax.jit(jax.value_and_grad(lambda x: nx.sum(nx.sin(f(x)), ...)))(stored)
+    want = jax.value_and_grad(lambda x: jnp.sum(jnp.sin(jnp.sort(x, 1) * jnp.sin(x).max(0))))(plain)
+    assert kinds(gradient) == {"pinned_host"}
+    close((value, nx.positional(gradient, ["a", "in"])), want)
+
+
 @pytest.mark.fast(0)
 def test_gradients_within_a_body_are_on_the_device():
     mesh = make_mesh((4, 2))

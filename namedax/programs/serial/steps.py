@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import Jaxpr
 
+from namedax.core.memory_kinds import is_host_type, to_device, to_host
 from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying_of
 from namedax.primitives.equations import Scan, While, dimension_of
@@ -297,7 +298,7 @@ def _over_steps(
     totals = [fold.start(shape, numbers) for fold, shape in zip(folds, shapes, strict=True)]
 
     def iterate(carry: list[jax.Array], index: jax.Array) -> tuple[list[jax.Array], None]:
-        results = as_one_call(jaxpr, [index, *values])
+        results = map(to_device, as_one_call(jaxpr, [index, *values]))
         return [
             fold.add(c, v, index) for fold, c, v in zip(folds, carry, results, strict=True)
         ], None
@@ -306,8 +307,13 @@ def _over_steps(
         totals, _ = iterate(totals, jnp.zeros((), jnp.int32))
     else:
         totals, _ = lax.scan(iterate, totals, jnp.arange(steps, dtype=jnp.int32))
-    return [
+    ends = [
         fold.end(total, shape) for fold, total, shape in zip(folds, totals, shapes, strict=True)
+    ]
+    # Such as the gradient of an argument in the memory of the host.
+    return [
+        to_host(end) if is_host_type(shape) else end
+        for end, shape in zip(ends, shapes, strict=True)
     ]
 
 
