@@ -23,7 +23,7 @@ LAYOUTS = {
     "on the mesh and in steps": {"b": ("x", nx.SerialLoop(2))},
 }
 # In steps no entry moves to another step.
-MOVES = ("rope", "sort", "roll", "concatenate", "median", "convolve")
+MOVES = ("rope", "sort", "sort_by", "roll", "rolling_reduce", "concatenate", "median", "convolve")
 # Auto axes that nobody maps stay with the compiler: on CPUs its gradient of what is written by index is wrong, in plain JAX too.
 COMPILERS = ("at",)
 
