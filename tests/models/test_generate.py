@@ -135,7 +135,7 @@ def alone(case, options):
 
 
 @pytest.mark.fast(1)
-@pytest.mark.full(1)
+@pytest.mark.full(0)
 @pytest.mark.parametrize("axis_types", [AxisType.Auto, AxisType.Explicit], ids=str)
 @pytest.mark.parametrize("options", [{}, SAMPLING], ids=["greedy", "drawn"])
 @pytest.mark.parametrize("title", ["one device", "batch+heads", "uneven heads", "cache+heads", "weights"])
