@@ -34,7 +34,7 @@ def product(w, x):
 
 product.defvjp(lambda w, x: (doubled(w * x), (w, x)), lambda saved, ct: (2 * ct * saved[1], 2 * ct * saved[0]))
 
-jnp.linalg.cholesky(jnp.eye(2))  # loads the kernels of LAPACK: without it, the call of one ends the process
+jnp.linalg.cholesky(jnp.eye(2))  # loads the kernels of LAPACK
 
 
 def quotient(typed):

@@ -40,7 +40,7 @@ def _by_last_name() -> dict[str, list[Entry]]:
 
 @functools.cache
 def _by_module() -> dict[str, list[Entry]]:
-    return _grouped(lambda entry: [_places()[entry.name][0]] if entry.origin == "own" else [])
+    return _grouped(lambda entry: [_place(entry)[0]] if entry.origin == "own" else [])
 
 
 @functools.cache
@@ -48,14 +48,10 @@ def _by_subject() -> dict[str, list[Entry]]:
     return _grouped(lambda entry: [subjects.subject_of(entry)])
 
 
-@functools.cache
-def _places() -> dict[str, tuple[str, int]]:
-    """By name the module of an entry, and its line."""
-    found = {}
-    for entry in names.entries():
-        path, _, line = names.source_of(entry).partition(":")
-        found[entry.name] = path, int(line or 0)
-    return found
+def _place(entry: Entry) -> tuple[str, int]:
+    """The module of an entry, and its line."""
+    path, _, line = names.source_of(entry).partition(":")
+    return path, int(line or 0)
 
 
 def see_also(entry: Entry) -> list[Entry]:
@@ -104,12 +100,12 @@ def _of_jax(entry: Entry) -> list[Entry]:
 
 def _neighbors(entry: Entry) -> list[Entry]:
     """The public functions of the same module, the nearest first."""
-    path, line = _places()[entry.name]
+    path, line = _place(entry)
     if entry.origin != "own" or not line:
         return []
     return sorted(
         _by_module()[path],
-        key=lambda one: (one.kind != entry.kind, abs(_places()[one.name][1] - line)),
+        key=lambda one: (one.kind != entry.kind, abs(_place(one)[1] - line)),
     )
 
 

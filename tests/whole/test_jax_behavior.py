@@ -177,7 +177,7 @@ L, N, T = (np.uint8(ord(letter)) for letter in "LNT")
 
 @pytest.fixture
 def lapack():
-    """JAX loads its kernels of LAPACK with the first program that needs one; before, a call of one by name ends the process."""
+    """JAX loads its kernels of LAPACK with the first program that needs one."""
     jax.block_until_ready(jnp.linalg.cholesky(jnp.eye(2)))
 
 
